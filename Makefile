@@ -17,12 +17,20 @@ ARGS ?=
 # How long each fuzz target runs in `make fuzz`.
 FUZZTIME ?= 30s
 
-# Packages without the integration and system tests, which need a Kubernetes API server, and without those that link
-# Kubernetes itself: `go test -race` compiles what it is given even where there are no tests, which takes ten minutes there.
-UNIT = $(shell $(GO) list ./... | grep -v -e '/test/\(bench\|e2e\|integration\)' -e '/internal/testbed/controlplane/server$$' -e '/cmd/controlplane$$' \
-	-e '/internal/scheduler/app$$' -e '/cmd/crane-scheduler$$' -e '/internal/scheduler/simulate$$' -e '/internal/scheduler/simulate/engine$$')
-# Of those, the ones whose tests run in one goroutine: they are run without it.
-SIMULATOR = ./internal/scheduler/simulate ./internal/scheduler/simulate/engine
+# Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector; of the other
+# packages those with tests are compiled with it.
+PURE := ./pkg/... ./test/architecture
+RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
+	./api/... ./config/... ./internal/... | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
+# Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
+# tests, so they run with the integration tests, which link the same.
+MODULE := crane.io/crane
+ENGINE := $(addprefix $(MODULE)/internal/,metricadapter metricadapter/remote metricadapter/rules metrics/profile metrics/prometheus \
+	testbed/playground testbed/playground/clusterseries testbed/promserver)
+# Packages whose tests link kube-scheduler. They have one goroutine and run without the race detector.
+SIMULATOR := $(addprefix $(MODULE)/internal/scheduler/,simulate simulate/engine)
+# Tests are vetted by make lint. Without symbol tables test binaries link faster.
+TEST_FLAGS := -vet=off -ldflags='-s -w'
 
 ##@ Run
 
@@ -69,13 +77,14 @@ $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 ##@ Test
 
 .PHONY: test
-test: ## Unit, property and architecture tests with the race detector
-	$(GO) test -race $(UNIT)
-	$(GO) test $(SIMULATOR)
+test: ## Unit, property and architecture tests; packages with goroutines with the race detector
+	$(GO) test $(TEST_FLAGS) $(PURE)
+	$(GO) test -race $(TEST_FLAGS) $(RACE)
 
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver and a real Prometheus engine, with the race detector
-	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race -p 2 -timeout 30m ./test/integration/...
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
+	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 
 .PHONY: test-e2e
 test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
@@ -166,6 +175,12 @@ bench-throughput: $(BIN)/controlplane $(BIN)/crane-scheduler ## Print pods a sec
 bench-forecast: ## Print the accuracy table of the forecasters on ../shared/traces
 	@hack/bench-forecast.sh
 
+.PHONY: nightly
+nightly: ## What does not fit into CI: all tests with the race detector, emulated machines, CRI-O and fuzzing
+	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
+	$(MAKE) install-nodes build-crio test-nodes
+	$(MAKE) fuzz FUZZTIME=1m
+
 ##@ Check
 
 .PHONY: lint
@@ -173,15 +188,16 @@ lint: $(BIN)/golangci-lint ## Run the linters
 	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $(BIN)/golangci-lint run ./...
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Regenerate deepcopy functions and CRDs
+generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs and the reference pages of docs/
 	hack/generate.sh
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
-	@git diff --exit-code -- api config || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
-	@test -z "$$(git ls-files --others --exclude-standard -- api config)" || { git ls-files --others --exclude-standard -- api config; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api config docs/reference || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference)" || { git ls-files --others --exclude-standard -- api config docs/reference; echo "generated files are not committed"; exit 1; }
+	$(GO) test -count=1 ./test/docs
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -2,8 +2,9 @@
 # Copyright The Crane Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Regenerates what is generated: api/*/v1alpha1/zz_generated.deepcopy.go and config/crd/*.crane.io_*.yaml. The generator is
-# built from the version that hack/tools/go.mod pins, so that the same sources always give the same files.
+# Writes the generated files: api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml, and the pages of fields,
+# flags and metrics in docs/reference. The generator of the first two is built from the version that hack/tools/go.mod pins, so
+# that the same sources always give the same files.
 # Usage: hack/generate.sh
 set -euo pipefail
 
@@ -27,3 +28,6 @@ for file in "${out}"/*.yaml; do
 done
 rm -f config/crd/*.crane.io_*.yaml
 mv "${out}"/*.yaml config/crd/
+
+# The pages come last: they describe the definitions above.
+CRANE_UPDATE_DOCS=1 go test -count=1 -run '^TestGenerated$' ./test/docs

@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// recordedClock brings a recording to its next moment while the agent waits.
+// recordedClock advances a recording while the agent waits.
 type recordedClock struct {
 	*clocktesting.FakeClock
 	next func() time.Duration
@@ -38,7 +38,7 @@ func run(t *testing.T, recording string, flags ...string) (string, error) {
 	return runWithout(t, recording, nil, flags...)
 }
 
-// runWithout runs the agent on a recording of a host that has not some of its files.
+// runWithout runs the agent on a recording without some of its files.
 func runWithout(t *testing.T, recording string, missing []string, flags ...string) (string, error) {
 	t.Helper()
 	rec := kernel.ForTest(t, recording)
@@ -83,7 +83,7 @@ func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 	return r
 }
 
-// TestOnce: a node with 2 of 4 cores and 8.4 of 16.8 GB used, of which a rule each is exceeded.
+// TestOnce checks a node with 2 of 4 cores and 8.4 of 16.8 GB in use, of which one rule each is exceeded.
 func TestOnce(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
@@ -133,13 +133,13 @@ func TestOnce(t *testing.T) {
 	if seen == 0 || !r.Avoid.Wanted {
 		t.Errorf("nothing is throttled: %+v", r)
 	}
-	// 114 MiB too much and a tenth more: the lowest priority has 300 MiB. The static pod stays.
+	// 114 MiB and a tenth more are needed; the lowest priority has 300 MiB. The static pod is exempt.
 	if len(r.Evictions) != 1 || r.Evictions[0].Pod != "batch/grep" || *r.Evictions[0].Grace != 7 {
 		t.Errorf("evictions: %+v", r.Evictions)
 	}
 }
 
-// TestWaterMarks: the scheduler's marks hold here as well.
+// TestWaterMarks checks that the scheduler's water marks apply.
 func TestWaterMarks(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
 		"--policy-config-path", "../../examples/dynamic-scheduler-policy.yaml")
@@ -155,14 +155,14 @@ func TestWaterMarks(t *testing.T) {
 	}
 }
 
-// TestAlone: without an API server and a list of pods the host is shown, and nobody would be touched.
+// TestAlone checks that without an API server and a list of pods the host is shown and no pod is affected.
 func TestAlone(t *testing.T) {
 	for _, recording := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
 		r := runOnce(t, recording, "--rules", "testdata/rules.yaml")
 		if len(r.Pods) < 3 || r.UsedCPU == nil || len(r.Pressure) != 3 || len(r.Disks) != 1 || len(r.Throttles)+len(r.Evictions) > 0 {
 			t.Errorf("%s: %+v", recording, r)
 		}
-		// All NodeQOS, since the node's labels are not known.
+		// All NodeQOS, because the node's labels are unknown.
 		if len(r.Rules) != 5 {
 			t.Errorf("%s: %d rules, want 5", recording, len(r.Rules))
 		}
@@ -189,7 +189,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "0.550 cores have to go, with a margin: 0.000 cores are going already, 0.250 cores would go now, 0.300 cores would stay", "Would limit batch/grep container main from no limit to 0.2 cores",
+		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "to release, with a margin: 0.550 cores; 0.000 cores is being released, 0.250 cores would be released now, 0.300 cores would remain", "Would limit batch/grep container main from no limit to 0.2 cores",
 		"Would evict batch/grep with a grace period of 7s, which frees 300 MiB, by rule mixed/memory", "which frees 0.050 cores", "calm-down (preview)", "In preview", "New pods would be kept away: yes", "static pod",
 	} {
 		if !strings.Contains(out, want) {
@@ -204,22 +204,22 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, flags := range map[string][]string{
-		"--dry-run":           {"--rules", "testdata/rules.yaml"},
-		"changes nothing":     {"--once", "--enforce", "cpu-throttle"},
-		"Unsupported value":   {"--enforce", "scale", "--node-labels", "a=b"},
-		"wants an API server": {"--enforce", "cpu-throttle,evict", "--node-labels", "a=b"},
-		"--eviction-budget":   {"--dry-run", "--once", "--eviction-budget", "-1"},
-		"must be from 1s":     {"--dry-run", "--once", "--eviction-budget-window", "1ms"},
-		"--audit-max-bytes":   {"--dry-run", "--once", "--audit-max-bytes", "5"},
-		"--node-labels":       {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
-		"--collect-interval":  {"--dry-run", "--once", "--collect-interval", "1ms"},
-		"--host-root":         {"--dry-run", "--once", "--host-root", "/nowhere"},
-		"--execute-excess":    {"--dry-run", "--once", "--execute-excess", "ten"},
-		"--output":            {"--dry-run", "--once", "-o", "xml"},
-		"--pods":              {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
-		"rulez":               {"--dry-run", "--once", "--rules", bad},
-		"no such file":        {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
-		"kind is":             {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
+		"--dry-run":              {"--rules", "testdata/rules.yaml"},
+		"requires --dry-run":     {"--once", "--enforce", "cpu-throttle"},
+		"Unsupported value":      {"--enforce", "scale", "--node-labels", "a=b"},
+		"requires an API server": {"--enforce", "cpu-throttle,evict", "--node-labels", "a=b"},
+		"--eviction-budget":      {"--dry-run", "--once", "--eviction-budget", "-1"},
+		"must be from 1s":        {"--dry-run", "--once", "--eviction-budget-window", "1ms"},
+		"--audit-max-bytes":      {"--dry-run", "--once", "--audit-max-bytes", "5"},
+		"--node-labels":          {"--enforce", "cpu-throttle", "--rules", "testdata/rules.yaml"},
+		"--collect-interval":     {"--dry-run", "--once", "--collect-interval", "1ms"},
+		"--host-root":            {"--dry-run", "--once", "--host-root", "/nowhere"},
+		"--execute-excess":       {"--dry-run", "--once", "--execute-excess", "ten"},
+		"--output":               {"--dry-run", "--once", "-o", "xml"},
+		"--pods":                 {"--dry-run", "--once", "--pods", "a", "--kubeconfig", "b"},
+		"rulez":                  {"--dry-run", "--once", "--rules", bad},
+		"no such file":           {"--dry-run", "--once", "--rules", "/nowhere.yaml"},
+		"kind is":                {"--dry-run", "--once", "--pods", "testdata/rules.yaml"},
 	} {
 		if _, err := run(t, "v2-systemd-containerd", flags...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", flags, err, want)
@@ -227,7 +227,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestScenario plays a scenario as the documentation does, and says which expectation does not hold.
+// TestScenario runs a scenario and checks the report of failed expectations.
 func TestScenario(t *testing.T) {
 	var out bytes.Buffer
 	o := NewOptions()

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// baselinesFile is the file of the state directory that has what is usual with pods.
+	// baselinesFile is the file in the state directory with the baselines of pods.
 	baselinesFile = "baselines.json"
-	// dryRunBaselinesFile is that of a dry run, which writes nothing that an agent reads which acts: both may run on one node.
+	// dryRunBaselinesFile is the file of a dry run, which may run beside an agent that acts and never writes the agent's files.
 	dryRunBaselinesFile = "baselines-dry-run.json"
 )
 
-// newBaselineStore keeps what is usual with pods for the next agent; nil where it cannot be told whether the host is started anew in between. A
-// dry run makes no directory for it, keeps it in a file of its own, and reads the other one as well.
+// newBaselineStore returns the store of the baselines; nil if reboots of the host cannot be detected. A dry run creates no directory,
+// writes a file of its own and also reads the agent's file.
 func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 	boot, err := baselines.BootID(o.hostRoot())
 	if err != nil {
-		log.Info("What is usual with pods is not kept for the next agent", "why", err.Error())
+		log.Info("baselines of pods are not stored", "why", err.Error())
 		return nil
 	}
 	config := baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), BootID: boot, Mkdir: !o.DryRun, Log: log}
@@ -35,21 +35,20 @@ func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 	return baselines.New(config)
 }
 
-// restoredState is a state that knows what an agent has learnt on this host, if any has.
+// restoredState returns a state with the baselines stored on this host.
 func (o *Options) restoredState(log logr.Logger, now time.Time) *qos.State {
 	state := &qos.State{}
 	if usual := o.newBaselineStore(log); usual != nil {
 		list, err := usual.Load(now)
 		if err != nil {
-			log.Info("What is usual with pods is not known", "why", err.Error())
+			log.Info("failed to load the baselines of pods", "why", err.Error())
 		}
 		state.RestoreBaselines(list)
 	}
 	return state
 }
 
-// loadBaselines takes over what an agent before this one has learnt, and keeps for the next what this one does. It returns who writes it down,
-// which stops after the loop.
+// loadBaselines loads the stored baselines and returns the manager that stores new ones, which stops after the loop.
 func (l *loop) loadBaselines(usual *baselines.Store) []Manager {
 	if usual == nil {
 		return nil
@@ -57,13 +56,13 @@ func (l *loop) loadBaselines(usual *baselines.Store) []Manager {
 	l.baselines = usual
 	list, err := usual.Load(l.clock.Now())
 	if err != nil {
-		l.log.Info("What is usual with pods has to be learnt anew", "why", err.Error())
+		l.log.Info("failed to load the baselines of pods; learning new ones", "why", err.Error())
 	}
 	l.state.RestoreBaselines(list)
 	return []Manager{usual}
 }
 
-// saveBaselines passes on what is usual with pods, once a minute and at the end.
+// saveBaselines stores the baselines once a minute and at the end.
 func (l *loop) saveBaselines(atEnd bool) {
 	if now := l.clock.Now(); l.baselines != nil && (atEnd || l.baselines.Due(now)) {
 		l.baselines.Save(l.state.Baselines(), now)

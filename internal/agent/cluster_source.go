@@ -29,24 +29,23 @@ import (
 )
 
 const (
-	// answerTimeout is how long an API server may take to say something of everything at first.
+	// answerTimeout bounds the wait for the API server's first answers.
 	answerTimeout = 10 * time.Second
-	// apiQPS and apiBurst bound the requests of one agent: it writes on changes alone.
+	// apiQPS and apiBurst bound the requests of one agent, which writes only on changes.
 	apiQPS, apiBurst = 10, 20
 )
 
-// usesAPIServer tells whether there is an API server: one that a kubeconfig names, or that of the cluster that the agent runs in, unless
-// files say what there is.
+// usesAPIServer reports whether an API server is used: that of --kubeconfig, or that of the agent's own cluster unless files replace it.
 func (o *Options) usesAPIServer() bool {
 	return o.Kubeconfig != "" || o.Pods == "" && o.NodeLabels == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
-// clients are how the API server is asked.
+// clients access the API server.
 type clients struct {
 	kubernetes.Interface
 
 	objects dynamic.Interface
-	// config is what both were made of.
+	// config is the configuration of both clients.
 	config *rest.Config
 }
 
@@ -73,7 +72,7 @@ func (o *Options) clients() (clients, error) {
 	return c, nil
 }
 
-// newWatcher follows the API server; rules are its own where no file has them.
+// newWatcher returns a watcher of the API server; --rules replaces its rules.
 func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, beat func(string)) (*cluster.Watcher, error) {
 	config := cluster.Config{Client: c.Interface, Dynamic: c.objects, Node: o.nodeName(), Clock: clk, Log: log, Beat: beat}
 	if o.Rules != "" {
@@ -86,9 +85,9 @@ func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, b
 	return cluster.NewWatcher(config), nil
 }
 
-// staticSource is what files say.
+// staticSource returns the state read from files.
 func (o *Options) staticSource() (cluster.Static, error) {
-	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "pods are not known to any cluster (--pods, --kubeconfig): no PodQOS can be matched, and nobody would be throttled or evicted"}
+	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "the pods of the node are unknown (--pods, --kubeconfig): no PodQOS can match, and no pod would be throttled or evicted"}
 	var err error
 	if state.Rules, err = o.readRules(); err != nil {
 		return cluster.Static{}, err
@@ -114,7 +113,7 @@ func (o *Options) staticSource() (cluster.Static, error) {
 	return cluster.NewStatic(state), nil
 }
 
-// readOnce is what is known now, and how the API server was asked; nil where files say it.
+// readOnce returns the current state and the clients of the API server; nil clients if files are used.
 func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithTicker) (*cluster.State, *clients, error) {
 	if !o.usesAPIServer() {
 		s, err := o.staticSource()
@@ -144,8 +143,8 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 		return nil, nil, fmt.Errorf("ask the API server: %w", err)
 	}
 	if state.Node == nil {
-		// The first is of the node itself.
-		why := append(slices.Concat(state.Unavailable, state.Problems), "the API server has said nothing for "+answerTimeout.String())
+		// The first problem is that of the Node itself.
+		why := append(slices.Concat(state.Unavailable, state.Problems), "the API server has not answered for "+answerTimeout.String())
 		return nil, nil, errors.New(why[0])
 	}
 	return state, &c, nil
@@ -166,13 +165,13 @@ func (o *Options) readRules() (ruleset.Set, error) {
 	return set, nil
 }
 
-// rulesComplete tells that a plan follows from all rules that are for the node: that these are known, and the node by whose labels they are
-// chosen. What of it is known first at a start is chance.
+// rulesComplete reports whether a plan is based on all rules of the node: the rules and the labels that select them are known. After a
+// start they arrive in any order.
 func rulesComplete(s *cluster.State) bool {
 	return s.KnowsRules && (s.Node != nil || s.IgnoreNodeLabels)
 }
 
-// nodePolicy makes the rules of a state. Problems are what cannot be used and what is not known.
+// nodePolicy returns the node's policy, and the rules that cannot be used.
 func nodePolicy(s *cluster.State, limits qos.Limits) (qos.Policy, []string) {
 	var set map[string]string
 	switch {
@@ -181,8 +180,8 @@ func nodePolicy(s *cluster.State, limits qos.Limits) (qos.Policy, []string) {
 			set = map[string]string{}
 		}
 	case !s.IgnoreNodeLabels:
-		// Which rules are for this node follows from its labels.
-		return qos.Policy{Limits: limits}, append([]string{"the node is not known, so that no rule holds"}, s.Problems...)
+		// The node's labels select its rules.
+		return qos.Policy{Limits: limits}, append([]string{"the node is unknown, so no rule applies"}, s.Problems...)
 	}
 	policy, problems := s.Rules.Policy(set, limits)
 	return policy, append(problems, s.Problems...)

@@ -19,12 +19,12 @@ import (
 	"crane.io/crane/pkg/qos/scenario"
 )
 
-// NewCommand returns the command of crane-agent: flags, Validate, Run.
+// NewCommand returns the crane-agent command.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
 	cmd := &cobra.Command{
 		Use:   "crane-agent",
-		Short: "Keeps a node calm",
+		Short: "Protects a node under pressure",
 		Long: "crane-agent watches pods and pressure on a node. It says what it sees and what the rules of the API server, or of a\n" +
 			"file, would do (--dry-run --once), goes on watching (--dry-run), and carries out what --enforce names.",
 		Version:       version.Long(),
@@ -48,7 +48,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// Run does what the flags say and prints to out.
+// Run runs the mode selected by the flags and prints to out.
 func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) error {
 	if o.Scenario != "" {
 		return playScenario(o.Scenario, out)
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	return r.writeTable(out)
 }
 
-// playScenario plays a scenario and prints what happens. Expectations that do not hold are an error.
+// playScenario runs a scenario and prints its log. Failed expectations are an error.
 func playScenario(path string, out io.Writer) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

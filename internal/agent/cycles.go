@@ -4,12 +4,13 @@
 package agent
 
 import (
+	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/perf"
 )
 
-// cyclesUnsupported says why cycles of pods cannot be counted; nil where nobody is to count them.
+// cyclesUnsupported returns a function that reports why cycles of pods cannot be counted; nil if they are not to be counted.
 func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	if !o.Cycles || layout == nil {
 		return nil
@@ -17,13 +18,13 @@ func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	return func() string { return perf.UnsupportedReason(o.hostRoot(), *layout) }
 }
 
-// countCycles counts cycles and instructions of latency-sensitive pods beside the loop, where flags say so.
-func (p *parts) countCycles(l *loop) []Manager {
-	if !p.Cycles {
+// countCycles starts counting the cycles and instructions of latency-sensitive pods if a flag enables it.
+func (e environment) countCycles(l *loop) []Manager {
+	if !e.Cycles {
 		return nil
 	}
 	sampler := perf.New(perf.Config{
-		Pods: p.sensitivePods, Root: p.hostRoot(), Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register((*perf.Sampler)(nil).Name()),
+		Pods: func() []perf.Pod { return e.sensitivePods(l.view) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
 	})
 	l.observer.SetCyclesSource(func(uid string) (observe.Cycles, bool) {
 		s, ok := sampler.Latest(uid)
@@ -32,20 +33,20 @@ func (p *parts) countCycles(l *loop) []Manager {
 	return []Manager{sampler}
 }
 
-// sensitivePods are those of the last look that are latency-sensitive.
-func (p *parts) sensitivePods() []perf.Pod {
-	seen := p.latest.Load()
+// sensitivePods returns the latency-sensitive pods of the last snapshot.
+func (e environment) sensitivePods(view cluster.Source) []perf.Pod {
+	seen := e.latest.Load()
 	if seen == nil {
 		return nil
 	}
-	known := newInventory(p.view.State())
+	known := newInventory(view.State())
 	var out []perf.Pod
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)
 		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
-		if dir, err := p.layout.PerfDir(seen.Pods[i].Path); err == nil {
+		if dir, err := e.layout.PerfDir(seen.Pods[i].Path); err == nil {
 			out = append(out, perf.Pod{UID: pod.UID, Dir: dir})
 		}
 	}

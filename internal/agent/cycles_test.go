@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// TestSensitivePods: cycles are counted of latency-sensitive pods alone, in their own groups, and of nobody without the flag.
+// TestSensitivePods checks that cycles are counted for latency-sensitive pods only, in their own cgroups, and not without the flag.
 func TestSensitivePods(t *testing.T) {
 	n := newInterferenceFixture(t, false)
 	if list := n.parts.countCycles(n.loop); list != nil {
@@ -19,11 +19,11 @@ func TestSensitivePods(t *testing.T) {
 	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
 		t.Error("it is tried without the flag")
 	}
-	if got := n.parts.sensitivePods(); got != nil {
+	if got := n.parts.sensitivePods(n.loop.view); got != nil {
 		t.Errorf("before the first look: %v", got)
 	}
 	n.tick(1)
-	got := n.parts.sensitivePods()
+	got := n.parts.sensitivePods(n.loop.view)
 	if len(got) != 1 || !strings.HasPrefix(got[0].UID, "11111111-") || !strings.HasSuffix(got[0].Dir, "/sys/fs/cgroup/kubepods/burstable/pod"+got[0].UID) {
 		t.Errorf("%+v, want the web server's group", got)
 	}
@@ -36,7 +36,7 @@ func TestSensitivePods(t *testing.T) {
 	if s := n.parts.latest.Load(); s.Pods[0].Cycles.OK {
 		t.Errorf("cycles of a pod that was never counted: %+v", s.Pods[0].Cycles)
 	}
-	// A directory of files is no cgroup, and the reason says so, or that this host does not let anybody count.
+	// A plain directory is not a cgroup; the reason names it, or the lack of support by this host.
 	if why := n.parts.cyclesUnsupported(&n.parts.layout)(); why == "" {
 		t.Error("a simulated host can count")
 	}

@@ -5,7 +5,7 @@ package agent
 
 import "crane.io/crane/internal/component/deprecatedflags"
 
-// deprecatedFlags are gocrane's that have lost their meaning in crane-agent.
+// deprecatedFlags returns gocrane's flags without a function in crane-agent.
 func deprecatedFlags() []deprecatedflags.Flag {
 	return append([]deprecatedflags.Flag{
 		{Name: "cgroup-driver", Default: "cgroupfs", Replacement: "the kubelet's driver is detected"},

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// works sets what the pods want of the disk, in MiB by second.
+// works sets the disk demands of the pods in MiB/s.
 func (n *interferenceFixture) works(mebi ...float64) {
 	n.t.Helper()
 	for i, m := range mebi {
@@ -28,7 +28,7 @@ func (n *interferenceFixture) works(mebi ...float64) {
 	}
 }
 
-// TestDiskInterference: from the kernel's files to who has to go, for a pod that waits for disks; nobody's cpu is taken for it.
+// TestDiskInterference checks the path from kernel files to the victim for a pod that waits for disks, without CPU throttling.
 func TestDiskInterference(t *testing.T) {
 	n := neighboursOn(t, kernel.Spec{Disk: 100 << 20}, strings.NewReplacer("pod_interference_cpu_ratio", "pod_interference_io_ratio", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	n.works(20, 50, 1)
@@ -52,8 +52,8 @@ func TestDiskInterference(t *testing.T) {
 	}
 }
 
-// TestDiskRule: from the kernel's files to who has to go, for a rule on what a disk of the node does: who reads most, not who uses most
-// cpu, and not before it is known who that is. Nobody's cpu is taken.
+// TestDiskRule checks the path from kernel files to the victim for a rule on a disk of the node: the largest reader, once it is known,
+// without CPU throttling.
 func TestDiskRule(t *testing.T) {
 	n := neighboursOn(t, kernel.Spec{Disk: 200 << 20}, strings.NewReplacer("pod_interference_cpu_ratio, value: 100m", "disk_read_kibps, value: 60Ki", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	for i, load := range []kernel.Load{{CPU: 0.1}, {CPU: 2, Read: 5 << 20}, {CPU: 0.1, Read: 80 << 20}} {
@@ -67,7 +67,7 @@ func TestDiskRule(t *testing.T) {
 		if plan = n.tick(1); len(plan.Evictions) > 0 {
 			break
 		}
-		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "nobody to evict by bytes read from disks: 0 are never evicted, 2 are not measured")) {
+		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "no pod to evict by bytes read from disks: 0 are never evicted, 2 are unmeasured")) {
 			t.Errorf("look %d: %+v", i, f)
 		}
 	}
@@ -79,7 +79,7 @@ func TestDiskRule(t *testing.T) {
 	}
 }
 
-// TestBaselinesOutlast: an agent that is started anew while a pod waits acts at once, and one on a host that was started anew does not know.
+// TestBaselinesOutlast checks that a restarted agent acts at once during interference, and one after a reboot does not.
 func TestBaselinesOutlast(t *testing.T) {
 	n := newInterferenceFixture(t, false)
 	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
@@ -102,7 +102,7 @@ func TestBaselinesOutlast(t *testing.T) {
 		if err := n.loop.baselines.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.parts.journal.UndoAll(); err != nil {
+		if err := n.parts.changes.UndoAll(); err != nil {
 			t.Fatal(err)
 		}
 		n.loop.observer.Close()
@@ -115,7 +115,7 @@ func TestBaselinesOutlast(t *testing.T) {
 	n.want(1, 1, 6)
 	n.tick(1)
 	stop()
-	// Who looks once knows it as well.
+	// --once uses the baselines too.
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[qos.CPU]) < 24 {
 		t.Errorf("%+v", got)
 	}
@@ -123,7 +123,7 @@ func TestBaselinesOutlast(t *testing.T) {
 		t.Errorf("an hour later: %+v", got)
 	}
 	start("one")
-	// The first look has no rates, the second one is the first of the two that the rule wants.
+	// The first snapshot has no rates; the second is the first of two required ones.
 	for range 4 {
 		n.tick(1)
 	}
@@ -143,7 +143,7 @@ func TestBaselinesOutlast(t *testing.T) {
 	stop()
 }
 
-// TestDryRunBeside: a dry run on the state directory of an agent that acts knows what that one has learnt, and changes no file of it.
+// TestDryRunBeside checks that a dry run beside an agent reads its baselines and changes none of its files.
 func TestDryRunBeside(t *testing.T) {
 	n := newInterferenceFixture(t, false)
 	boot := filepath.Join(n.dir, "proc/sys/kernel/random/boot_id")
@@ -199,7 +199,7 @@ func TestDryRunBeside(t *testing.T) {
 	}
 }
 
-// files are those of a directory, by name.
+// files reads the files of a directory by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	list, err := os.ReadDir(dir)

@@ -9,25 +9,25 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/elasticresource"
 	"crane.io/crane/internal/agent/podresource"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/component/featuregate"
 	model "crane.io/crane/pkg/elastic"
 )
 
-// reservedFlag says how much of a node is not offered again.
+// reservedFlag names the flag for the share of a node that is never offered as elastic resources.
 const reservedFlag = "node-resource-reserved"
 
 // ReclaimOptions are the flags of elastic resources.
 type ReclaimOptions struct {
-	// Reserved are shares of the node, such as 40%, by cpu and memory, where no annotation of the node says otherwise.
+	// Reserved maps cpu and memory to shares of the node, such as 40%, that apply without an annotation of the node.
 	Reserved map[string]string
 }
 
 func (o *ReclaimOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, where no annotation of the node says otherwise.")
+	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, unless an annotation of the node overrides them.")
 }
 
 func (o *ReclaimOptions) validate() field.ErrorList {
@@ -55,39 +55,45 @@ func (o *ReclaimOptions) reserves() (elasticresource.Reserves, error) {
 	return out, nil
 }
 
-// newElasticManagers puts the managers of elastic resources together, as far as their gates are on. The loop learns what the node can bear.
-func (p *parts) newElasticManagers(did func(tell.Action), l *loop, files act.FileWriter) ([]Manager, error) {
+// newElasticManagers returns the managers of elastic resources whose feature gates are on and the node's reclaimable capacity; nil if it is
+// not computed.
+func (e environment) newElasticManagers(access clusterAccess, j journals, reporter *report.Reporter) ([]Manager, func() elasticrequest.ReclaimableCapacity, error) {
 	var list []Manager
-	if p.FeatureGates.Enabled(featuregate.NodeResource) && p.api != nil {
-		reserves, err := p.Reclaim.reserves()
+	var reclaimable func() elasticrequest.ReclaimableCapacity
+	if e.FeatureGates.Enabled(featuregate.NodeResource) && access.api != nil {
+		reserves, err := e.Reclaim.reserves()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		m := elasticresource.New(elasticresource.Config{
-			View: p.view, Latest: p.latest, NodeChanged: p.nodeChanged, Client: p.api, Objects: p.api.objects, Namespace: p.Namespace, Reserves: reserves,
-			Enforce: p.enforces(enforceNodeResource), Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("node-resource"), Report: did,
+			View: access.view, Latest: e.latest, NodeChanged: access.nodeChanged, Client: access.api, Objects: access.api.objects, Namespace: e.Namespace,
+			Reserves: reserves, Enforce: e.enforces(enforceNodeResource), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("node-resource"),
+			Report: reporter.ReportAction,
 		})
-		if err := p.register(m); err != nil {
-			return nil, err
+		if err := e.register(m); err != nil {
+			return nil, nil, err
 		}
-		l.reclaimable = m.ReclaimableCapacity
-		list = append(list, m)
+		list, reclaimable = append(list, m), m.ReclaimableCapacity
 	}
-	if p.FeatureGates.Enabled(featuregate.PodResource) {
-		config := podresource.Config{View: p.view, Latest: p.latest, Layout: p.layout, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("pod-resource"), Report: did}
-		if p.enforces(enforcePodResource) {
-			memory, err := p.memoryJournal(files)
-			if err != nil {
-				return nil, err
-			}
-			config.Journal, config.MemoryJournal = p.journal, memory
-			list = append(list, undoOnStop{memory, p.reporter})
+	if e.FeatureGates.Enabled(featuregate.PodResource) {
+		config := podresource.Config{
+			View: access.view, Latest: e.latest, Layout: e.layout, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("pod-resource"),
+			Report: reporter.ReportAction,
+		}
+		if e.limitsElasticPods() {
+			config.Journal, config.MemoryJournal = j.changes, j.memory
+			list = append(list, undoOnStop{j.memory, reporter})
 		}
 		m := podresource.New(config)
-		if err := p.register(m); err != nil {
-			return nil, err
+		if err := e.register(m); err != nil {
+			return nil, nil, err
 		}
 		list = append(list, m)
 	}
-	return list, nil
+	return list, reclaimable, nil
+}
+
+// limitsElasticPods reports whether the limits of elastic pods are changed.
+func (e environment) limitsElasticPods() bool {
+	return e.FeatureGates.Enabled(featuregate.PodResource) && e.enforces(enforcePodResource)
 }

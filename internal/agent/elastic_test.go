@@ -43,8 +43,8 @@ metadata: {name: batch}
 spec: {allowedActions: [go], labelSelector: {matchLabels: {app: hog}}}
 `
 
-// TestHeldAboveTheOffer: a rule on what elastic pods hold fires where the node can bear less, though it shows what they hold; not while
-// it is not known what it can bear.
+// TestHeldAboveTheOffer checks that a rule on the requests of elastic pods fires if the reclaimable capacity is lower than the advertised
+// one, and not while it is unknown.
 func TestHeldAboveTheOffer(t *testing.T) {
 	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
@@ -62,7 +62,7 @@ func TestHeldAboveTheOffer(t *testing.T) {
 		plan := l.tick(m.run(t))
 		return plan.Rules[0], len(plan.Evictions)
 	}
-	// What the node shows is all held, and no more.
+	// All advertised capacity is requested.
 	for range 3 {
 		if f, evictions := finding(); f.Value != 100 || evictions > 0 {
 			t.Fatalf("%+v, %d evictions", f, evictions)
@@ -96,7 +96,7 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	}
 }
 
-// TestElasticPodsAreLimited: the parts of an agent put together limit a pod on elastic resources, and put everything back at the end.
+// TestElasticPodsAreLimited checks that the wired agent limits an elastic pod and undoes everything at the end.
 func TestElasticPodsAreLimited(t *testing.T) {
 	m := newHostFixture(t)
 	m.web, m.hog = 1, 1

@@ -14,7 +14,7 @@ import (
 	gates "crane.io/crane/internal/component/featuregate"
 )
 
-// What --enforce can name: everything else the agent only says that it would do.
+// Kinds of actions for --enforce; all others are only reported.
 const (
 	enforceThrottle     = "cpu-throttle"
 	enforceMemory       = "memory-throttle"
@@ -25,18 +25,18 @@ const (
 	enforceCPUManager   = "cpu-manager"
 )
 
-// enforceKind is something that can be carried out.
+// enforceKind is a kind of action that can be enforced.
 type enforceKind struct {
 	name string
-	// gate is the switch of the part that does it; empty for none.
+	// gate is the feature gate of the part; empty for none.
 	gate featuregate.Feature
-	// needsAPIServer tells that it is done through the API server, host that files of the host are written, by the journal.
+	// needsAPIServer reports that it writes to the API server, changesHost that it writes files of the host through the journal.
 	needsAPIServer, changesHost bool
-	// unsupported says why a host cannot, empty where it can; nil where every one can.
+	// unsupported returns why a host does not support it, empty if it does; nil if every host does.
 	unsupported func(cgroup.Layout) string
 }
 
-// memoryHighMissing says why memory cannot be throttled on a host.
+// memoryHighMissing returns why a host does not support memory throttling.
 func memoryHighMissing(l cgroup.Layout) string {
 	switch {
 	case l.Version != cgroup.V2:
@@ -47,7 +47,7 @@ func memoryHighMissing(l cgroup.Layout) string {
 	return ""
 }
 
-// enforceKinds are those that this version can carry out.
+// enforceKinds returns the kinds this version can enforce.
 func enforceKinds() []enforceKind {
 	return []enforceKind{
 		{name: enforceThrottle, changesHost: true},
@@ -68,10 +68,10 @@ func enforceKindNames() []string {
 	return out
 }
 
-// enforces tells whether a kind of actions is carried out.
+// enforces reports whether a kind of action is executed.
 func (o *Options) enforces(name string) bool { return !o.DryRun && slices.Contains(o.Enforce, name) }
 
-// enforceFeatures are the kinds as features: on where they are carried out.
+// enforceFeatures returns the kinds as features, on if they are executed.
 func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 	var out []features.Feature
 	for _, k := range enforceKinds() {
@@ -87,9 +87,9 @@ func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 		case why != "":
 			f.State, f.Reason = features.Unsupported, why
 		case o.DryRun:
-			f.State, f.Reason = features.Off, "--dry-run: it is only said what would be done"
+			f.State, f.Reason = features.Off, "--dry-run: actions are only reported"
 		case !o.enforces(k.name):
-			f.State, f.Reason = features.Off, "--enforce does not name it: it is only said what would be done"
+			f.State, f.Reason = features.Off, "not named by --enforce: actions are only reported"
 		}
 		out = append(out, f)
 	}

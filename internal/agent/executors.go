@@ -9,123 +9,114 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/tools/record"
-
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 
 const (
-	// defaultBudget and defaultBudgetWindow are how many pods the agents of a cluster evict together: two nodes at their own limit of five a
-	// minute. A rule that is wrong everywhere then takes ten pods before somebody can look, not five from each node.
+	// defaultBudget and defaultBudgetWindow bound the evictions of all agents of a cluster to twice a node's own limit of five a minute. A
+	// rule that is wrong on every node then evicts ten pods a minute and not five per node.
 	defaultBudget       = 10
 	defaultBudgetWindow = time.Minute
 	maxBudget           = 1000
 	minBudgetWindow     = time.Second
 	maxBudgetWindow     = time.Hour
 
-	// defaultAuditBytes is some ten thousand actions.
+	// defaultAuditBytes holds about ten thousand actions.
 	defaultAuditBytes = 10 << 20
 	minAuditBytes     = 4 << 10
 
-	// defaultRecordBytes is some hours of a node with a hundred pods.
+	// defaultRecordBytes holds some hours of a node with a hundred pods.
 	defaultRecordBytes = 256 << 20
 	minRecordBytes     = 1 << 20
 
-	// eventFlushTimeout is how long the end waits for events that are not written yet.
+	// eventFlushTimeout bounds the wait for unwritten events at the end.
 	eventFlushTimeout = 3 * time.Second
 )
 
-// Files of the state directory: of what was changed, and of limits of memory, whose changes take longer than others may wait.
+// Files in the state directory: the journal of changes, and the journal of memory limits, whose changes take longer.
 const (
 	changesFile = "changes.json"
 	memoryFile  = "memory.json"
-	// reasonAgentEnded is why changes are put back at the end.
+	// reasonAgentEnded is the reason for undoing changes at the end.
 	reasonAgentEnded = "the agent has ended"
 )
 
-// executors carry plans out, each nil where its kind is not to be carried out, and tell of it.
+// executors execute and report plans; those of kinds that are not enforced are nil.
 type executors struct {
 	throttler *act.Throttler
 	memory    *act.MemoryThrottler
 	tainter   *act.Tainter
 	evictor   *act.Evictor
-	reporter  *tell.Reporter
+	reporter  *report.Reporter
 }
 
-// newReporter puts together what tells of actions, with the managers that write it down.
-func (p *parts) newReporter(ctx context.Context) ([]Manager, error) {
-	config := tell.Config{
-		Node: p.nodeName(), Enforced: func(k tell.Kind) bool { return p.enforces(string(k)) }, Log: p.log, Clock: p.clock,
+// newReporter returns the reporter and the managers that write its reports.
+func (e environment) newReporter(ctx context.Context, api *clients) (*report.Reporter, []Manager, error) {
+	config := report.Config{
+		Node: e.nodeName(), Enforced: func(k report.Kind) bool { return e.enforces(string(k)) }, Log: e.log, Clock: e.clock,
 	}
 	var list []Manager
-	if p.AuditFile != "" {
-		audit, err := tell.OpenAudit(tell.AuditConfig{Path: p.AuditFile, MaxBytes: p.AuditBytes, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("audit")})
+	if e.AuditFile != "" {
+		audit, err := report.OpenAudit(report.AuditConfig{
+			Path: e.AuditFile, MaxBytes: e.AuditBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("audit"),
+		})
 		if err != nil {
-			return nil, fmt.Errorf("--audit-file: %w", err)
+			return nil, nil, fmt.Errorf("--audit-file: %w", err)
 		}
 		config.Audit = audit
 		list = append(list, audit)
 	}
-	if p.api != nil && !p.DryRun {
-		events := newEventManager(ctx, p)
-		config.Events = events.EventRecorder
-		list = append(list, events)
+	if api != nil && !e.DryRun {
+		recorder, flush := report.NewRecorder(context.WithoutCancel(ctx), api, e.nodeName())
+		config.Events = recorder
+		list = append(list, eventManager{flush})
 	}
-	p.reporter = tell.New(config)
-	return list, nil
+	return report.New(config), list, nil
 }
 
-// newExecutors puts together what carries plans out, with the managers that do so beside the loop, in the order in which they start.
-func (p *parts) newExecutors(files act.FileWriter) (executors, []Manager, error) {
-	a := executors{reporter: p.reporter}
+// newExecutors returns the executors and the managers that act beside the loop, in start order.
+func (e environment) newExecutors(access clusterAccess, j journals, files act.FileWriter, reporter *report.Reporter) (executors, []Manager) {
+	a := executors{reporter: reporter}
 	var list []Manager
-	if p.enforces(enforceThrottle) {
-		a.throttler = act.NewThrottler(p.layout, p.journal)
+	if e.enforces(enforceThrottle) {
+		a.throttler = act.NewThrottler(e.layout, j.changes)
 	}
-	if p.enforces(enforceMemory) && memoryHighMissing(p.layout) == "" {
-		journal, err := p.memoryJournal(files)
-		if err != nil {
-			return a, nil, err
-		}
+	if e.throttlesMemory() {
 		a.memory = act.NewMemoryThrottler(act.MemoryThrottlerConfig{
-			Layout: p.layout, Journal: journal, Files: files, Clock: p.clock, Beat: p.heartbeats.Register("memory"),
-			Undo: func() error { return undoJournal(journal, p.reporter, reasonAgentEnded) },
+			Layout: e.layout, Journal: j.memory, Files: files, Clock: e.clock, Beat: e.heartbeats.Register("memory"),
+			Undo: func() error { return undoJournal(j.memory, reporter, reasonAgentEnded) },
 		})
 		list = append(list, drainOnStop{a.memory, func() { a.drainResults(&qos.State{}) }})
 	}
-	if p.enforces(enforceTaint) {
+	if e.enforces(enforceTaint) {
 		a.tainter = act.NewTainter(act.TainterConfig{
-			Name: p.nodeName(), Nodes: p.api.CoreV1().Nodes(), Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("taint"), Report: a.reporter.ReportTaint,
+			Name: e.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
+			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint,
 		})
 		list = append(list, a.tainter)
 	}
-	if p.enforces(enforceEvict) {
+	if e.enforces(enforceEvict) {
 		a.evictor = act.NewEvictor(act.EvictorConfig{
-			Client: act.APIEvictionClient{Client: p.api}, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("evict"),
+			Client: act.APIEvictionClient{Client: access.api}, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
 			Budget: act.NewBudget(act.BudgetConfig{
-				Leases: p.api.CoordinationV1().Leases(p.Namespace), Node: p.nodeName(), Slots: p.EvictionBudget, Window: p.BudgetWindow, Clock: p.clock,
+				Leases: access.api.CoordinationV1().Leases(e.Namespace), Node: e.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
 			}),
 		})
 		list = append(list, drainOnStop{a.evictor, func() { a.drainResults(&qos.State{}) }})
 	}
-	return a, list, nil
+	return a, list
 }
 
-// memoryJournal is the journal of limits of memory, which rules and pods on elastic resources share.
-func (p *parts) memoryJournal(files act.FileWriter) (*act.Journal, error) {
-	if p.memory != nil {
-		return p.memory, nil
-	}
-	var err error
-	p.memory, err = p.openJournal(memoryFile, files)
-	return p.memory, err
+// throttlesMemory reports whether rules change memory limits.
+func (e environment) throttlesMemory() bool {
+	return e.enforces(enforceMemory) && memoryHighMissing(e.layout) == ""
 }
 
-// unthrottled are the resources that nobody takes from pods though somebody evicts them. Where nobody does, it is told what would come after
-// what.
+// unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
+// plan shows the full order of actions.
 func (a *executors) unthrottled() map[qos.Resource]bool {
 	if a.evictor == nil {
 		return nil
@@ -133,7 +124,7 @@ func (a *executors) unthrottled() map[qos.Resource]bool {
 	return map[qos.Resource]bool{qos.CPU: a.throttler == nil, qos.Memory: a.memory == nil}
 }
 
-// drainResults takes over what became of evictions and of changes of memory since the last tick.
+// drainResults records and reports the outcomes of evictions and memory throttles since the last tick.
 func (a *executors) drainResults(state *qos.State) {
 	if a.memory != nil {
 		for _, o := range a.memory.Drain() {
@@ -152,10 +143,10 @@ func (a *executors) drainResults(state *qos.State) {
 	}
 }
 
-// execute does what a plan says, of the kinds that are to be carried out. knowsRules tells that the plan follows from all rules.
+// execute executes the enforced actions of a plan. knowsRules reports that the plan is based on all rules.
 func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot, knowsRules bool) {
 	a.reporter.ReportPlan(plan)
-	// Where rules are not known yet none fires, and a taint of an agent before this one stays.
+	// Before all rules are known the taint of the previous agent stays.
 	if a.tainter != nil && knowsRules {
 		a.tainter.SetDesired(plan.Avoid.Desired, plan.Avoid.Reason)
 	}
@@ -179,7 +170,7 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 	}
 }
 
-// containerGroups are the groups of all containers, where a plan changes any.
+// containerGroups returns the cgroups of all containers by ID; nil if the plan changes none.
 func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]string {
 	if len(plan.Throttles)+len(plan.MemoryThrottles) == 0 {
 		return nil
@@ -193,10 +184,10 @@ func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]stri
 	return groups
 }
 
-// executeThrottles changes limits of containers that the last look has found.
+// executeThrottles changes the CPU limits of containers in the last snapshot.
 func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups map[string]string) {
 	for _, t := range plan.Throttles {
-		err := errors.New("its cgroup is not known")
+		err := errors.New("its cgroup is unknown")
 		if group := groups[t.ContainerID]; group != "" {
 			err = a.throttler.Throttle(t, group)
 		}
@@ -206,25 +197,24 @@ func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 		a.reporter.ReportThrottle(t, err)
 	}
 	for _, k := range a.throttler.RestoreUntracked(state.IsThrottled) {
-		done := tell.Action{
-			Kind: tell.CPURestore, Outcome: tell.Done, Pod: k.Pod, Container: k.ContainerID,
-			Reason: "somebody else has changed the container's limit, or it is gone: its pod gets back what it had lost for it",
+		done := report.Action{
+			Kind: report.CPURestore, Outcome: report.Done, Pod: k.Pod, Container: k.ContainerID,
+			Reason: "another process changed the container's limit, or it is gone: the limits of its pod are restored",
 		}
 		if k.Err != nil {
-			done.Outcome, done.Error = tell.Failed, k.Err.Error()
+			done.Outcome, done.Error = report.Failed, k.Err.Error()
 		}
 		a.reporter.ReportAction(done)
 	}
 }
 
-// drainOnStop is a manager after whose end it is told what came of its last actions: the loop, which does so else, has ended before it.
+// drainOnStop collects outstanding results after its manager stops, because the loop has already ended.
 type drainOnStop struct {
 	Manager
 
 	drain func()
 }
 
-// Run implements Manager.
 func (f drainOnStop) Run(ctx context.Context) error {
 	err := f.Manager.Run(ctx)
 	if ctx.Err() != nil {
@@ -233,17 +223,8 @@ func (f drainOnStop) Run(ctx context.Context) error {
 	return err
 }
 
-// eventManager write beside who tells of something, from the start of the others to their end.
-type eventManager struct {
-	record.EventRecorder
-
-	flush func(ctx context.Context)
-}
-
-func newEventManager(ctx context.Context, p *parts) eventManager {
-	recorder, end := tell.NewRecorder(context.WithoutCancel(ctx), p.api, p.nodeName())
-	return eventManager{recorder, end}
-}
+// eventManager writes events until all other managers have ended.
+type eventManager struct{ flush func(ctx context.Context) }
 
 // Name implements Manager.
 func (eventManager) Name() string { return "events" }

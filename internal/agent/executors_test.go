@@ -18,7 +18,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -29,7 +29,7 @@ func taintedNode() *corev1.Node {
 	}
 }
 
-// TestIncompleteRules: a plan from half of what there is to know takes no taint away, whichever half it is.
+// TestIncompleteRules checks that a plan from incomplete rules or an unknown node removes no taint.
 func TestIncompleteRules(t *testing.T) {
 	for name, test := range map[string]struct {
 		state cluster.State
@@ -44,7 +44,7 @@ func TestIncompleteRules(t *testing.T) {
 		client := fake.NewClientset(taintedNode())
 		clk := clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))
 		a := executors{
-			reporter: tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Log: logr.Discard(), Clock: clk}),
+			reporter: report.New(report.Config{Node: "n", Enforced: func(report.Kind) bool { return true }, Log: logr.Discard(), Clock: clk}),
 			tainter: act.NewTainter(act.TainterConfig{
 				Name: "n", Nodes: client.CoreV1().Nodes(), Node: taintedNode, Clock: clk, Log: logr.Discard(), Beat: func(string) {},
 			}),

@@ -15,10 +15,11 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// fixture is a host, and what is known of its pods, for an agent of which the test calls the loop itself.
+// fixture is a host with known pods for an agent whose loop the test calls.
 type fixture struct {
 	root, state string
 	clock       *clocktesting.FakeClock
@@ -26,8 +27,16 @@ type fixture struct {
 	view        cluster.Source
 }
 
-// agent puts an agent together that carries out some kinds of actions: its loop, and what works beside that.
-func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manager) {
+// wiredAgent is an agent whose parts do not run.
+type wiredAgent struct {
+	environment
+	journals
+
+	reporter *report.Reporter
+}
+
+// agent wires an agent that enforces the given kinds and returns its loop and managers.
+func (b fixture) agent(t *testing.T, enforce ...string) (*wiredAgent, *loop, []Manager) {
 	t.Helper()
 	o := NewOptions()
 	o.StateDir, o.HostRoot, o.Enforce = b.state, b.root, enforce
@@ -35,22 +44,17 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manage
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &parts{
-		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{}, view: b.view,
-	}
-	if _, err := p.newReporter(t.Context()); err != nil {
+	p := &wiredAgent{environment: environment{
+		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{},
+	}}
+	if p.reporter, _, err = p.newReporter(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if p.enforces(enforceThrottle) {
-		if p.journal, err = p.openJournal(changesFile, b.files); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a, beside, err := p.newExecutors(b.files)
-	if err != nil {
+	if p.journals, err = p.openJournals(b.files, p.reporter); err != nil {
 		t.Fatal(err)
 	}
-	l, err := p.newLoop(a)
+	a, beside := p.newExecutors(clusterAccess{view: b.view}, p.journals, b.files, p.reporter)
+	l, err := p.newLoop(b.view, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +62,7 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*parts, *loop, []Manage
 	return p, l, beside
 }
 
-// known is a view of pods and of the rules of a file, whatever the labels of the node are.
+// known returns a view of pods and the rules of a file for any node labels.
 func known(t *testing.T, rules string, pods ...*corev1.Pod) cluster.Static {
 	t.Helper()
 	set, err := ruleset.Parse([]byte(rules))

@@ -11,7 +11,7 @@ import (
 	gates "crane.io/crane/internal/component/featuregate"
 )
 
-// servedGates are those that have a function in the agent. What a part may change is --enforce's to say.
+// servedGates returns the feature gates the agent uses. --enforce controls what their parts may change.
 func servedGates() []featuregate.Feature {
 	return []featuregate.Feature{gates.NodeResource, gates.PodResource, gates.NodeResourceTopology, gates.CraneCPUManager}
 }

@@ -42,13 +42,13 @@ metadata: {name: batch}
 spec: {allowedActions: [calm-down], labelSelector: {matchExpressions: [{key: app, operator: In, values: [steady, hog]}]}, resourceQOS: {cpuQOS: {cpuPriority: 7}}}
 `
 
-// interferenceFixture are a web server, a batch pod that is always the same and one that is not, on a simulated host.
+// interferenceFixture is a simulated host with a web server, a steady and a varying batch pod.
 type interferenceFixture struct {
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	host  *kernel.Machine
 	bed   fixture
-	parts *parts
+	parts *wiredAgent
 	loop  *loop
 	dir   string
 	group map[string]string
@@ -84,13 +84,13 @@ func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *interferenceFix
 	return n
 }
 
-// start is an agent that begins.
+// start starts an agent.
 func (n *interferenceFixture) start() {
 	n.t.Helper()
 	n.parts, n.loop, _ = n.bed.agent(n.t, enforceThrottle)
 }
 
-// want sets what the pods want, in cores.
+// want sets the demands of the pods in cores.
 func (n *interferenceFixture) want(cores ...float64) {
 	n.t.Helper()
 	for i, c := range cores {
@@ -101,7 +101,7 @@ func (n *interferenceFixture) want(cores ...float64) {
 	}
 }
 
-// tick lets some seconds pass.
+// tick advances the clock by seconds.
 func (n *interferenceFixture) tick(seconds int) qos.Plan {
 	n.t.Helper()
 	n.clock.Step(time.Duration(seconds) * time.Second)
@@ -125,7 +125,7 @@ func (n *interferenceFixture) limited(name string) bool {
 	return !strings.HasPrefix(string(content), none)
 }
 
-// TestInterference: from the kernel's files to a limit of the right pod, and back; by pressure, and by run queues where there is none.
+// TestInterference checks the path from kernel files to a limit of the right pod and back, by pressure and by run queues.
 func TestInterference(t *testing.T) {
 	for name, test := range map[string]struct {
 		v1     bool
@@ -165,7 +165,7 @@ func TestInterference(t *testing.T) {
 	}
 }
 
-// TestNoInterference: a web server that its own limit holds up while the hog works is left to itself.
+// TestNoInterference checks that a web server held up by its own limit is not protected.
 func TestNoInterference(t *testing.T) {
 	n := newInterferenceFixture(t, false)
 	if err := n.host.Tree().Write(filepath.Join(n.host.Tree().Dir, n.group["web"], "cpu.max"), "110000 100000"); err != nil {

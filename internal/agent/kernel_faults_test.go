@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStrangeHosts: what a host has not is said with the reason, and rules on it do nothing and say why.
-func TestStrangeHosts(t *testing.T) {
+// TestKernelFaults checks that missing kernel files are reported and that rules on them do nothing.
+func TestKernelFaults(t *testing.T) {
 	rules := []string{"--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed"}
 	for name, c := range map[string]struct {
 		recording string
@@ -42,29 +42,29 @@ func TestStrangeHosts(t *testing.T) {
 			"v2-systemd-containerd",
 			[]string{"sys"},
 			rules,
-			[]string{"Note: which CPUs there are is not known", "numa                     unsupported"},
+			[]string{"Note: the CPUs are unknown", "numa                     unsupported"},
 			[]string{"Would "},
 		},
 		"hybrid": {
 			"debian-hybrid-systemd-containerd", nil, rules,
-			[]string{"on: cgroup hybrid, driver systemd", "enforce-memory-throttle  unsupported: cgroup hybrid", "Usable is what the kubelet leaves to pods, by /var/lib/kubelet/config.yaml", "and 7 on which less happened"},
+			[]string{"on: cgroup hybrid, driver systemd", "enforce-memory-throttle  unsupported: cgroup hybrid", "Usable is the part the kubelet leaves to pods, according to /var/lib/kubelet/config.yaml", "and 7 with little or no activity"},
 			[]string{"veth"},
 		},
 		"other containers than the cluster knows": {
 			"hybrid-cgroupfs", nil, rules,
-			[]string{"0 are throttled by another rule, 2 pods have no container that is known"},
+			[]string{"0 are throttled by another rule, 2 pods have no known container"},
 			[]string{"Would "},
 		},
 		"rules of another node": {
 			"v2-systemd-containerd", nil,
 			[]string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=none"},
-			[]string{"Note: no rule of the 2 NodeQOS is for this node"},
+			[]string{"Note: none of the 2 NodeQOS has a usable rule for this node"},
 			[]string{"RULE", "Would "},
 		},
 		"rules for no pod": {
 			"v2-systemd-containerd", nil,
 			[]string{"--rules", "testdata/rules.yaml", "--node-labels", "pool=mixed"},
-			[]string{"nobody would be throttled or evicted", "mixed/cpu: no PodQOS allows this action on a pod of this node", "New pods would be kept away: yes"},
+			[]string{"no pod would be throttled or evicted", "mixed/cpu: no PodQOS allows this action on a pod of this node", "New pods would be kept away: yes"},
 			[]string{"Would "},
 		},
 	} {

@@ -21,17 +21,17 @@ import (
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/recording"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/signals"
 	"crane.io/crane/pkg/qos"
 )
 
-// loop is the manager that looks, decides and acts at each tick.
+// loop is the manager that observes, decides and acts at each tick.
 type loop struct {
 	log      logr.Logger
 	clock    clock.WithTicker
 	interval time.Duration
-	// observeStep is the heartbeat, with what a step took.
+	// observeStep records a heartbeat and the duration of a step.
 	observeStep func(step string, since time.Time)
 
 	view       cluster.Source
@@ -41,44 +41,44 @@ type loop struct {
 	observer     *observe.Observer
 	latest       *observe.Latest
 	signals      signals.SignalBuilder
-	clusterState *cluster.State // that policy and pods are made of
+	clusterState *cluster.State // of the current policy and pods
 	policy       qos.Policy
 	pods         inventory.Pods
 	state        qos.State
-	// reclaimable is what the node can bear of reclaimed capacity; nil where nobody reckons that.
+	// reclaimable returns the node's reclaimable capacity; nil if it is not computed.
 	reclaimable func() elasticrequest.ReclaimableCapacity
 
 	executors
 
-	// baselines keeps what is usual with pods for the next agent; nil where nobody does.
+	// baselines stores the baselines for the next agent; may be nil.
 	baselines *baselines.Store
-	// recorder writes down what is seen; nil where nobody wants that.
+	// recorder records snapshots; may be nil.
 	recorder *recording.Recorder
-	// exported tells that what is observed is shown at /metrics.
+	// exported reports that snapshots are exported at /metrics.
 	exported bool
 	avoided  bool
-	problems []string // told last
+	problems []string // already logged
 }
 
-// newLoop puts the loop together.
-func (p *parts) newLoop(a executors) (*loop, error) {
-	limits, err := p.limits()
+// newLoop returns the loop.
+func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
+	limits, err := e.limits()
 	if err != nil {
 		return nil, err
 	}
-	marks, err := p.newWaterMarks(p.log, p.clock)
+	marks, err := e.newWaterMarks(e.log, e.clock)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		log: p.log, clock: p.clock, interval: p.Interval, view: p.view, limits: limits, waterMarks: marks, latest: p.latest,
-		observer: observe.New(p.hostRoot(), p.layout), executors: a, exported: p.serves(),
+		log: e.log, clock: e.clock, interval: e.Interval, view: view, limits: limits, waterMarks: marks, latest: e.latest,
+		observer: observe.New(e.hostRoot(), e.layout), executors: a, exported: e.serves(),
 	}
-	l.observer.SetKubeletDir(p.KubeletRoot)
-	beat := p.heartbeats.Register(l.Name())
+	l.observer.SetKubeletDir(e.KubeletRoot)
+	beat := e.heartbeats.Register(l.Name())
 	l.observeStep = func(step string, since time.Time) {
 		beat(step)
-		p.heartbeats.ObserveStep(l.Name(), step, p.clock.Since(since))
+		e.heartbeats.ObserveStep(l.Name(), step, e.clock.Since(since))
 	}
 	return l, nil
 }
@@ -86,7 +86,7 @@ func (p *parts) newLoop(a executors) (*loop, error) {
 // Name implements Manager.
 func (*loop) Name() string { return "qos" }
 
-// Run looks and decides until ctx ends, and carries out what flags allow.
+// Run observes, decides and executes the enforced actions until ctx ends.
 func (l *loop) Run(ctx context.Context) error {
 	defer l.observer.Close()
 	ticker := l.clock.NewTicker(l.interval)
@@ -102,36 +102,52 @@ func (l *loop) Run(ctx context.Context) error {
 	}
 }
 
-// openJournal opens a journal of what is changed on the host, and undoes what an agent before this one has left.
-func (p *parts) openJournal(name string, files act.FileWriter) (*act.Journal, error) {
-	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
+// journals are the journals of host changes; one is nil if nothing of its kind is changed.
+type journals struct{ changes, memory *act.Journal }
+
+// openJournals opens the journals that this agent needs and those that a previous one left, and undoes the changes of the latter.
+func (e environment) openJournals(files act.FileWriter, reporter *report.Reporter) (j journals, err error) {
+	if e.needsJournal() {
+		if j.changes, err = e.openJournal(changesFile, files, reporter); err != nil {
+			return j, err
+		}
+	}
+	if e.throttlesMemory() || e.limitsElasticPods() || e.leftJournal(memoryFile) {
+		j.memory, err = e.openJournal(memoryFile, files, reporter)
+	}
+	return j, err
+}
+
+// openJournal opens a journal of host changes and undoes the changes of a previous agent.
+func (e environment) openJournal(name string, files act.FileWriter, reporter *report.Reporter) (*act.Journal, error) {
+	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	journal, err := act.OpenJournal(filepath.Join(p.StateDir, name), p.layout, files)
+	journal, err := act.OpenJournal(filepath.Join(e.StateDir, name), e.layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	if err != nil {
-		p.log.Info("Cannot undo what an agent before this one changed", "error", err.Error())
+		e.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
 	}
-	if err := undoJournal(journal, p.reporter, "an agent before this one has left it"); err != nil {
-		p.log.Info("Cannot undo all of it; it is tried again at the end", "error", err.Error())
+	if err := undoJournal(journal, reporter, "left by a previous agent"); err != nil {
+		e.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
 	}
 	return journal, nil
 }
 
-// undoJournal puts everything back that a journal holds, and tells of it.
-func undoJournal(journal *act.Journal, teller *tell.Reporter, why string) error {
+// undoJournal undoes and reports everything in a journal.
+func undoJournal(journal *act.Journal, reporter *report.Reporter, why string) error {
 	before := journal.Entries()
 	err := journal.UndoAll()
-	teller.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
+	reporter.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
 		_, held := journal.Entry(e.Key)
 		return held
 	}), why)
 	return err
 }
 
-// refreshPolicy takes over what has changed about rules and pods.
+// refreshPolicy updates policy and pods after a change of the cluster's state.
 func (l *loop) refreshPolicy() {
 	l.policy.WaterMarks = l.waterMarks.file.Content()
 	now := l.view.State()
@@ -151,13 +167,13 @@ func (l *loop) refreshPolicy() {
 	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
-			l.log.Info("Cannot use a part of the rules", "problem", p)
+			l.log.Info("a part of the rules cannot be used", "problem", p)
 		}
 	}
 	l.problems = problems
 }
 
-// tick is one look and what follows.
+// tick observes, decides and acts once.
 func (l *loop) tick(now time.Time) qos.Plan {
 	l.refreshPolicy()
 	l.drainResults(&l.state)
@@ -178,7 +194,7 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.observeStep("act", decided)
 	l.saveBaselines(false)
 	if l.tainter == nil {
-		l.avoided = plan.Avoid.Desired // As if it were done.
+		l.avoided = plan.Avoid.Desired // As if the plan were executed.
 	}
 	return plan
 }

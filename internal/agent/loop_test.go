@@ -27,12 +27,12 @@ const (
 	webGroup = "kubepods/pod11111111-1111-1111-1111-111111111111"
 )
 
-// hostFixture is a node of four cores in a fake kernel, with a web server and a hog.
+// hostFixture is a fake node of four cores with a web server and a hog.
 type hostFixture struct {
 	dir        string
 	tree       *kernel.Tree
-	web, hog   float64 // what they want
-	used       float64 // what they got
+	web, hog   float64 // demands
+	used       float64 // used time
 	busy, idle float64 // ticks
 	now        time.Time
 }
@@ -64,7 +64,7 @@ func (m *hostFixture) write(t *testing.T, path, content string) {
 	}
 }
 
-// run lets a second pass.
+// run advances the clock by a second.
 func (m *hostFixture) run(t *testing.T) time.Time {
 	t.Helper()
 	m.now = m.now.Add(time.Second)
@@ -99,7 +99,7 @@ func podOn(uid, name, id string) *corev1.Pod {
 	}
 }
 
-// rules of the machine: the hog alone may be throttled.
+// Rules of the fixture: only the hog may be throttled.
 const rules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -125,14 +125,14 @@ func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
 	p, l, _ := fixture{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
 	t.Cleanup(func() {
-		if err := (undoOnStop{p.journal, p.reporter}).Run(ended(t)); err != nil {
+		if err := (undoOnStop{p.changes, p.reporter}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}
 	})
 	return l
 }
 
-// ended is a context that has ended.
+// ended returns a context that has ended.
 func ended(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,8 +140,8 @@ func ended(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestLoop: files to decision to files. The hog is throttled two measurements after the breach, until the node is below the threshold,
-// and gets everything back when the node is calm.
+// TestLoop checks the path from files to decisions to files: the hog is throttled two measurements after the breach until the node is
+// below the threshold, and restored when the node is calm.
 func TestLoop(t *testing.T) {
 	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
@@ -171,7 +171,7 @@ func TestLoop(t *testing.T) {
 	for range 30 {
 		l.tick(m.run(t))
 	}
-	// 0.1 + 3 cores would be above the threshold again, so the hog gets what there is room for.
+	// 0.1 + 3 cores would exceed the threshold again, so the hog gets the headroom.
 	if m.used > 3 || m.used < 2.7 {
 		t.Errorf("%g of 4 cores are used; the hog's limit is %s", m.used, m.hogsLimit(t))
 	}
@@ -184,7 +184,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestNextStartUndoes: an agent that vanishes leaves a throttled hog; the next one frees it before anything else.
+// TestNextStartUndoes checks that the next agent restores a hog throttled by a killed one.
 func TestNextStartUndoes(t *testing.T) {
 	m := newHostFixture(t)
 	state := t.TempDir()
@@ -202,9 +202,8 @@ func TestNextStartUndoes(t *testing.T) {
 	}
 }
 
-// TestSomebodyElsesLimit: where somebody else sets the limit of a throttled container, it stays, and the pod gets its weight back at once:
-// not only when the agent ends.
-func TestSomebodyElsesLimit(t *testing.T) {
+// TestForeignLimit checks that a limit set by another process is kept and the pod's weight is restored at once.
+func TestForeignLimit(t *testing.T) {
 	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
 	weight := func() string {
@@ -232,7 +231,7 @@ func TestSomebodyElsesLimit(t *testing.T) {
 	}
 }
 
-// TestRunLoop runs the command's loop on a recorded host until it is told to end.
+// TestRunLoop runs the command's loop on a recorded host until its context ends.
 func TestRunLoop(t *testing.T) {
 	m := newHostFixture(t)
 	m.run(t)

@@ -16,44 +16,44 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 )
 
-// Manager is a part of the agent that runs from the start to the end. Parts are goroutines of their own that share nothing but immutable
-// values, so that a slow one never stalls another; each calls its heartbeat after each step of its work.
+// Manager is a part of the agent that runs from start to end. Managers run in goroutines of their own and share only immutable values, so
+// that a slow one never stalls another; each calls its heartbeat after each step.
 type Manager interface {
 	// Name is the name of its heartbeat, in logs and in metrics.
 	Name() string
-	// Run works until ctx ends, and undoes then what is not to stay. It may return an error before; it is then called again after a pause.
+	// Run works until ctx ends and then undoes temporary changes. If it returns an error before, it is called again after a pause.
 	Run(ctx context.Context) error
 }
 
 const (
-	// startTimeout is how long the start of the others waits for one to begin.
+	// startTimeout bounds the wait for a manager to start before the next one is started.
 	startTimeout = 15 * time.Second
-	// minRetry and maxRetry bound the pause after a manager has failed.
+	// minRetry and maxRetry bound the pause after a failure.
 	minRetry, maxRetry = time.Second, time.Minute
-	// minStopTime is what each manager gets at least to stop, when the time for all is over.
+	// minStopTime is the least time each manager gets to stop.
 	minStopTime = time.Second
 )
 
-// managerGroup run together.
+// managerGroup runs managers together.
 type managerGroup struct {
 	log        logr.Logger
 	clock      clock.Clock
 	heartbeats *heartbeat.Heartbeats
-	// stopTimeout is how long all of them may take to stop.
+	// stopTimeout bounds the time all of them take to stop.
 	stopTimeout time.Duration
 }
 
-// runningManager is a manager that was started.
+// runningManager is a started manager.
 type runningManager struct {
 	Manager
 
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // how it ended; to be read after done
+	err  error // result; valid after done
 }
 
-// run starts managers in order, each when the one before has begun or is slow to, and stops them in reverse when ctx ends, each when the
-// one before has ended. The error names those that could not stop in order or in time.
+// run starts managers in order, each after the previous one has started or timed out, and stops them in reverse order when ctx ends, each
+// after the previous one. The error names the managers that failed to stop in time.
 func (g managerGroup) run(ctx context.Context, list []Manager) error {
 	var started []*runningManager
 	for _, m := range list {
@@ -80,7 +80,7 @@ func (g managerGroup) run(ctx context.Context, list []Manager) error {
 	return errors.Join(errs...)
 }
 
-// start lets a manager run until it is stopped: ctx ending is not enough, since it is stopped in its turn.
+// start runs a manager until it is stopped in its turn; the end of ctx alone does not stop it.
 func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &runningManager{Manager: m, stop: stop, done: make(chan struct{})}
@@ -94,13 +94,13 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 				return
 			}
 			if err == nil {
-				g.heartbeats.Remove(m.Name()) // It has nothing more to do.
+				g.heartbeats.Remove(m.Name()) // It has finished.
 				return
 			}
 			if g.clock.Since(began) > maxRetry {
 				pause = minRetry
 			}
-			g.log.Info("A part of the agent has failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
+			g.log.Info("manager failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
 			select {
 			case <-own.Done():
 				return
@@ -111,11 +111,11 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 	return r
 }
 
-// waitStarted waits until a manager was seen at work, and tells whether to go on.
+// waitStarted waits until a manager has started and reports whether to continue.
 func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
 	seen := g.heartbeats.Started(r.Name())
 	if seen == nil {
-		return ctx.Err() == nil // It has no heartbeat to wait for.
+		return ctx.Err() == nil // It has no heartbeat.
 	}
 	select {
 	case <-seen:
@@ -123,7 +123,7 @@ func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
 	case <-ctx.Done():
 		return false
 	case <-g.clock.After(startTimeout):
-		g.log.Info("A part of the agent is slow to begin; the others do not wait", "part", r.Name())
+		g.log.Info("manager is slow to start; starting the next one", "part", r.Name())
 	}
 	return true
 }

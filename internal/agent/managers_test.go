@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 )
 
-// log keeps what happened, in order.
+// eventLog records events in order.
 type eventLog struct {
 	mu   sync.Mutex
 	said []string
@@ -38,7 +38,7 @@ func (j *eventLog) all() []string {
 	return slices.Clone(j.said)
 }
 
-// fakeManager is a manager that a test says how to behave.
+// fakeManager is a manager with configurable behavior.
 type fakeManager struct {
 	name string
 	to   *eventLog
@@ -77,7 +77,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestManagersInOrder: they start in order, each when the one before was seen at work, and stop in reverse.
+// TestManagersInOrder checks that managers start in order, each after the previous one, and stop in reverse order.
 func TestManagersInOrder(t *testing.T) {
 	g, to, made := newManagerGroup(clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,7 +93,7 @@ func TestManagersInOrder(t *testing.T) {
 	}
 }
 
-// TestSlowManager: one that does not begin keeps the next from starting for a while alone, and one that does not stop is named.
+// TestSlowManager checks that a manager that does not start delays the next one for a limited time, and one that does not stop is named.
 func TestSlowManager(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	g, to, made := newManagerGroup(clk)
@@ -123,7 +123,7 @@ func TestSlowManager(t *testing.T) {
 	close(release)
 }
 
-// TestFailingManager: one that fails is started again after a pause, and the others run on; what fails at the end is told.
+// TestFailingManager checks that a failed manager is restarted after a pause while others run, and that errors at the end are returned.
 func TestFailingManager(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	g, to, made := newManagerGroup(clk)
@@ -163,7 +163,7 @@ func TestFailingManager(t *testing.T) {
 	}
 }
 
-// TestStopBeforeAllStarted: whoever is told to end while parts still start stops those that did.
+// TestStopBeforeAllStarted checks that a stop during the start stops the started managers.
 func TestStopBeforeAllStarted(t *testing.T) {
 	g, to, made := newManagerGroup(clock.RealClock{})
 	hangs := made("hangs")

@@ -45,7 +45,7 @@ metadata: {name: squeeze}
 spec: {coolDownSeconds: 1, throttle: {memoryThrottle: {}}}
 `
 
-// memoryFixture is a machine of 16 GiB, of which the system has 11, with a pod that reads files of 2 GiB.
+// memoryFixture is a host of 16 GiB, 11 of them used by the system, with a pod that reads files of 2 GiB.
 type memoryFixture struct {
 	t    *testing.T
 	dir  string
@@ -70,7 +70,7 @@ func newMemoryFixture(t *testing.T, v1 bool) *memoryFixture {
 	return n
 }
 
-// start puts an agent together and runs what changes memory beside its loop; the returned function ends it.
+// start wires an agent and runs its memory throttler; the returned function stops it.
 func (n *memoryFixture) start() (end func()) {
 	n.t.Helper()
 	view := known(n.t, squeezeRules, podOn(readerUID, "reader", containerID("3")))
@@ -91,7 +91,7 @@ func (n *memoryFixture) start() (end func()) {
 	}
 }
 
-// tick lets a second pass in which the pod wants so much memory for its processes.
+// tick advances the clock by a second with the given anonymous memory of the pod.
 func (n *memoryFixture) tick(anon int64) qos.Plan {
 	n.t.Helper()
 	n.clk.Step(time.Second)
@@ -113,19 +113,20 @@ func (n *memoryFixture) limit() string {
 	return strings.TrimSpace(string(content))
 }
 
-// until lets seconds pass until the limit is as wanted. Changes are made beside the loop, so it is not said when.
+// until advances the clock until the limit is as expected, which happens asynchronously.
 func (n *memoryFixture) until(anon int64, what string, wanted func(limit string) bool) {
 	n.t.Helper()
 	if err := wait.PollUntilContextTimeout(n.t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		n.tick(anon)
 		limit := n.limit()
-		return limit != "" && wanted(limit), nil // A file that is being written may be empty.
+		return limit != "" && wanted(limit), nil // A file being written may be empty.
 	}); err != nil {
 		n.t.Fatalf("%s: the limit is %s: %v", what, n.limit(), err)
 	}
 }
 
-// TestMemoryThrottle: files to decision to files. The limit falls while the node is tight, is given back when it is calm, and at the end.
+// TestMemoryThrottle checks the path from files to decisions to files: the limit is lowered under pressure and restored when the node is
+// calm and at the end.
 func TestMemoryThrottle(t *testing.T) {
 	n := newMemoryFixture(t, false)
 	end := n.start()
@@ -153,7 +154,7 @@ func TestMemoryThrottle(t *testing.T) {
 	}
 }
 
-// TestMemoryThrottleWithoutHigh: cgroup v1 has no memory.high. It says so, and does nothing.
+// TestMemoryThrottleWithoutHigh checks that memory throttling is reported as unsupported on cgroup v1.
 func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	n := newMemoryFixture(t, true)
 	end := n.start()
@@ -179,7 +180,7 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	}
 }
 
-// TestOnceMemory: a dry run says how memory would be limited.
+// TestOnceMemory checks the output of memory throttles.
 func TestOnceMemory(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	text := strings.ReplaceAll(squeezeRules, "memory_total_usage, value: 12Gi", "memory_total_utilization, value: 50.5")
@@ -197,8 +198,7 @@ func TestOnceMemory(t *testing.T) {
 	}
 }
 
-// TestLeftMemory: limits that an agent before this one has left are undone also where this one does not change memory; a dry run leaves
-// them.
+// TestLeftMemory checks that limits of a previous agent are undone even without memory throttling, but not by a dry run.
 func TestLeftMemory(t *testing.T) {
 	m := newHostFixture(t)
 	state := t.TempDir()

@@ -11,8 +11,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// TestNodes: a look at what real nodes were recorded with, whoever made their groups, knows the pods of a list by their groups, measures
-// each, and says what would be done to whom.
+// TestNodes checks recordings of real nodes with every cgroup driver: pods, measurements and planned actions.
 func TestNodes(t *testing.T) {
 	for _, name := range kernel.Nodes() {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestNodes(t *testing.T) {
 				t.Errorf("problems %v, memory %v, zones %+v", r.Problems, r.UsedMemory, r.Topology)
 			}
 			checkNodePods(t, r)
-			// A rule finds pod web by its name, which waits behind its limit, and those that may be touched use nothing.
+			// A rule selects pod web, which waits for its own limit; the candidates use nothing.
 			if len(r.Rules) != 4 || r.Rules[0].Phase != "firing" || !strings.Contains(r.Rules[0].Why, "2 containers are at their floor") {
 				t.Errorf("rules %+v, throttles %+v", r.Rules, r.Throttles)
 			}
@@ -49,7 +48,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// checkNodePods checks the figures of the recorded pods. One of them is not in the list.
+// checkNodePods checks the values of the recorded pods, one of which is not listed.
 func checkNodePods(t *testing.T, r jsonReport) {
 	t.Helper()
 	if len(r.Pods) != 4 {

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// observeOnce looks at the host twice and decides once.
+// observeOnce takes two snapshots and decides once.
 func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceReport, error) {
 	log := logr.FromContextOrDiscard(ctx)
 	marks, err := o.newWaterMarks(log, clk)
@@ -46,7 +46,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	observer.Collect(clk.Now())
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("look at the host: %w", ctx.Err())
+		return nil, fmt.Errorf("observe the host: %w", ctx.Err())
 	case <-clk.After(o.Interval):
 	}
 	snapshot := observer.Collect(clk.Now())
@@ -60,12 +60,12 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	r.features, r.zones = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot), o.readZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
 	if state.Rules.NodeQOS != nil && state.Node == nil {
-		r.notes = append(r.notes, "the node's labels are not known (--node-labels): every NodeQOS is taken")
+		r.notes = append(r.notes, "the node's labels are unknown (--node-labels): every NodeQOS applies")
 	}
 	if n := len(state.Rules.NodeQOS); n > 0 && len(policy.Rules) == 0 {
-		r.notes = append(r.notes, fmt.Sprintf("no rule of the %d NodeQOS is for this node, or none of them can be used", n))
+		r.notes = append(r.notes, fmt.Sprintf("none of the %d NodeQOS has a usable rule for this node", n))
 	}
-	// One measurement is not several in a row: what is shown is what happens if it lasts, with the number that is needed.
+	// A single measurement does not fire a rule: show the result if it lasts, with the required number of measurements.
 	lasting := policy
 	lasting.Rules = slices.Clone(policy.Rules)
 	for i := range lasting.Rules {
@@ -75,7 +75,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	return r, nil
 }
 
-// newInventory are the pods of a node with what rules say of them.
+// newInventory returns the node's pods with the properties their rules give them.
 func newInventory(s *cluster.State) inventory.Pods {
 	rules := s.Rules.PodRules()
 	pods := inventory.New(s.Pods, rules.Allowed)
@@ -84,7 +84,7 @@ func newInventory(s *cluster.State) inventory.Pods {
 	return pods
 }
 
-// hostFeatures are those of the host, and what of them the flags let the agent use.
+// hostFeatures returns the host's features and whether flags let the agent use them.
 func (o *Options) hostFeatures(layout *cgroup.Layout, missing error, s *observe.Snapshot) []features.Feature {
 	host := features.Host{Root: o.hostRoot(), KubeletRoot: o.KubeletRoot, Layout: layout, LayoutError: missing, UnusedReasons: o.unusedFeatures(), CyclesUnsupported: o.cyclesUnsupported(layout)}
 	return append(features.List(host, s), o.enforceFeatures(layout)...)

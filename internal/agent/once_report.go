@@ -16,10 +16,10 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// jsonSchema names the form of the output. Fields may be added under the same name; nothing else changes without another one.
+// jsonSchema names the output format. Fields may be added under the same name; any other change needs a new one.
 const jsonSchema = "crane.io/agent/v1"
 
-// onceReport is what one look saw and what the rules would do.
+// onceReport holds a snapshot and what the rules would do.
 type onceReport struct {
 	at          time.Time
 	node        string
@@ -31,10 +31,10 @@ type onceReport struct {
 	plan        qos.Plan
 	problems    []string
 	notes       []string
-	podCount    int // pods that the cluster knows
+	podCount    int // pods known to the cluster
 }
 
-// jsonReport is the output of -o json. CPU is in cores, memory in bytes, shares are from 0 to 1; what is not known is absent.
+// jsonReport is the output of -o json. CPU is in cores, memory in bytes, shares are from 0 to 1; unknown values are absent.
 type jsonReport struct {
 	Schema          string             `json:"schema"`
 	Time            time.Time          `json:"time"`
@@ -235,14 +235,14 @@ func (r *onceReport) addRules(out *jsonReport) {
 		}
 		out.Rules = append(out.Rules, rule)
 	}
-	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
-		for _, t := range memory {
+	r.eachAction(func(preview bool, a qos.Actions) {
+		for _, t := range a.MemoryThrottles {
 			out.MemoryThrottles = append(out.MemoryThrottles, jsonMemory{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), int64(t.To), int64(t.Freed), int64(t.Reclaim), t.Reason})
 		}
-		for _, t := range throttles {
+		for _, t := range a.Throttles {
 			out.Throttles = append(out.Throttles, jsonThrottle{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), float64(t.To) / 1000, float64(t.Freed) / 1000, t.Reason})
 		}
-		for _, e := range evictions {
+		for _, e := range a.Evictions {
 			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Freed, Of: string(e.Resource), By: string(e.Criterion), Why: e.Reason}
 			if e.Resource == qos.CPU {
 				j.Frees /= 1000
@@ -255,10 +255,10 @@ func (r *onceReport) addRules(out *jsonReport) {
 	})
 }
 
-// eachAction calls f for what would be done, and for what each rule in preview would tell of.
-func (r *onceReport) eachAction(f func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction)) {
-	f(false, r.plan.Throttles, r.plan.MemoryThrottles, r.plan.Evictions)
+// eachAction calls f for the plan and for the preview of each rule.
+func (r *onceReport) eachAction(f func(preview bool, a qos.Actions)) {
+	f(false, r.plan.Actions)
 	for _, p := range r.plan.Previews {
-		f(true, p.Throttles, p.MemoryThrottles, p.Evictions)
+		f(true, p.Actions)
 	}
 }

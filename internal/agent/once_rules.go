@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// rules prints what the rules would do, and to whom.
+// rules prints the rules and the actions they would take.
 func (r *onceReport) rules(w io.Writer) {
 	for _, p := range r.problems {
 		fmt.Fprintln(w, "\nProblem:", p)
@@ -23,7 +23,7 @@ func (r *onceReport) rules(w io.Writer) {
 	fmt.Fprintln(w)
 	for i, f := range r.plan.Rules {
 		if f.Gap > 0 {
-			fmt.Fprintf(w, "%s: %s have to go, with a margin: %s are going already, %s would go now, %s would stay\n",
+			fmt.Fprintf(w, "%s: to release, with a margin: %s; %s is being released, %s would be released now, %s would remain\n",
 				f.Rule, formatAmount(f.Resource, f.Gap), formatAmount(f.Resource, f.PendingRelease), formatAmount(f.Resource, max(0, f.Gap-f.PendingRelease-f.Shortfall)), formatAmount(f.Resource, f.Shortfall))
 		}
 		if f.Reason != "" {
@@ -35,9 +35,7 @@ func (r *onceReport) rules(w io.Writer) {
 		keep = "yes"
 	}
 	fmt.Fprintf(w, "New pods would be kept away: %s (%s)\n", keep, r.plan.Avoid.Reason)
-	r.eachAction(func(preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
-		printActions(w, preview, throttles, memory, evictions)
-	})
+	r.eachAction(func(preview bool, a qos.Actions) { printActions(w, preview, a) })
 }
 
 func (r *onceReport) ruleRows(row func(...any)) {
@@ -60,25 +58,25 @@ func (r *onceReport) ruleRows(row func(...any)) {
 	}
 }
 
-func printActions(w io.Writer, preview bool, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+func printActions(w io.Writer, preview bool, a qos.Actions) {
 	would := "Would"
 	if preview {
-		would = "In preview, would only tell that it would"
+		would = "In preview, would only report that it would"
 	}
-	for _, t := range throttles {
+	for _, t := range a.Throttles {
 		fmt.Fprintf(w, "%s limit %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
 			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.CPU, float64(t.Freed)), t.Rule, t.Reason)
 	}
-	for _, t := range memory {
+	for _, t := range a.MemoryThrottles {
 		fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
 			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.Memory, float64(t.Freed)), t.Rule, t.Reason)
 	}
-	for _, e := range evictions {
+	for _, e := range a.Evictions {
 		fmt.Fprintf(w, "%s evict %s with a grace period of %s%s, by rule %s: %s\n", would, e.Pod, e.GracePeriod, freedText(e), e.Rule, e.Reason)
 	}
 }
 
-// freedText is what an eviction frees of what its rule is about; empty where that is no amount.
+// freedText describes what an eviction releases; empty if its rule measures no amount.
 func freedText(e qos.Eviction) string {
 	if e.Resource != qos.CPU && e.Resource != qos.Memory {
 		return ""

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// maxRows bounds the pods of the table, and the devices; -o json has all.
+	// maxRows bounds the rows of pods and devices; -o json has all.
 	maxRows = 30
-	// minOperations and minBytes a second are what makes a device worth a row.
+	// minOperations and minBytes per second are the least activity of a listed device.
 	minOperations, minBytes = 0.5, 512
 )
 
-// writeTable prints the report for people.
+// writeTable prints the report as tables.
 func (r *onceReport) writeTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Node %s, over %s. Nothing is changed.\n", r.node, r.snapshot.Span.Round(1e6))
@@ -41,7 +41,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
 	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
 	if z := &r.zones; z.KubeletSource != "" {
-		fmt.Fprintf(out, "Usable is what the kubelet leaves to pods, by %s; CPUs that it keeps: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
+		fmt.Fprintf(out, "Usable is the part the kubelet leaves to pods, according to %s; reserved CPUs: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
 	}
 	for _, p := range r.zones.Problems {
 		fmt.Fprintln(out, "Note:", p)
@@ -49,7 +49,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	quiet := 0
 	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", func(row func(...any)) { quiet = r.deviceRows(row) })
 	if quiet > 0 {
-		fmt.Fprintf(out, "and %d on which less happened, or nothing (-o json has all)\n", quiet)
+		fmt.Fprintf(out, "and %d with little or no activity (-o json has all)\n", quiet)
 	}
 	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
@@ -65,7 +65,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	return nil
 }
 
-// section prints a table if it has rows.
+// section prints a table unless it is empty.
 func (r *onceReport) section(w io.Writer, header string, fill func(row func(...any))) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	started := false
@@ -130,8 +130,7 @@ func (r *onceReport) zoneRows(row func(...any)) {
 	}
 }
 
-// deviceRows prints the devices on which something happens, disks first, and returns how many it leaves out: a node has an interface for
-// each pod.
+// deviceRows prints the active devices, disks first, and returns the number of inactive ones: a node has an interface per pod.
 func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
 	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
 	rows := 0

@@ -25,7 +25,7 @@ const (
 	outputTable = "table"
 	outputJSON  = "json"
 
-	// defaultInterval is that of rules; gocrane's 10 s are too slow to act in two.
+	// defaultInterval lets rules act within two seconds, for which gocrane's 10 s are too slow.
 	defaultInterval = time.Second
 	minInterval     = 100 * time.Millisecond
 	maxInterval     = time.Minute
@@ -39,23 +39,23 @@ const (
 // Options are the flags of crane-agent.
 type Options struct {
 	HostRoot string
-	// DryRun changes nothing; Once looks once and prints.
+	// DryRun changes nothing; Once prints one observation and exits.
 	DryRun, Once bool
-	// Enforce are the kinds of actions that are carried out.
+	// Enforce lists the kinds of actions to execute.
 	Enforce []string
-	// StateDir holds the journal of what was changed.
+	// StateDir holds the journal of changes.
 	StateDir string
 	Log      logging.Options
 	// Rules, Pods and PolicyConfig are files.
 	Rules, Pods, PolicyConfig string
-	// Scenario is a file that is played instead, Replay one that an agent has recorded.
+	// Scenario is a scenario file to run instead, Replay a recording to replay.
 	Scenario, Replay string
-	// Record gets what is seen; empty for no such file. RecordBytes is how long it grows before another is begun.
+	// Record is the file for the recording; empty for none. RecordBytes is the size at which it is rotated.
 	Record      string
 	RecordBytes int64
-	// Kubeconfig is the file of an API server; empty for that of the cluster that the agent runs in, if it does.
+	// Kubeconfig is the file for the API server; empty for that of the agent's own cluster, if any.
 	Kubeconfig string
-	// Namespace is that of Crane.
+	// Namespace is Crane's namespace.
 	Namespace  string
 	NodeName   string
 	NodeLabels string
@@ -63,18 +63,18 @@ type Options struct {
 	Excess     string
 	Output     string
 
-	// BindAddress serves health and metrics; empty or 0 for nothing.
+	// BindAddress serves health checks and metrics; empty or 0 for none.
 	BindAddress string
-	// Profiling serves profiles there as well.
+	// Profiling serves profiles at BindAddress.
 	Profiling bool
-	// MaxInactivity is how long a part may not be seen at work before health checks fail.
+	// MaxInactivity is the longest time without a heartbeat of a part before health checks fail.
 	MaxInactivity time.Duration
-	// StopTimeout is how long all parts may take to stop and to undo what they did.
+	// StopTimeout bounds the time all parts take to stop and undo their changes.
 	StopTimeout time.Duration
-	// AuditFile gets a line for each action; empty for no such file. AuditBytes is how long it grows before another is begun.
+	// AuditFile receives a line per action; empty for none. AuditBytes is the size at which it is rotated.
 	AuditFile  string
 	AuditBytes int64
-	// EvictionBudget is how many pods all agents of the cluster may evict within BudgetWindow; 0 for no such bound.
+	// EvictionBudget is the number of pods that all agents of the cluster may evict within BudgetWindow; 0 for no bound.
 	EvictionBudget int
 	BudgetWindow   time.Duration
 	// KubeletRoot is the kubelet's directory below the host's root.
@@ -102,35 +102,35 @@ func NewOptions() *Options {
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory below which the host's /proc, /sys and /var are seen.")
+	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory with the host's /proc, /sys and /var.")
 	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
-	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing but the annotation of the Node that says which features there are, and with --once not that either.")
-	fs.BoolVar(&o.Once, "once", o.Once, "Look at the host for one --collect-interval, print what is seen and what the rules would do, and end.")
-	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to carry out; all others are only logged: "+strings.Join(enforceKindNames(), ", ")+".")
-	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of what was changed, on a disk that outlasts the process.")
-	fs.StringVar(&o.Rules, "rules", o.Rules, "File with the NodeQOS, PodQOS and AvoidanceActions that hold, as YAML documents, in place of those of the API server.")
-	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as kubectl get pods -o yaml prints them, where there is no API server.")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server that knows the node, its pods and the rules; empty for that of the cluster that the agent runs in, else none.")
+	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing except the Node's feature annotation, and not even that with --once.")
+	fs.BoolVar(&o.Once, "once", o.Once, "Observe the host for one --collect-interval, print the measurements and what the rules would do, and exit.")
+	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to execute; all others are only reported: "+strings.Join(enforceKindNames(), ", ")+".")
+	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")
+	fs.StringVar(&o.Rules, "rules", o.Rules, "File with NodeQOS, PodQOS and AvoidanceActions as YAML documents, instead of those of the API server.")
+	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as printed by kubectl get pods -o yaml, without an API server.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server with the node, its pods and the rules; empty for that of the agent's own cluster, if any.")
 	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
-	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, where there is no API server. Empty for unknown: then every NodeQOS is taken.")
-	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy whose water marks hold here as well; empty for none.")
-	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Time between two looks at the host, from 100ms to 1m.")
-	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "How much more than what is above a threshold has to go, as a percentage.")
-	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with pressure on a simulated node that is played in virtual time, with what happens; nothing of the host is looked at.")
-	fs.StringVar(&o.Record, "record", o.Record, "File that gets all that is seen, look by look, for --replay. It names pods and what they do, but holds nothing of their environment. Empty for none.")
-	fs.Int64Var(&o.RecordBytes, "record-max-bytes", o.RecordBytes, "Size from which on the recording is put away as FILE.1, in place of the one before, and a new one is begun.")
-	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording that is played in its own time, by its own rules or those of --rules: prints what they would have done. Nothing of the host is looked at.")
+	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, without an API server. Empty for unknown: every NodeQOS applies.")
+	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy with the water marks below which no pod is evicted; empty for none.")
+	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Interval of measurements, from 100ms to 1m.")
+	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "Percentage to reclaim beyond the excess over the threshold.")
+	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with a scenario of pressure on a simulated node to run in virtual time; the host is not read.")
+	fs.StringVar(&o.Record, "record", o.Record, "File for a recording of all measurements for --replay. It has the names and the use of pods, but not their environment variables. Empty for none.")
+	fs.Int64Var(&o.RecordBytes, "record-max-bytes", o.RecordBytes, "Size in bytes at which the recording is rotated to FILE.1.")
+	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording to replay with its own rules or those of --rules: prints what they would have done. The host is not read.")
 	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics, in plain HTTP and without authentication; empty or 0 for none.")
 	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")
-	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "How long a part of the agent may not be seen at work before health checks fail, from 10s.")
-	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "How long the agent may take to stop and to undo what it did, from 1s.")
+	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "Time without activity of a part of the agent after which health checks fail, at least 10s.")
+	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Time the agent may take to stop and undo its changes, at least 1s.")
 	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
-	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File that gets a line of JSON for each action: what, to whom, for which rule, with which numbers, and what came of it. Empty for none.")
-	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size from which on the audit file is put away as FILE.1, in place of the one before, and a new one is begun.")
-	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "How many pods all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no such bound. The same on all nodes.")
-	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Time that --eviction-budget is for, from 1s to 1h.")
-	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which wants the capability PERFMON and a CPU whose counters the kernel may use.")
+	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File for a line of JSON per action with its target, rule, numbers and outcome. Empty for none.")
+	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size in bytes at which the audit file is rotated to FILE.1.")
+	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "Number of pods that all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no bound. Must be the same on all nodes.")
+	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Window of --eviction-budget, from 1s to 1h.")
+	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which requires the capability PERFMON and a CPU whose counters the kernel can use.")
 	o.FeatureGates.AddFlag(fs)
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)
@@ -138,7 +138,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	deprecatedflags.Add(fs, deprecatedFlags()) // After all others.
 }
 
-// Complete returns warnings: sentences about flags that were set and have no effect.
+// Complete returns warnings about flags without effect.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	return append(deprecatedflags.Warnings(fs), gates.Warnings(fs, "crane-agent", isServedGate)...)
 }
@@ -159,7 +159,7 @@ func (o *Options) limits() (qos.Limits, error) {
 	return l, err
 }
 
-// nodeName is the node's name: the flag, else what a DaemonSet passes on, else the host's.
+// nodeName returns the node's name: the flag, else $NODE_NAME, else the host's name.
 func (o *Options) nodeName() string {
 	if o.NodeName != "" {
 		return o.NodeName

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// parse reads a command line and returns the warnings.
+// parse parses a command line and returns the warnings.
 func parse(t *testing.T, args ...string) (*Options, []string, error) {
 	t.Helper()
 	o := NewOptions()
@@ -26,7 +26,7 @@ func parse(t *testing.T, args ...string) (*Options, []string, error) {
 	return o, o.Complete(fs), o.Validate().ToAggregate()
 }
 
-// flagsOfGocrane are all of gocrane's agent, with their defaults.
+// flagsOfGocrane returns all flags of gocrane's agent with their defaults.
 func flagsOfGocrane() map[string]string {
 	return map[string]string{
 		"hostname-override": "", "runtime-endpoint": "", "cgroup-driver": "cgroupfs", "sys-path": "/sys", "kubelet-root-path": "/var/lib/kubelet",
@@ -37,11 +37,12 @@ func flagsOfGocrane() map[string]string {
 	}
 }
 
-// TestFlagsOfGocrane: each is taken with gocrane's default, does something or says what to use, and has the same default where it does.
+// TestFlagsOfGocrane checks that each flag is accepted with gocrane's default, and either has an effect with the same default or names its
+// replacement.
 func TestFlagsOfGocrane(t *testing.T) {
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	NewOptions().AddFlags(fs)
-	// A rule has to be judged each second for an action in two.
+	// Acting within two seconds needs an evaluation per second.
 	differs := []string{"collect-interval"}
 	for name, value := range flagsOfGocrane() {
 		f := fs.Lookup(name)
@@ -88,9 +89,9 @@ func TestServingFlags(t *testing.T) {
 		"neither cpu nor memory":         {"--dry-run", "--node-resource-reserved=disk=40%"},
 		"--default-cpu-policy":           {"--dry-run", "--default-cpu-policy=best"},
 		"--cpu-manager-reconcile-period": {"--dry-run", "--cpu-manager-reconcile-period=0s"},
-		"wants NodeResourceTopology":     {"--dry-run", "--feature-gates=CraneCPUManager=true"},
-		"wants --feature-gates=Crane":    {"--enforce=cpu-manager", "--node-labels=a=b"},
-		"wants an API server":            {"--enforce=node-resource", "--node-labels=a=b"},
+		"requires NodeResourceTopology":  {"--dry-run", "--feature-gates=CraneCPUManager=true"},
+		"requires --feature-gates=Crane": {"--enforce=cpu-manager", "--node-labels=a=b"},
+		"requires an API server":         {"--enforce=node-resource", "--node-labels=a=b"},
 		"--node-labels":                  {"--dry-run", "--node-labels=a=b", "--kubeconfig=x"},
 	} {
 		if _, _, err := parse(t, flags...); err == nil || !strings.Contains(err.Error(), want) {
@@ -102,7 +103,7 @@ func TestServingFlags(t *testing.T) {
 	}
 }
 
-// TestDocumented: the page for users has every flag without effect, every gate and every kind of action.
+// TestDocumented checks that the documentation lists every flag without effect, every gate and every kind of action.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/agent.md")
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"crane.io/crane/internal/agent/heartbeat"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
@@ -61,8 +61,8 @@ spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminatio
 `
 )
 
-// pressureFixture is a machine of 16 GiB, of which the system has 4, in a fake kernel with cgroup version 2, with a whole agent of which everything
-// is real but the API server. It plays the kubelet as well.
+// pressureFixture is a fake host of 16 GiB with cgroup v2, 4 GiB of them used by the system, with a whole agent and a fake API server and
+// kubelet.
 type pressureFixture struct {
 	t     *testing.T
 	host  *kernel.Machine
@@ -89,7 +89,7 @@ func (c *pressureFixture) id(name string) string {
 
 func (*pressureFixture) names() []string { return []string{"server", "reader", "leak", "keeps"} }
 
-// newPressureFixture has an agent that evicts, and does what else is named.
+// newPressureFixture wires an agent that evicts and enforces the given kinds.
 func newPressureFixture(t *testing.T, enforce ...string) *pressureFixture {
 	t.Helper()
 	c := &pressureFixture{t: t, clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), ends: map[string]time.Time{}}
@@ -159,7 +159,7 @@ func (c *pressureFixture) Evict(_ context.Context, e *policyv1.Eviction) error {
 	return nil
 }
 
-// start puts the agent together and runs what carries plans out.
+// start wires the agent and runs its executors.
 func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string) {
 	c.t.Helper()
 	o := NewOptions()
@@ -169,24 +169,25 @@ func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string
 		c.t.Fatal(err)
 	}
 	c.audit = filepath.Join(c.t.TempDir(), "audit.log")
-	audit, err := tell.OpenAudit(tell.AuditConfig{Path: c.audit, MaxBytes: defaultAuditBytes, Clock: c.clk, Log: logr.Discard(), Beat: func(string) {}})
+	audit, err := report.OpenAudit(report.AuditConfig{Path: c.audit, MaxBytes: defaultAuditBytes, Clock: c.clk, Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	recorder := record.NewFakeRecorder(1000)
 	c.said = recorder.Events
-	p := &parts{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}, view: c}
-	p.reporter = tell.New(tell.Config{Node: "n", Enforced: func(tell.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
-	a, beside, err := p.newExecutors(c.host.Tree())
+	p := environment{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}}
+	reporter := report.New(report.Config{Node: "n", Enforced: func(report.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
+	open, err := p.openJournals(c.host.Tree(), reporter)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	a, beside := p.newExecutors(clusterAccess{view: c}, open, c.host.Tree(), reporter)
 	c.nodes = fake.NewClientset(node)
 	a.evictor = act.NewEvictor(act.EvictorConfig{Client: c, Clock: c.clk, Log: p.log, Beat: func(string) {}})
 	a.tainter = act.NewTainter(act.TainterConfig{
 		Name: "n", Nodes: c.nodes.CoreV1().Nodes(), Node: c.Node, Clock: c.clk, Log: p.log, Beat: func(string) {}, Report: a.reporter.ReportTaint,
 	})
-	if c.loop, err = p.newLoop(a); err != nil {
+	if c.loop, err = p.newLoop(c, a); err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(c.loop.observer.Close)
@@ -205,7 +206,7 @@ func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string
 	})
 }
 
-// tick lets a second pass, and everything that the agent then does.
+// tick advances the clock by a second and waits for the agent.
 func (c *pressureFixture) tick() qos.Plan {
 	c.t.Helper()
 	c.clk.Step(time.Second)
@@ -226,7 +227,7 @@ func (c *pressureFixture) tick() qos.Plan {
 	return plan
 }
 
-// sync brings the node that watches know up to date, and ends pods whose time is over.
+// sync updates the watched Node and removes pods whose termination is over.
 func (c *pressureFixture) sync() {
 	c.t.Helper()
 	node, err := c.nodes.CoreV1().Nodes().Get(c.t.Context(), "n", metav1.GetOptions{})
@@ -266,7 +267,7 @@ func (c *pressureFixture) read(name, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// stat is a line of memory.stat.
+// stat reads a line of memory.stat.
 func (c *pressureFixture) stat(name, key string) int64 {
 	c.t.Helper()
 	for line := range strings.Lines(c.read(name, "memory.stat")) {
@@ -282,7 +283,7 @@ func (c *pressureFixture) stat(name, key string) int64 {
 	return 0
 }
 
-// actions are the audit file, each as "action outcome pod".
+// actions reads the audit file as "action outcome pod".
 func (c *pressureFixture) actions() (out []string) {
 	c.t.Helper()
 	content, err := os.ReadFile(c.audit)
@@ -290,7 +291,7 @@ func (c *pressureFixture) actions() (out []string) {
 		c.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
-		var r tell.Record
+		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			c.t.Fatal(err)
 		}
@@ -301,8 +302,8 @@ func (c *pressureFixture) actions() (out []string) {
 	return out
 }
 
-// TestReclaimThenEvict: a node gets tight because a pod grows. Files of another are dropped at first, and the pod is kept from growing; when
-// no more files are to be had and the node is still tight it is evicted, and nobody else. When the node is calm all is as before.
+// TestReclaimThenEvict checks a node with a growing pod: page cache of another pod is reclaimed first, the growth is limited, and then
+// only the growing pod is evicted. When the node is calm all limits are restored.
 func TestReclaimThenEvict(t *testing.T) { synctest.Test(t, reclaimThenEvict) }
 
 func reclaimThenEvict(t *testing.T) {
@@ -311,7 +312,7 @@ func reclaimThenEvict(t *testing.T) {
 	var before, high int64
 	for second := 1; evicted == 0; second++ {
 		if second > 120 {
-			t.Fatalf("nobody is evicted: fired %d, dropped %d", fired, dropped)
+			t.Fatalf("no pod is evicted: fired %d, dropped %d", fired, dropped)
 		}
 		c.leaks()
 		files, grown := c.stat("reader", "file"), c.stat("leak", "anon")
@@ -338,7 +339,7 @@ func reclaimThenEvict(t *testing.T) {
 		if len(plan.Evictions) > 0 {
 			evicted = second
 			if drops {
-				t.Errorf("%d s: somebody is evicted while files are dropped", second)
+				t.Errorf("%d s: somebody is evicted while page cache is reclaimed", second)
 			}
 		}
 	}
@@ -363,21 +364,20 @@ func reclaimThenEvict(t *testing.T) {
 	c.calm()
 }
 
-// leaks lets what leaks want more.
+// leaks raises the demand of the leaking pod.
 func (c *pressureFixture) leaks() {
 	load := c.wants["leak"]
 	load.Anon += 256 * mebi
 	c.wants["leak"] = load
 }
 
-// TestEvictWithoutReclaim: an agent that may not throttle memory evicts as soon as the rule fires: nobody drops the files that could be
-// waited for.
+// TestEvictWithoutReclaim checks that an agent without memory throttling evicts as soon as the rule fires.
 func TestEvictWithoutReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPressureFixture(t)
 		for second := 1; ; second++ {
 			if second > 60 {
-				t.Fatal("nobody is evicted")
+				t.Fatal("no pod is evicted")
 			}
 			c.leaks()
 			plan := c.tick()
@@ -401,7 +401,7 @@ func (c *pressureFixture) sawNode() *corev1.Node {
 	return c.Node()
 }
 
-// calm waits until everything is as it was, without the pod that was evicted.
+// calm waits until everything is restored, except the evicted pod.
 func (c *pressureFixture) calm() {
 	c.t.Helper()
 	for second := 0; c.read("reader", cgroup.FileHigh) != readersHigh || c.read("keeps", cgroup.FileHigh) != "max" || len(c.sawNode().Spec.Taints) > 0; second++ {

@@ -18,12 +18,12 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// startRecording lets what the loop sees be recorded where a flag wants that, and returns the manager that writes it.
-func (l *loop) startRecording(p *parts) ([]Manager, error) {
-	if p.Record == "" {
+// startRecording starts recording the loop's snapshots if a flag enables it, and returns the manager that writes them.
+func (l *loop) startRecording(e environment) ([]Manager, error) {
+	if e.Record == "" {
 		return nil, nil
 	}
-	recorder, err := recording.New(recording.Config{Path: p.Record, MaxBytes: p.RecordBytes, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("record")})
+	recorder, err := recording.New(recording.Config{Path: e.Record, MaxBytes: e.RecordBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("record")})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
@@ -31,8 +31,7 @@ func (l *loop) startRecording(p *parts) ([]Manager, error) {
 	return []Manager{recorder}, nil
 }
 
-// replay plays a recording through the same steps as a loop that carries nothing out, in the time of the recording, and prints what
-// changes.
+// replay replays a recording in its own time through the steps of the loop, without executing anything, and prints the changes.
 func (o *Options) replay(out io.Writer) error {
 	limits, err := o.limits()
 	if err != nil {
@@ -60,13 +59,13 @@ func (o *Options) replay(out io.Writer) error {
 		return fmt.Errorf("--replay %s: %w", o.Replay, err)
 	}
 	if p.skipped > 0 {
-		fmt.Fprintf(out, "the first %d looks were passed over: the recording does not say what was known of the cluster then\n", p.skipped)
+		fmt.Fprintf(out, "skipped the first %d snapshots, for which the recording has no state of the cluster\n", p.skipped)
 	}
-	fmt.Fprintf(out, "%d looks over %s. Nothing was done: each line is by itself, on the node as it was.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
+	fmt.Fprintf(out, "%d snapshots over %s. Nothing was executed: each action is independent, on the node as recorded.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
 	return nil
 }
 
-// replayer plays looks.
+// replayer replays snapshots.
 type replayer struct {
 	out    io.Writer
 	limits qos.Limits
@@ -77,19 +76,19 @@ type replayer struct {
 	policy       qos.Policy
 	signals      signals.SignalBuilder
 	state        qos.State
-	// avoided tells that new pods would be kept away.
+	// avoided reports that new pods would be kept away.
 	avoided bool
 
 	first, at          time.Time
 	snapshots, skipped int
 	phases             map[string]qos.Phase
-	// reported has what would have been done at the look before, by rule and by what it would be done to.
+	// reported holds the actions of the previous snapshot by rule and target.
 	reported map[string]bool
 	// problems are those of the rules.
 	problems map[string]bool
 }
 
-// replay plays one look.
+// replay replays one snapshot.
 func (p *replayer) replay(e recording.Entry) error {
 	p.snapshots++
 	if p.at = e.Snapshot.At; p.snapshots == 1 {
@@ -107,7 +106,7 @@ func (p *replayer) replay(e recording.Entry) error {
 	return nil
 }
 
-// refreshPolicy takes over what the cluster says from now on.
+// refreshPolicy applies a new state of the cluster.
 func (p *replayer) refreshPolicy(said *cluster.State) {
 	if p.rules != nil {
 		said.Rules, said.KnowsRules, said.Problems = *p.rules, true, nil
@@ -133,7 +132,7 @@ func (p *replayer) printf(format string, args ...any) {
 	fmt.Fprintf(p.out, "%s  %s\n", p.at.UTC().Format("2006-01-02T15:04:05.0Z"), fmt.Sprintf(format, args...))
 }
 
-// printChanges prints what is new in a plan.
+// printChanges prints what changed with a plan.
 func (p *replayer) printChanges(plan *qos.Plan) {
 	for i := range plan.Rules {
 		f := &plan.Rules[i]
@@ -152,31 +151,31 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 		if p.avoided {
 			p.printf("would keep new pods away: %s", plan.Avoid.Reason)
 		} else {
-			p.printf("would let new pods come again")
+			p.printf("would admit new pods again")
 		}
 	}
 	now := map[string]bool{}
-	p.printActions(now, "would", plan.Throttles, plan.MemoryThrottles, plan.Evictions)
+	p.printActions(now, "would", plan.Actions)
 	for _, v := range plan.Previews {
-		p.printActions(now, "in preview would", v.Throttles, v.MemoryThrottles, v.Evictions)
+		p.printActions(now, "in preview would", v.Actions)
 	}
 	p.reported = now
 }
 
-// printActions prints what would be done that was not so at the look before.
-func (p *replayer) printActions(now map[string]bool, would string, throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction) {
+// printActions prints the actions that were not in the previous plan.
+func (p *replayer) printActions(now map[string]bool, would string, a qos.Actions) {
 	say := func(key, text string) {
 		if now[key] = true; !p.reported[key] {
 			p.printf("%s %s", would, text)
 		}
 	}
-	for _, t := range throttles {
+	for _, t := range a.Throttles {
 		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
 	}
-	for _, t := range memory {
+	for _, t := range a.MemoryThrottles {
 		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
 	}
-	for _, e := range evictions {
+	for _, e := range a.Evictions {
 		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// recorded lets a hog run on a machine for a while, and returns the recording of an agent that only looks, and what it found.
+// recorded runs a hog on a host and returns the recording of a dry run and its findings.
 func recorded(t *testing.T) (file, found string) {
 	t.Helper()
 	m := newHostFixture(t)
@@ -51,15 +51,15 @@ func recorded(t *testing.T) (file, found string) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := recorder.Run(ended); err != nil || recorder.Dropped() > 0 {
-		t.Fatalf("%v, %d looks were dropped", err, recorder.Dropped())
+		t.Fatalf("%v, %d snapshots were dropped", err, recorder.Dropped())
 	}
 	return file, out.String()
 }
 
-// TestReplay: a recording is decided as it was when it was made, and by other rules otherwise.
+// TestReplay checks that a recording is decided as it was when recorded, and differently by other rules.
 func TestReplay(t *testing.T) {
 	file, found := recorded(t)
-	for _, want := range []string{"rule mixed/cpu: firing", "would throttle cpu of n/hog, container main", "would keep new pods away", "would let new pods come again"} {
+	for _, want := range []string{"rule mixed/cpu: firing", "would throttle cpu of n/hog, container main", "would keep new pods away", "would admit new pods again"} {
 		if !strings.Contains(found, want) {
 			t.Fatalf("the agent does not say %q:\n%s", want, found)
 		}
@@ -73,7 +73,7 @@ func TestReplay(t *testing.T) {
 	if err := Run(t.Context(), o, clocktesting.NewFakeClock(time.Time{}), &again); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, _ := strings.Cut(again.String(), "40 looks over 39s"); got != found {
+	if got, _, _ := strings.Cut(again.String(), "40 snapshots over 39s"); got != found {
 		t.Errorf("replayed:\n%s\nat the time:\n%s", again.String(), found)
 	}
 	o.Rules = filepath.Join(t.TempDir(), "rules.yaml")
@@ -86,7 +86,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfBadFiles: what is cut off is told of after what there is; anything else is an error that names the file.
+// TestReplayOfBadFiles checks that a truncated file is replayed up to its end and any other damage is an error with the file's name.
 func TestReplayOfBadFiles(t *testing.T) {
 	file, found := recorded(t)
 	whole, err := os.ReadFile(file)
@@ -106,7 +106,7 @@ func TestReplayOfBadFiles(t *testing.T) {
 	if out, err := replay(whole[:len(whole)-20]); err != nil || !strings.Contains(out, "the end is cut off") || !strings.Contains(out, strings.SplitAfter(found, "\n")[0]) {
 		t.Errorf("%v; a recording without its end:\n%s", err, out)
 	}
-	if out, err := replay(nil); err != nil || !strings.Contains(out, "0 looks") {
+	if out, err := replay(nil); err != nil || !strings.Contains(out, "0 snapshots") {
 		t.Errorf("%v; an empty recording:\n%s", err, out)
 	}
 	if _, err := replay([]byte("this is not a recording")); err == nil || !strings.Contains(err.Error(), "recording") {

@@ -25,13 +25,13 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/httpserver"
 	"crane.io/crane/internal/agent/observe"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/usagemetrics"
 	"crane.io/crane/internal/component/version"
 )
 
-// parts are what managers are made of.
-type parts struct {
+// environment holds what all parts of the agent share. It does not change after the start.
+type environment struct {
 	*Options
 
 	log        logr.Logger
@@ -39,99 +39,89 @@ type parts struct {
 	layout     cgroup.Layout
 	heartbeats *heartbeat.Heartbeats
 	registry   *prometheus.Registry
-	view       cluster.Source
-	// api and nodeChanged are nil where there is no API server.
-	api         *clients
-	nodeChanged <-chan struct{}
-	latest      *observe.Latest
-	// journal is nil where nothing of the host is changed, memory where no limit of memory is.
-	journal, memory *act.Journal
-	reporter        *tell.Reporter
-	// cpus is nil where nobody gives CPUs to containers.
-	cpus *cpupinning.Manager
+	latest     *observe.Latest
 }
 
-// runAgent runs all parts of the agent until ctx ends. Before anything runs all of them are put together, so that a wrong setting or an
-// address that is taken is an error at once. What is changed on the host is undone at the end, and what an agent before this one has
-// left is at the start.
+// clusterAccess reads the state of the cluster; api and nodeChanged are nil without an API server.
+type clusterAccess struct {
+	view        cluster.Source
+	api         *clients
+	nodeChanged <-chan struct{}
+}
+
+// runAgent runs all parts of the agent until ctx ends. All of them are created before any is started, so that a wrong setting or an address
+// in use is reported at once. Changes of the host are undone at the end, those of a previous agent at the start.
 func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.FileWriter) error {
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		return fmt.Errorf("detect cgroups: %w", err)
 	}
-	p := &parts{
+	e := environment{
 		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(),
 		latest: &observe.Latest{},
 	}
-	unlock, err := p.lockStateDir()
+	unlock, err := e.lockStateDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	list, err := p.managers(ctx, files)
+	list, err := e.managers(ctx, files)
 	if err != nil {
 		return err
 	}
-	p.log.Info("Starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
-		"cgroups", layout.Version, "apiServer", p.api != nil)
-	return managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
+	e.log.Info("starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
+		"cgroups", layout.Version, "apiServer", o.usesAPIServer())
+	return managerGroup{log: e.log, clock: clk, heartbeats: e.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
 }
 
-// managers puts the parts of the agent together, in the order in which they start: what others need first, what changes the node last.
-func (p *parts) managers(ctx context.Context, files act.FileWriter) ([]Manager, error) {
-	list, err := p.newSource()
+// managers returns the managers in start order: first those that others need, last those that change the node.
+func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Manager, error) {
+	access, watchers, err := e.newClusterAccess()
 	if err != nil {
 		return nil, err
 	}
-	tellers, err := p.newReporter(ctx)
+	reporter, writers, err := e.newReporter(ctx, access.api)
 	if err != nil {
 		return nil, err
 	}
-	var changes []Manager
-	if p.needsJournal() {
-		if p.journal, err = p.openJournal(changesFile, files); err != nil {
-			return nil, err
-		}
-		changes = append(changes, undoOnStop{p.journal, p.reporter})
-	}
-	if p.leftJournal(memoryFile) {
-		if _, err = p.memoryJournal(files); err != nil {
-			return nil, err
-		}
-	}
-	actors, beside, err := p.newExecutors(files)
+	open, err := e.openJournals(files, reporter)
 	if err != nil {
 		return nil, err
 	}
-	l, err := p.newLoop(actors)
+	executors, beside := e.newExecutors(access, open, files, reporter)
+	l, err := e.newLoop(access.view, executors)
 	if err != nil {
 		return nil, err
 	}
-	recorders, err := l.startRecording(p)
+	recorders, err := l.startRecording(e)
 	if err != nil {
 		return nil, err
 	}
-	offered, err := p.newElasticManagers(actors.reporter.ReportAction, l, files)
+	elastic, reclaimable, err := e.newElasticManagers(access, open, reporter)
 	if err != nil {
 		return nil, err
 	}
-	zones, err := p.newZoneManagers(actors.reporter.ReportAction, l.observer.SetExclusiveCPUs)
+	l.reclaimable = reclaimable
+	zones, cpus, err := e.newZoneManagers(access, open.changes, reporter, l.observer.SetExclusiveCPUs)
 	if err != nil {
 		return nil, err
 	}
-	announcer := p.newPublisher()
-	for _, more := range [][]Manager{tellers, recorders, l.loadBaselines(p.newBaselineStore(p.log)), p.countCycles(l), beside, changes, {l.waterMarks, announcer}, zones, offered, {l}} {
-		list = append(list, more...)
-	}
-	if err := errors.Join(p.registerBase(), p.register(announcer, actors.reporter)); err != nil {
+	publisher := e.newPublisher(access, cpus)
+	if err := errors.Join(e.registerBase(access.view), e.register(publisher, reporter)); err != nil {
 		return nil, err
 	}
-	if !p.serves() {
+	var undo []Manager
+	if open.changes != nil {
+		undo = []Manager{undoOnStop{open.changes, reporter}}
+	}
+	list := slices.Concat(watchers, writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
+		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l})
+	if !e.serves() {
 		return list, nil
 	}
 	server, err := httpserver.Listen(ctx, httpserver.Config{
-		Address: p.BindAddress, Gather: p.registry, Profiling: p.Profiling,
-		Unhealthy: func() []string { return p.heartbeats.Overdue(p.MaxInactivity) }, Unready: p.heartbeats.NotStarted,
+		Address: e.BindAddress, Gather: e.registry, Profiling: e.Profiling,
+		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) }, Unready: e.heartbeats.NotStarted,
 	})
 	if err != nil {
 		return nil, err
@@ -139,93 +129,90 @@ func (p *parts) managers(ctx context.Context, files act.FileWriter) ([]Manager, 
 	return append([]Manager{server}, list...), nil
 }
 
-// newSource are what the agent knows of the cluster, and the manager that keeps it current where there is an API server.
-func (p *parts) newSource() ([]Manager, error) {
-	if !p.usesAPIServer() {
-		static, err := p.staticSource()
-		p.view = static
-		return nil, err
+// newClusterAccess returns the access to the cluster's state and the manager that updates it, if there is an API server.
+func (e environment) newClusterAccess() (clusterAccess, []Manager, error) {
+	if !e.usesAPIServer() {
+		static, err := e.staticSource()
+		return clusterAccess{view: static}, nil, err
 	}
-	api, err := p.clients()
+	api, err := e.clients()
 	if err != nil {
-		return nil, err
+		return clusterAccess{}, nil, err
 	}
-	watcher, err := p.newWatcher(api, p.log, p.clock, p.heartbeats.Register("cluster"))
+	watcher, err := e.newWatcher(api, e.log, e.clock, e.heartbeats.Register("cluster"))
 	if err != nil {
-		return nil, err
+		return clusterAccess{}, nil, err
 	}
-	p.api, p.view, p.nodeChanged = &api, watcher, watcher.NodeChanged()
-	return []Manager{watcher}, nil
+	return clusterAccess{view: watcher, api: &api, nodeChanged: watcher.NodeChanged()}, []Manager{watcher}, nil
 }
 
-// changesHost tells whether anything of the host is changed.
-func (p *parts) changesHost() bool {
-	return slices.ContainsFunc(enforceKinds(), func(k enforceKind) bool { return k.changesHost && p.enforces(k.name) })
+// changesHost reports whether files of the host are changed.
+func (e environment) changesHost() bool {
+	return slices.ContainsFunc(enforceKinds(), func(k enforceKind) bool { return k.changesHost && e.enforces(k.name) })
 }
 
-// needsJournal tells whether there is a journal of what is changed on the host, by this agent or by one before it.
-func (p *parts) needsJournal() bool { return p.changesHost() || p.leftJournal(changesFile) }
+// needsJournal reports whether a journal of host changes is needed, for this agent or to undo those of a previous one.
+func (e environment) needsJournal() bool { return e.changesHost() || e.leftJournal(changesFile) }
 
-// lockStateDir takes the state directory, except in a dry run: two agents would undo what the other does, and write over its journals.
-func (p *parts) lockStateDir() (unlock func(), err error) {
-	if p.DryRun {
+// lockStateDir locks the state directory, except in a dry run: two agents would undo each other's changes and overwrite their journals.
+func (e environment) lockStateDir() (unlock func(), err error) {
+	if e.DryRun {
 		return func() {}, nil
 	}
-	if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
+	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
-	file, err := durablefile.Lock(p.StateDir)
+	file, err := durablefile.Lock(e.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
 	return func() { file.Close() }, nil
 }
 
-// leftJournal tells whether an agent before this one has a journal, which is undone also where this one changes less than it did. A dry run
-// changes nothing at all.
-func (p *parts) leftJournal(journal string) bool {
-	if p.DryRun {
+// leftJournal reports whether a previous agent left a journal, which is undone even if this agent changes less. A dry run changes nothing.
+func (e environment) leftJournal(journal string) bool {
+	if e.DryRun {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(p.StateDir, journal))
+	_, err := os.Stat(filepath.Join(e.StateDir, journal))
 	return err == nil
 }
 
-func (p *parts) newPublisher() *features.Publisher {
-	config := features.PublisherConfig{Node: p.view.Node, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("features")}
+func (e environment) newPublisher(access clusterAccess, cpus *cpupinning.Manager) *features.Publisher {
+	config := features.PublisherConfig{Node: access.view.Node, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("features")}
 	config.List = func() []features.Feature {
-		if s := p.latest.Load(); s != nil {
-			return append(p.hostFeatures(&p.layout, nil, s), p.cpuManagerFeature())
+		if s := e.latest.Load(); s != nil {
+			return append(e.hostFeatures(&e.layout, nil, s), cpuManagerFeature(cpus))
 		}
 		return nil
 	}
-	if p.api != nil {
-		config.Client = p.api.Interface
+	if access.api != nil {
+		config.Client = access.api.Interface
 	}
 	return features.NewPublisher(config)
 }
 
-// registerBase adds what the agent measures and what it takes itself to /metrics.
-func (p *parts) registerBase() error {
-	return p.register(p.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: p.latest, Pods: p.view.Pods, Clock: p.clock}),
+// registerBase registers the metrics of the node and of the process.
+func (e environment) registerBase(view cluster.View) error {
+	return e.register(e.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: e.latest, Pods: view.Pods, Clock: e.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
-// register adds what parts tell to /metrics.
-func (p *parts) register(list ...prometheus.Collector) error {
+// register registers metrics.
+func (e environment) register(list ...prometheus.Collector) error {
 	for _, c := range list {
-		if err := p.registry.Register(c); err != nil {
+		if err := e.registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return nil
 }
 
-// undoOnStop is the manager that puts back at the end what the agent has changed on the host. It starts before all that change something,
-// and so stops after them; those who talk to the API server at the end, which may be slow, stop later.
+// undoOnStop undoes the host changes at the end. It starts before all managers that change the host, and so stops after them; managers
+// that wait for the API server at the end stop later.
 type undoOnStop struct {
 	journal *act.Journal
-	teller  *tell.Reporter
+	teller  *report.Reporter
 }
 
 // Name implements Manager.

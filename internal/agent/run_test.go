@@ -25,8 +25,8 @@ import (
 	"crane.io/crane/internal/agent/observe"
 )
 
-// newParts is an agent on a machine that is put together and does not run.
-func newParts(t *testing.T, m *hostFixture, flags ...string) (*parts, []Manager, error) {
+// newParts returns a wired agent that does not run.
+func newParts(t *testing.T, m *hostFixture, flags ...string) (environment, []Manager, error) {
 	t.Helper()
 	o, _, err := parse(t, append([]string{"--host-root=" + m.dir, "--state-dir=" + t.TempDir(), "--bind-address=127.0.0.1:0", "--node-labels=pool=mixed"}, flags...)...)
 	if err != nil {
@@ -37,7 +37,7 @@ func newParts(t *testing.T, m *hostFixture, flags ...string) (*parts, []Manager,
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(m.now)
-	p := &parts{Options: o, log: logr.Discard(), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
+	p := environment{Options: o, log: logr.Discard(), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(), latest: &observe.Latest{}}
 	list, err := p.managers(t.Context(), m.tree)
 	for _, manager := range list {
 		if s, ok := manager.(interface{ Close() }); ok {
@@ -55,7 +55,7 @@ func names(list []Manager) string {
 	return strings.Join(out, " ")
 }
 
-// TestOrder: what others need starts first, what changes the node last; what undoes stops after all that change something.
+// TestOrder checks the start order: first managers that others need, then undo, last those that change the node.
 func TestOrder(t *testing.T) {
 	m := newHostFixture(t)
 	for want, flags := range map[string][]string{
@@ -72,13 +72,13 @@ func TestOrder(t *testing.T) {
 		if got := names(list); got != want {
 			t.Errorf("%v: %s, want %s", flags, got, want)
 		}
-		if (p.journal != nil) != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
-			t.Errorf("%v: a journal: %t", flags, p.journal != nil)
+		if p.needsJournal() != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
+			t.Errorf("%v: a journal: %t", flags, p.needsJournal())
 		}
 	}
 }
 
-// TestCannotStart: what is wrong with the host or the flags is an error before anything runs.
+// TestCannotStart checks that a wrong host or flag is reported before any part runs.
 func TestCannotStart(t *testing.T) {
 	m := newHostFixture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,8 +109,8 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestGivesBackAtTheEnd: an agent that throttles, told to end, puts everything back before it has ended.
-func TestGivesBackAtTheEnd(t *testing.T) {
+// TestUndoesAtTheEnd checks that a stopped agent undoes all throttles before it ends.
+func TestUndoesAtTheEnd(t *testing.T) {
 	m := newHostFixture(t)
 	m.web, m.hog = 1, 3
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestGivesBackAtTheEnd(t *testing.T) {
 	acted := func() bool { return lastActed(t, p.registry) == float64(clk.Now().Unix()) }
 	until(t, "the first tick", acted)
 	until(t, "the hog is throttled", func() bool {
-		m.run(t) // while nobody looks
+		m.run(t) // while the test does not read
 		clk.Step(time.Second)
 		until(t, "the next tick", acted)
 		return m.hogsLimit(t) != "max 100000"
@@ -158,7 +158,7 @@ func TestGivesBackAtTheEnd(t *testing.T) {
 	}
 }
 
-// lastActed is when the loop ended a tick, in seconds since 1970.
+// lastActed returns the time of the loop's last tick in seconds since 1970.
 func lastActed(t *testing.T, from prometheus.Gatherer) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -175,8 +175,7 @@ func lastActed(t *testing.T, from prometheus.Gatherer) float64 {
 	return 0
 }
 
-// TestTwoAgents: a second agent on one state directory does not start, since each would undo what the other does; when the first has ended
-// the next one does.
+// TestTwoAgents checks that a second agent on the same state directory fails to start until the first has ended.
 func TestTwoAgents(t *testing.T) {
 	m := newHostFixture(t)
 	m.run(t)

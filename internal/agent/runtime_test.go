@@ -17,15 +17,14 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// TestRuntimeHangs: a container runtime that takes connections and answers nothing stalls nobody: it is not asked, neither for what a look
-// sees nor for what is said of it.
+// TestRuntimeHangs checks that a hanging container runtime delays nothing.
 func TestRuntimeHangs(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	socket := filepath.Join(rec.Dir, "run/containerd/containerd.sock")
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The name of a socket is bounded: it is made from where it is to be.
+	// The length of a socket name is bounded, so it is created from its own directory.
 	t.Chdir(filepath.Dir(socket))
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Base(socket), Net: "unix"})
 	if err != nil {
@@ -50,7 +49,7 @@ func TestRuntimeHangs(t *testing.T) {
 	if !strings.Contains(said, "/run/containerd/containerd.sock") {
 		t.Errorf("runtime: %q", said)
 	}
-	// Whoever has connected waits to be taken.
+	// Connections wait to be accepted.
 	if err := listener.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}

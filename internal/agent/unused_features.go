@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// unusedFeatures says of features of the kernel why the agent leaves them as they are.
+// unusedFeatures returns the kernel features that the flags leave unused, with the reason.
 func (o *Options) unusedFeatures() map[string]string {
 	out := map[string]string{}
 	for feature, users := range map[string][]string{

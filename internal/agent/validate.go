@@ -20,19 +20,19 @@ const minInactivity = 10 * time.Second
 
 func invalid(flag string, value any, why string) *field.Error {
 	if d, ok := value.(time.Duration); ok {
-		value = d.String() // else it is a number of nanoseconds
+		value = d.String() // instead of a number of nanoseconds
 	}
 	return field.Invalid(field.NewPath("--"+flag), value, why)
 }
 
-// Validate returns what is wrong with the flags, each error with the flag that it is about.
+// Validate returns the invalid flags.
 func (o *Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	if o.Output != outputTable && o.Output != outputJSON {
 		errs = append(errs, field.NotSupported(field.NewPath("--output"), o.Output, []string{outputTable, outputJSON}))
 	}
 	if o.Scenario != "" && o.Replay != "" {
-		errs = append(errs, invalid("replay", o.Replay, "must not be given together with --scenario"))
+		errs = append(errs, invalid("replay", o.Replay, "must not be set together with --scenario"))
 	}
 	if o.Scenario != "" || o.Replay != "" {
 		return errs
@@ -42,7 +42,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
 	if o.FeatureGates.Enabled(featuregate.CraneCPUManager) && !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
-		errs = append(errs, invalid("feature-gates", featuregate.CraneCPUManager, fmt.Sprintf("wants %s=true as well: it shares out the zones of the node", featuregate.NodeResourceTopology)))
+		errs = append(errs, invalid("feature-gates", featuregate.CraneCPUManager, fmt.Sprintf("also requires %s=true", featuregate.NodeResourceTopology)))
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
@@ -53,10 +53,10 @@ func (o *Options) Validate() field.ErrorList {
 		errs = append(errs, invalid("host-root", o.HostRoot, "must be a directory"))
 	}
 	if o.Pods != "" && o.Kubeconfig != "" {
-		errs = append(errs, invalid("pods", o.Pods, "must not be given together with --kubeconfig"))
+		errs = append(errs, invalid("pods", o.Pods, "must not be set together with --kubeconfig"))
 	}
 	if o.NodeLabels != "" && o.Kubeconfig != "" {
-		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be given together with --kubeconfig: they are those of the Node"))
+		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be set together with --kubeconfig: they are those of the Node"))
 	}
 	if _, err := o.excess(); err != nil {
 		errs = append(errs, invalid("execute-excess", o.Excess, err.Error()))
@@ -67,17 +67,17 @@ func (o *Options) Validate() field.ErrorList {
 	return errs
 }
 
-// validateMode returns what is wrong with what is to be carried out.
+// validateMode validates the flags that select what is executed.
 func (o *Options) validateMode() field.ErrorList {
 	var errs field.ErrorList
 	if o.DryRun == (len(o.Enforce) > 0) {
-		errs = append(errs, invalid("dry-run", o.DryRun, "give either --dry-run or what to --enforce"))
+		errs = append(errs, invalid("dry-run", o.DryRun, "must be set together with either --dry-run or --enforce"))
 	}
 	if o.Once && !o.DryRun {
-		errs = append(errs, invalid("once", o.Once, "changes nothing: give --dry-run as well"))
+		errs = append(errs, invalid("once", o.Once, "requires --dry-run"))
 	}
 	if len(o.Enforce) > 0 && !o.usesAPIServer() && o.NodeLabels == "" {
-		errs = append(errs, invalid("enforce", o.Enforce, "wants --kubeconfig or --node-labels: without the node's labels it is not known which NodeQOS are for it"))
+		errs = append(errs, invalid("enforce", o.Enforce, "requires --kubeconfig or --node-labels to select the NodeQOS of the node"))
 	}
 	for _, e := range o.Enforce {
 		i := slices.IndexFunc(enforceKinds(), func(k enforceKind) bool { return k.name == e })
@@ -85,9 +85,9 @@ func (o *Options) validateMode() field.ErrorList {
 		case i < 0:
 			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, enforceKindNames()))
 		case enforceKinds()[i].needsAPIServer && !o.usesAPIServer():
-			errs = append(errs, invalid("enforce", e, "wants an API server (--kubeconfig)"))
+			errs = append(errs, invalid("enforce", e, "requires an API server (--kubeconfig)"))
 		case enforceKinds()[i].gate != "" && !o.FeatureGates.Enabled(enforceKinds()[i].gate):
-			errs = append(errs, invalid("enforce", e, fmt.Sprintf("wants --feature-gates=%s=true", enforceKinds()[i].gate)))
+			errs = append(errs, invalid("enforce", e, fmt.Sprintf("requires --feature-gates=%s=true", enforceKinds()[i].gate)))
 		}
 	}
 	return errs
@@ -109,10 +109,10 @@ func (o *Options) validateServing() field.ErrorList {
 	return errs
 }
 
-// serves tells whether there is anything at --bind-address.
+// serves reports whether --bind-address is served.
 func (o *Options) serves() bool { return o.BindAddress != "" && o.BindAddress != "0" }
 
-// validateActing returns what is wrong with how actions are bounded and told of.
+// validateActing validates the bounds and the reports of actions.
 func (o *Options) validateActing() field.ErrorList {
 	var errs field.ErrorList
 	if o.EvictionBudget < 0 || o.EvictionBudget > maxBudget {
@@ -125,7 +125,7 @@ func (o *Options) validateActing() field.ErrorList {
 		errs = append(errs, invalid("record-max-bytes", o.RecordBytes, fmt.Sprintf("must be at least %d", minRecordBytes)))
 	}
 	if o.Record != "" && o.Once {
-		errs = append(errs, invalid("record", o.Record, "must not be given together with --once"))
+		errs = append(errs, invalid("record", o.Record, "must not be set together with --once"))
 	}
 	if o.AuditBytes < minAuditBytes {
 		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", minAuditBytes)))

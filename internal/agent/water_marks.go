@@ -16,13 +16,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// waterMarks are the water marks of the scheduler's policy, which hold here as well. As a manager they follow the policy's file.
+// waterMarks are the water marks of the scheduler's policy, which also bound evictions. As a manager it follows the policy file.
 type waterMarks struct {
 	file *configfile.File[map[qos.Resource]series.Ratio]
 	log  logr.Logger
 }
 
-// newWaterMarks reads --policy-config-path; without it there are no marks.
+// newWaterMarks reads --policy-config-path; without it there are none.
 func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMarks, error) {
 	if o.PolicyConfig == "" {
 		return waterMarks{configfile.Fixed[map[qos.Resource]series.Ratio](nil, clk), log}, nil
@@ -53,10 +53,10 @@ func (waterMarks) Name() string { return "water-marks" }
 func (m waterMarks) Run(ctx context.Context) error {
 	m.file.Run(ctx, configfile.Observer[map[qos.Resource]series.Ratio]{
 		Loaded: func(map[qos.Resource]series.Ratio) {
-			m.log.Info("The scheduler's policy has changed: its water marks hold")
+			m.log.Info("loaded the changed water marks of the scheduler's policy")
 		},
 		Rejected: func(err error) {
-			m.log.Info("Cannot use the scheduler's policy; that of before holds", "error", err.Error())
+			m.log.Info("failed to load the scheduler's policy; keeping the previous water marks", "error", err.Error())
 		},
 	})
 	return nil

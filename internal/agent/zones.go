@@ -16,24 +16,25 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cpupinning"
 	"crane.io/crane/internal/agent/features"
-	tell "crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/pkg/numa"
 )
 
-// minPeriod is how often CPUs may be compared.
+// minPeriod is the least interval between CPU checks.
 const minPeriod = time.Second
 
 // CPUOptions are the flags of the CPU manager.
 type CPUOptions struct {
-	// Period is the time between two looks whether containers still run on the CPUs that they were given.
+	// Period is the interval at which the CPUs of containers are checked.
 	Period time.Duration
-	// Policy is that of pods that name none.
+	// Policy applies to pods without a policy of their own.
 	Policy string
-	// KubeletConfig is the file of the kubelet's configuration below the host's root; empty for config.yaml in its directory.
+	// KubeletConfig is the kubelet's configuration file below the host's root; empty for config.yaml in its directory.
 	KubeletConfig string
 }
 
@@ -42,9 +43,9 @@ func defaultCPUOptions() CPUOptions {
 }
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Time between two looks whether containers still run on the CPUs that they were given, from 1s.")
-	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. It is read where the kubelet itself does not say (right nodes/configz).")
-	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "Which CPUs containers of pods get that do not say: none, exclusive, numa or immovable.")
+	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Interval at which the CPUs of containers are checked, at least 1s.")
+	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. Used if the kubelet does not return its configuration (permission nodes/configz).")
+	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "CPU policy of pods without one of their own: none, exclusive, numa or immovable.")
 }
 
 func (o *CPUOptions) validate() field.ErrorList {
@@ -59,50 +60,52 @@ func (o *CPUOptions) validate() field.ErrorList {
 	return errs
 }
 
-// newZoneManagers puts together what knows the zones of the node, and what gives containers CPUs of their own, as far as gates are on. own is told
-// who knows which CPUs these are.
-func (p *parts) newZoneManagers(did func(tell.Action), own func(of func() (cpus numa.CPUSet, ok bool))) ([]Manager, error) {
-	if !p.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
-		return nil, nil
+// newZoneManagers returns the managers of the NUMA zones and of the CPUs of containers whose feature gates are on. own receives the
+// function that returns the exclusive CPUs. The CPU manager is nil if its gate is off.
+func (e environment) newZoneManagers(
+	access clusterAccess, journal *act.Journal, reporter *report.Reporter, own func(of func() (cpus numa.CPUSet, ok bool)),
+) ([]Manager, *cpupinning.Manager, error) {
+	if !e.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
+		return nil, nil, nil
 	}
 	config := topology.Config{
-		Root: p.hostRoot(), KubeletDir: p.KubeletRoot, KubeletFile: p.CPUs.KubeletConfig, View: p.view, NodeName: p.nodeName(), DryRun: p.DryRun, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("topology"),
+		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.nodeName(), DryRun: e.DryRun,
+		Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("topology"),
 	}
-	if p.api != nil {
-		config.Dynamic = p.api.objects
-		config.Kubelet = p.kubeletClient(p.api.config)
+	if access.api != nil {
+		config.Dynamic = access.api.objects
+		config.Kubelet = e.kubeletClient(access.api.config)
 	}
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
-	if !p.FeatureGates.Enabled(featuregate.CraneCPUManager) {
-		return list, nil
+	if !e.FeatureGates.Enabled(featuregate.CraneCPUManager) {
+		return list, nil, nil
 	}
 	cpus := cpupinning.Config{
-		Layout: p.layout, View: p.view, Topology: zones.Latest, StatePath: filepath.Join(p.StateDir, cpupinning.StateFile),
-		PredecessorStatePath: p.hostRoot().Path(p.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(p.CPUs.Policy),
-		Period: p.CPUs.Period, Report: did, Clock: p.clock, Log: p.log, Beat: p.heartbeats.Register("cpu-manager"),
+		Layout: e.layout, View: access.view, Topology: zones.Latest, StatePath: filepath.Join(e.StateDir, cpupinning.StateFile),
+		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(e.CPUs.Policy),
+		Period: e.CPUs.Period, Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("cpu-manager"),
 	}
-	if p.enforces(enforceCPUManager) {
-		cpus.Journal = p.journal
+	if e.enforces(enforceCPUManager) {
+		cpus.Journal = journal
 	}
 	manager := cpupinning.NewManager(cpus)
-	p.cpus = manager
 	if cpus.Journal != nil {
 		own(manager.ExclusiveCPUs)
 	}
-	if err := p.register(manager); err != nil {
-		return nil, err
+	if err := e.register(manager); err != nil {
+		return nil, nil, err
 	}
-	return append(list, manager), nil
+	return append(list, manager), manager, nil
 }
 
-// cpuManagerFeature says whether containers get CPUs of their own on this node.
-func (p *parts) cpuManagerFeature() features.Feature {
+// cpuManagerFeature returns whether containers get exclusive CPUs on this node.
+func cpuManagerFeature(cpus *cpupinning.Manager) features.Feature {
 	f := features.Feature{Name: "cpu-manager", State: features.Off, Reason: fmt.Sprintf("--feature-gates has no %s=true", featuregate.CraneCPUManager)}
-	if p.cpus == nil {
+	if cpus == nil {
 		return f
 	}
-	s := p.cpus.Status()
+	s := cpus.Status()
 	if s.Active {
 		f.State, f.Reason = features.On, ""
 		return f
@@ -114,7 +117,7 @@ func (p *parts) cpuManagerFeature() features.Feature {
 	return f
 }
 
-// readZones reads the zones of the node once. Where there is an API server the kubelet is asked, which knows it.
+// readZones reads the NUMA zones once, and the kubelet's reservations from the kubelet if there is an API server.
 func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Summary {
 	reader := &topology.KubeletReader{Root: o.hostRoot(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
 	if api != nil {
@@ -123,7 +126,7 @@ func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node
 	return topology.Summarize(ctx, o.hostRoot(), reader, node)
 }
 
-// kubeletClient asks the node's kubelet with the credentials for the API server.
+// kubeletClient returns a client of the node's kubelet with the API server's credentials.
 func (o *Options) kubeletClient(credentials *rest.Config) *topology.KubeletClient {
 	return &topology.KubeletClient{Credentials: credentials, Root: o.hostRoot(), Dir: o.KubeletRoot}
 }

@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/pkg/rightsize/requestbacktest"
 	"crane.io/crane/pkg/rightsize/requestbacktest/generate"
+	"crane.io/crane/pkg/series"
 )
 
 const backtestRightsizeLong = `Backtest rightsize holds ways of sizing a container against series of real use. Each decides at every
@@ -61,7 +62,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.policies, "policy", nil, "way of sizing to replay, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, for CPU also crane-time-of-day, blocks-3h, or a policy file")
-	fs.StringVar(&o.resource, "resource", string(requestbacktest.CPU), "what the series measure: cpu or memory")
+	fs.StringVar(&o.resource, "resource", string(series.CPU), "what the series measure: cpu or memory")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
 	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
@@ -78,7 +79,7 @@ func (o *backtestRightsizeOptions) validate() error {
 		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
 	case o.generated > 0 && len(o.paths) > 0:
 		errs = append(errs, errors.New("--generated contradicts files: want one of them"))
-	case o.generated > 0 && o.resource != string(requestbacktest.Memory):
+	case o.generated > 0 && o.resource != string(series.Memory):
 		errs = append(errs, errors.New("--generated makes memory series: want --resource memory"))
 	case o.generated == 0 && len(o.paths) == 0:
 		errs = append(errs, errors.New("which series? Give files or directories, or --generated N"))
@@ -100,7 +101,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	} else if all, err = readSeries(s.Err, o.paths); err != nil {
 		return err
 	}
-	report, err := requestbacktest.Run(all, rules, requestbacktest.Resource(o.resource))
+	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
 	if err != nil {
 		// What could not be scored is said, and the rest is still worth its report.
 		for line := range strings.Lines(err.Error()) {
@@ -123,7 +124,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 
 // rules are those of the given names and policy files, in that order; all named ones where none is given.
 func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
-	resource := requestbacktest.Resource(o.resource)
+	resource := series.Resource(o.resource)
 	if len(o.policies) == 0 {
 		return requestbacktest.Rules(resource)
 	}

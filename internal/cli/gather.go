@@ -99,7 +99,7 @@ func (o *recommendOptions) fromPrometheus(ctx context.Context, s Streams) (*repo
 	return out, nil
 }
 
-// needsRequests tells whether the flags ask for a comparison with what is requested today.
+// needsRequests reports whether the flags ask for a comparison with what is requested today.
 func (o *recommendOptions) needsRequests() bool {
 	return len(o.failRules) > 0 || slices.ContainsFunc(o.view.only, func(only string) bool { return only != onlyLearning })
 }

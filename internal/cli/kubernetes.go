@@ -45,7 +45,7 @@ func (k *kubernetesFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&k.context, "context", "", "context of the kubeconfig")
 }
 
-// named tells whether the user asked for a cluster, so that one that does not answer is an error.
+// named reports whether the user asked for a cluster, so that one that does not answer is an error.
 func (k *kubernetesFlags) named() bool { return k.kubeconfig != "" || k.context != "" }
 
 // config follows kubectl's loading rules. It wraps errNoKubeconfig where there is nothing to load.

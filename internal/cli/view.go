@@ -162,7 +162,7 @@ func (it item) where(want func(rightsize.Recommendation) bool) item {
 	return out
 }
 
-// found tells whether one of the findings holds for a resource of the container.
+// found reports whether one of the findings holds for a resource of the container.
 func (r *report) found(c rightsize.Recommendation, only []string) bool {
 	for _, s := range r.sizes(c) {
 		difference, known := s.difference()

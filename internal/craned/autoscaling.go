@@ -113,7 +113,7 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Local: local},
 		Queries:       &ehpa.QueryBuilder{Selector: p.source.Selector, Pods: prometheus.PodMatchers, Rules: rules.Current},
 		ProbeInterval: p.Autoscaling.Probe, ProbeGracePeriod: p.Autoscaling.Grace,
-		Changed: changed, Clock: clock.RealClock{},
+		Mapper: p.mapper, Changed: changed, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)

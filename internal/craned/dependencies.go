@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/optionalcrd"
 	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/predictor"
@@ -24,6 +26,8 @@ type dependencies struct {
 	*Options
 
 	mgr manager.Manager
+	// mapper maps optional kinds for all controllers.
+	mapper meta.ResettableRESTMapper
 	// data are all data sources; source is Prometheus among them, nil where it is not: features that cannot do without say
 	// promQL in their line.
 	data   *sources
@@ -53,7 +57,11 @@ func newDependencies(ctx context.Context, mgr manager.Manager, o *Options) (*dep
 	if err != nil {
 		return nil, err
 	}
-	return &dependencies{Options: o, mgr: mgr, data: data, source: data.prom, ledger: ledger}, nil
+	mapper, err := optionalcrd.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	return &dependencies{Options: o, mgr: mgr, mapper: mapper, data: data, source: data.prom, ledger: ledger}, nil
 }
 
 // predictor returns the owner of models, and adds it to the manager for the first who asks. While nobody asks it for a

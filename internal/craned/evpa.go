@@ -53,7 +53,7 @@ func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 		// Recorded kills are looked at beside the history, so that one counts at once.
 		History:  profile.Source{Usage: p.data.usage(), OOMs: p.data.kills()},
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
-		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.recorder != nil {
 		cfg.Kills = p.recorder

@@ -96,7 +96,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	}
 	err = controller.AddToManager(p.mgr, controller.Config{
 		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
-		Frequency: p.Prediction.UpdateFrequency, AtOnce: p.Prediction.AtOnce,
+		Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)
@@ -107,7 +107,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 // addPredictor adds the owner of models to the manager.
 func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
-	config.Source, config.OwnFault = p.data.list, isRequestError
+	config.Source, config.IsQueryError = p.data.list, isRequestError
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
 	config.ModelUpdate = p.Prediction.ModelUpdate

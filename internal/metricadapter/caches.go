@@ -20,13 +20,13 @@ import (
 	"crane.io/crane/internal/metricadapter/cranemetrics"
 )
 
-// objectCaches hold what Crane's metrics are made of.
+// objectCaches cache the objects that Crane's metrics are computed from.
 type objectCaches struct {
 	cache.Cache
 	synced map[string]func() bool // by resource
 }
 
-// newObjectCaches returns caches that have not started: of the predictions that belong to autoscalers, and of autoscalers.
+// newObjectCaches returns caches of autoscalers, and of the predictions that autoscalers control. They are not started.
 func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
@@ -58,7 +58,7 @@ func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, e
 	return c, cranemetrics.AddIndexes(ctx, store)
 }
 
-// checkSynced tells why the caches cannot answer yet.
+// checkSynced returns an error until all caches are synced.
 func (c *objectCaches) checkSynced() error {
 	for resource, synced := range c.synced {
 		if !synced() {

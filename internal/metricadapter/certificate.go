@@ -22,15 +22,15 @@ import (
 	"crane.io/crane/internal/kube/certificates"
 )
 
-// certificatePollInterval is the time between two looks at whether the keeper has another certificate. A look compares two pointers.
+// certificatePollInterval is the time between two checks for a renewed certificate. A check compares two pointers.
 const certificatePollInterval = time.Second
 
-// apiServices are the aggregated APIs that are told whom to trust.
+// apiServices returns the aggregated APIs whose CA bundle is set.
 func apiServices() []string {
 	return []string{"v1beta1.external.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"}
 }
 
-// newCertificateKeeper returns what makes and renews the certificate of the adapter.
+// newCertificateKeeper returns the component that creates and renews the certificate of the adapter.
 func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotator, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -56,7 +56,7 @@ func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotato
 	return keeper, nil
 }
 
-// certificateProvider is a certificate that follows its keeper, as the API server wants one.
+// certificateProvider provides the current certificate of a keeper to the API server library.
 type certificateProvider struct {
 	current func() (*tls.Certificate, error)
 
@@ -85,7 +85,7 @@ func (k *certificateProvider) AddListener(l dynamiccertificates.Listener) {
 	k.listeners = append(k.listeners, l)
 }
 
-// refresh takes over another certificate of the keeper. It returns an error while there is none.
+// refresh adopts a renewed certificate. It returns an error while there is none.
 func (k *certificateProvider) refresh() error {
 	current, err := k.current()
 	if err != nil {
@@ -107,7 +107,7 @@ func (k *certificateProvider) refresh() error {
 	return nil
 }
 
-// run follows the keeper until ctx ends.
+// run polls the keeper until ctx ends.
 func (k *certificateProvider) run(ctx context.Context) {
 	ticker := time.NewTicker(certificatePollInterval)
 	defer ticker.Stop()
@@ -123,7 +123,7 @@ func (k *certificateProvider) run(ctx context.Context) {
 	}
 }
 
-// waitUntilValid returns when there is a certificate that callers would accept.
+// waitUntilValid returns when the certificate passes the check.
 func (k *certificateProvider) waitUntilValid(ctx context.Context, check func() error) error {
 	ticker := time.NewTicker(certificatePollInterval / 10)
 	defer ticker.Stop()

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/component/version"
 )
 
-// NewCommand returns the command of metric-adapter: flags, Validate, Run.
+// NewCommand returns the command of metric-adapter.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
 	cmd := &cobra.Command{

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/component/configfile"
 )
 
-// adapterMetrics are the metrics of the adapter about itself.
+// adapterMetrics are the metrics that the adapter exports about itself.
 type adapterMetrics struct {
 	registry prometheus.Registerer
 	duration *prometheus.HistogramVec
@@ -49,14 +49,14 @@ func (f *adapterMetrics) observe(api, source string, took time.Duration, err err
 	code := http.StatusOK
 	if err != nil {
 		code = http.StatusInternalServerError
-		if status, ok := err.(apierrors.APIStatus); ok { // A status is what is answered; a wrapped one is not.
+		if status, ok := err.(apierrors.APIStatus); ok { // The server returns a status error as it is, but not a wrapped one.
 			code = int(status.Status().Code)
 		}
 	}
 	f.duration.WithLabelValues(api, source, strconv.Itoa(code)).Observe(took.Seconds())
 }
 
-// countRequests wraps the way to the API server.
+// countRequests wraps a transport to the API server.
 func (f *adapterMetrics) countRequests(next http.RoundTripper) http.RoundTripper {
 	return countingTransport{next: next, requests: f.requests}
 }
@@ -72,7 +72,7 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// registerRules adds what is told of the file with the rules.
+// registerRules registers the metrics about the file with the rules.
 func (f *adapterMetrics) registerRules(state func() configfile.State) error {
 	for _, g := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -14,51 +14,51 @@ import (
 	"crane.io/crane/internal/metrics/promflags"
 )
 
-// defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
+// defaultNamespace is Crane's namespace unless CRANE_SYSTEM_NAMESPACE is set.
 const defaultNamespace = "crane-system"
 
-// Options are the settings of metric-adapter. Names and defaults are gocrane's where gocrane had the flag.
+// Options are the settings of metric-adapter. Flags that gocrane had keep its names and defaults.
 type Options struct {
-	// Server is how to serve, whom to believe and what to allow.
+	// Server configures serving, authentication and authorization.
 	Server *options.CustomMetricsAdapterServerOptions
-	// Kubeconfig to reach the API server with; empty for the service account of a pod.
+	// Kubeconfig is the path of a kubeconfig file; empty for the service account of a pod.
 	Kubeconfig string
-	// Namespace is Crane's own: the certificate and the Service of the adapter are there.
+	// Namespace is that of Crane, with the certificate and the Service of the adapter.
 	Namespace string
 	APIQPS    float32
 	APIBurst  int
-	// DiscoveryInterval is the time between two looks at which resources and metrics there are.
+	// DiscoveryInterval is the time between two discoveries of resources and of the metrics of a remote adapter.
 	DiscoveryInterval time.Duration
 
-	// Service is the name under which the API server calls the adapter.
+	// Service is the name of the Service through which the API server calls the adapter.
 	Service string
-	// CertificateSecret holds the certificate that replicas share.
+	// CertificateSecret is the name of the Secret with the certificate that replicas share.
 	CertificateSecret string
 	Prometheus        promflags.Options
-	// RulesFile is the file with a configuration of prometheus-adapter; empty for none.
+	// RulesFile is a file with prometheus-adapter's configuration; empty for none.
 	RulesFile string
-	// RulesLabels is "k=v,k2=v2", appended to each query that a rule gives.
+	// RulesLabels is "k=v,k2=v2", added to each query of a rule.
 	RulesLabels string
-	// ListInterval is the time between two looks at which series there are.
+	// ListInterval is the time between two listings of the series in Prometheus.
 	ListInterval time.Duration
 
 	Remote RemoteAdapter
 
-	// CronLocalTime reads cron schedules without a time zone in the local one.
+	// CronLocalTime evaluates cron schedules without a time zone in the local one.
 	CronLocalTime bool
 
 	Log logging.Options
 }
 
-// RemoteAdapter is another adapter to which requests are passed on.
+// RemoteAdapter is another adapter to which requests are forwarded.
 type RemoteAdapter struct {
 	Enabled bool
-	// Namespace, Service and Port are of its Service.
+	// Namespace, Service and Port are those of its Service.
 	Namespace, Service string
 	Port               int
-	// Address is connected to instead of the Service's name.
+	// Address is dialed instead of the name of the Service.
 	Address string
-	// CAFile has the authorities that its certificate is verified with; empty for the system's.
+	// CAFile contains the authorities that verify its certificate; empty for the system's.
 	CAFile string
 }
 
@@ -70,11 +70,11 @@ func NewOptions() *Options {
 	}
 	server := options.NewCustomMetricsAdapterServerOptions()
 	server.SecureServing.BindPort = 6443
-	server.SecureServing.ServerCert.CertDirectory = "" // Without files the adapter makes its certificate.
-	// One review of the HPA controller in this time. Who lost a right reads metrics for so long.
+	server.SecureServing.ServerCert.CertDirectory = "" // Without files the adapter creates its certificate.
+	// The HPA controller costs one access review in this time. A revoked permission remains effective for as long.
 	server.Authorization.AllowCacheTTL = time.Minute
 	history := promflags.New()
-	// An API server waits a minute for an answer, and an HPA asks again in a quarter of one.
+	// The API server waits a minute for a response, and an HPA repeats its request after 15 s.
 	history.Timeout = 15 * time.Second
 	return &Options{
 		Prometheus: history, ListInterval: time.Minute, Remote: RemoteAdapter{Port: 6443},
@@ -121,10 +121,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC. As craned's.")
 	o.Log.AddFlags(fs)
 	fs.String("msg", "", "")
-	_ = fs.MarkDeprecated("msg", "it has no effect") // It fails only where there is no such flag.
+	_ = fs.MarkDeprecated("msg", "it has no effect") // It fails only where the flag does not exist.
 }
 
-// managesCertificate tells whether the adapter makes its certificate itself.
+// managesCertificate reports whether the adapter creates its certificate itself.
 func (o *Options) managesCertificate() bool {
 	files := o.Server.SecureServing.ServerCert
 	return files.CertKey.CertFile == "" && files.CertDirectory == ""

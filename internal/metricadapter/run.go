@@ -28,13 +28,13 @@ func isMetricsGroup(group string) bool {
 	return group == external_metrics.GroupName || group == custom_metrics.GroupName
 }
 
-// adapter is a running metric-adapter.
+// adapter collects the parts of a metric-adapter before it serves.
 type adapter struct {
 	options *Options
 	config  *rest.Config
 	metrics *adapterMetrics
 
-	runners     []func(context.Context) error // what runs beside the server
+	runners     []func(context.Context) error // background tasks beside the server
 	readyChecks []healthz.HealthChecker
 
 	external externalSources
@@ -48,7 +48,8 @@ func Run(ctx context.Context, o *Options) error {
 	if a.metrics, err = newAdapterMetrics(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	a.external.metrics, a.custom.metrics = a.metrics, a.metrics
+	a.external.api, a.external.metrics = "external", a.metrics
+	a.custom.api, a.custom.metrics = "custom", a.metrics
 	if a.config, err = a.clientConfig(); err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	group.Go(func() error {
 		if err := waitForCertificate(ctx); err != nil {
-			return nil //nolint:nilerr // The end has come before the beginning.
+			return nil //nolint:nilerr // ctx ended before there was a certificate, which is an orderly end.
 		}
 		s.external, s.custom, s.ready = &a.external, &a.custom, a.readyChecks
 		server, err := newServer(o, s)
@@ -117,7 +118,7 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 	return nil
 }
 
-// addCertificate adds the keeper of the certificate. The function that it returns waits for the first one.
+// addCertificate adds the task that renews the certificate. The returned function waits for the first certificate.
 func (a *adapter) addCertificate() (*certificateProvider, func(context.Context) error, error) {
 	keeper, err := newCertificateKeeper(a.config, a.options)
 	if err != nil {
@@ -132,7 +133,7 @@ func (a *adapter) addCertificate() (*certificateProvider, func(context.Context) 
 	return k, func(ctx context.Context) error { return k.waitUntilValid(ctx, keeper.Check) }, nil
 }
 
-// addReadyCheck adds a condition of readiness.
+// addReadyCheck adds a check to the readiness of the server.
 func (a *adapter) addReadyCheck(name string, check func() error) {
 	a.readyChecks = append(a.readyChecks, healthz.NamedCheck(name, func(*http.Request) error { return check() }))
 }

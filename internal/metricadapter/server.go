@@ -25,16 +25,16 @@ import (
 
 const serverName = "crane-metric-adapter"
 
-// serverConfig is what a server is made of.
+// serverConfig contains the parts of a server.
 type serverConfig struct {
 	custom   provider.CustomMetricsProvider
 	external provider.ExternalMetricsProvider
-	// certificate is what is served with; nil where flags name one.
+	// certificate is the serving certificate; nil where flags name one.
 	certificate dynamiccertificates.CertKeyContentProvider
 	ready       []healthz.HealthChecker
 }
 
-// newServer builds the API server with delegated authentication and authorisation.
+// newServer builds the API server with delegated authentication and authorization.
 func newServer(o *Options, s serverConfig) (*genericapiserver.GenericAPIServer, error) {
 	config := genericapiserver.NewConfig(apiserver.Codecs)
 	if s.certificate != nil {
@@ -73,9 +73,9 @@ func openAPIDefinitions(ref openapicommon.ReferenceCallback) map[string]openapic
 	return all
 }
 
-// groupAuthorizer asks first whether somebody may read every metric of a group in every namespace. The answer of the API server is kept for
-// a while (--authorization-webhook-cache-authorized-ttl), so that the HPA controller costs one review in that time, however many
-// metrics it reads; who may not is asked about the metric alone.
+// groupAuthorizer first checks whether a user may read every metric of a group in every namespace. The decision is cached
+// (--authorization-webhook-cache-authorized-ttl), so that the HPA controller costs one access review in that time, however many
+// metrics it reads. For other users the metric alone is checked.
 type groupAuthorizer struct{ authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.

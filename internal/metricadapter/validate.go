@@ -14,8 +14,7 @@ import (
 
 func flagPath(name string) *field.Path { return field.NewPath("--" + name) }
 
-// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no file and no
-// connection.
+// Validate returns all invalid options, each error with its flag. It opens neither files nor connections.
 func (o *Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	for _, err := range o.Server.Validate() {

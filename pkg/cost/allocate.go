@@ -10,44 +10,44 @@ import (
 	"slices"
 )
 
-// Workload names who a cost is for.
+// Workload identifies a workload.
 type Workload struct {
 	Namespace string `json:"namespace,omitempty"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 }
 
-// String is namespace/Kind/name.
+// String returns namespace/Kind/name.
 func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
 
-// Pod is a pod as far as it takes part in the cost of its node.
+// Pod holds the fields of a pod that determine its cost.
 type Pod struct {
 	Workload Workload
 	// Node is empty while the pod is not scheduled.
 	Node    string
 	Request Amounts
-	// Usage is nil where it is not known, which is not the same as none. GPUs are not looked at: a pod holds them whole.
+	// Usage is nil if it is unknown, as opposed to zero. Its GPUs are ignored: a pod holds them exclusively.
 	Usage *Amounts
 }
 
 // Shares are the cost of the same pods by three measures.
 type Shares struct {
-	// Request counts what is requested, Use what is used, and Max the larger of the two, resource by resource: what
-	// OpenCost charges (its specification: the greater of request and usage).
+	// Request is the cost by request, Usage by usage, and Max by the larger of the two for each resource: OpenCost charges
+	// the greater of request and usage (its specification).
 	Request Split `json:"request"`
 	Usage   Split `json:"use"`
 	Max     Split `json:"max"`
 }
 
-// Plus adds measure by measure.
+// Plus returns the sum by measure.
 func (s Shares) Plus(t Shares) Shares {
 	return Shares{Request: s.Request.Plus(t.Request), Usage: s.Usage.Plus(t.Usage), Max: s.Max.Plus(t.Max)}
 }
 
-// Bill is what some pods cost.
+// Bill is the cost of some pods.
 type Bill struct {
 	Pods int
-	// WithoutUsage counts those whose use is not known; nothing is charged for them by use, and their request by max.
+	// WithoutUsage counts the pods with unknown usage; they cost nothing by usage, and their request by max.
 	WithoutUsage int
 	Cost         Shares
 }
@@ -64,40 +64,40 @@ type (
 		Workload
 		Bill
 	}
-	// NamespaceCost is that of all workloads of a namespace.
+	// NamespaceCost is the bill of all workloads of a namespace.
 	NamespaceCost struct {
 		Namespace string
 		Bill
 	}
 )
 
-// NodeCost is what a node costs and what of it nobody asked for.
+// NodeCost is the cost of a node and its idle part.
 type NodeCost struct {
 	Quote
 	Pods int
 	Idle Shares
 }
 
-// Allocation deals the cost of a cluster out. For each measure and each resource, the workloads and Idle together are
-// Nodes, exactly.
+// Allocation is the cost of a cluster by workload. For each measure and resource, the workloads and Idle add up to Nodes
+// exactly.
 type Allocation struct {
 	Currency string
-	// Workloads and Namespaces are sorted by the cost by max, the dearest first; Nodes by name.
+	// Workloads and Namespaces are sorted by cost by max, highest first; Nodes by name.
 	Workloads  []WorkloadCost
 	Namespaces []NamespaceCost
 	Nodes      []NodeCost
-	// Cluster is what all nodes cost, Used the bill of all workloads, Idle what is left.
+	// Cluster is the cost of all nodes, Used the bill of all workloads, Idle the rest.
 	Cluster Split
 	Used    Bill
 	Idle    Shares
-	// Pending pods are on no node, and Lost ones on a node that is not known: neither costs anything here.
+	// Pending pods are not scheduled, and those of OnUnknownNode run on a node without a price: neither is charged.
 	Pending, OnUnknownNode int
 }
 
-// Allocate deals the cost of each node out to its pods: of each resource a pod bears the share that it holds of the
-// node's capacity. Where the pods of a node hold more than there is (requests never do, use above requests may) they
-// share the node in proportion and nothing is idle, so that nobody pays for more than there is. OpenCost would charge
-// them more than the node costs. What the system keeps for itself is idle, as it is in OpenCost.
+// Allocate allocates the cost of each node to its pods: a pod is charged, for each resource, its share of the capacity of
+// the node. If the pods of a node hold more than the capacity (by usage, never by request) they share the node in proportion
+// and nothing is idle, so that the charges do not exceed the cost of the node, as they would in OpenCost. Resources reserved
+// for the system are idle, as in OpenCost.
 func Allocate(t *Tariff, pods []Pod) Allocation {
 	out := Allocation{Currency: t.Currency}
 	byNode := map[string][]Pod{}
@@ -149,7 +149,7 @@ func billOf[K comparable](m map[K]*Bill, key K) *Bill {
 	return m[key]
 }
 
-// shareNode returns the bill of each pod of a node, and what is left of the node's cost.
+// shareNode returns the bill of each pod of a node, and the idle cost of the node.
 func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 	bills := make([]Bill, len(pods))
 	idle := Shares{Request: q.Cost, Usage: q.Cost, Max: q.Cost}
@@ -181,7 +181,7 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 	return bills, idle
 }
 
-// divide gives each of n holders its share of the cost of a capacity and returns what is left. Shares are differences of
+// divide allocates the cost of a capacity to n holders by their shares and returns the rest. Shares are differences of
 // rounded running sums, so that they add up without a remainder and none is off by more than a billionth.
 func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, share *Nanos)) Nanos {
 	sum := int64(0)
@@ -204,7 +204,7 @@ func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, s
 	return cost - given
 }
 
-// scale is cost*part/whole, rounded down; none is negative and part is at most whole, so that it fits.
+// scale returns cost*part/whole, rounded down. No argument is negative, and part is at most whole, so that the result fits.
 func scale(cost Nanos, part, whole int64) Nanos {
 	hi, lo := bits.Mul64(uint64(cost), uint64(part))
 	quotient, _ := bits.Div64(hi, lo, uint64(whole))

@@ -4,66 +4,71 @@
 package cost
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
-// DefaultGroup is the name under which nodes go that no group selects.
+// DefaultGroup is the group of nodes that no group selects.
 const DefaultGroup = "default"
 
-// OnDemand is the name of the capacity type of nodes that none of the book's capacity types selects.
+// OnDemand is the capacity type of nodes that no capacity type of the book selects.
 const OnDemand = "on-demand"
 
-// PriceBook says what nodes cost. A node takes its price from the first group that selects it, else from Default, and
-// within that group the price of the first capacity type that selects it. A node without labels is therefore an
-// on-demand node of the default group. Make one with ParsePriceBook, or call Validate.
+// Discount is the share of a price that a capacity type takes off: 0.6 leaves 40 % of the price. 0 means none.
+type Discount float64
+
+// PriceBook lists what nodes cost. A node has the price of the first group that selects it, otherwise of Default, and
+// within that group of the first capacity type that selects it. A node without labels is therefore an on-demand node of
+// the default group. ParsePriceBook creates one; Validate checks one that was created otherwise.
 type PriceBook struct {
-	// Currency is an ISO 4217 code, or another unit in which costs are counted; nothing is ever converted.
-	Currency string
-	// Source and Date (YYYY-MM-DD) tell where the figures come from and of when they are.
-	Source, Date string
-	Default      Group
-	Groups       []Group
-	// CapacityTypes are the ways of buying a node, such as spot or reserved, by labels.
-	CapacityTypes []CapacityType
+	// Currency is an ISO 4217 code or another unit of account. Nothing is converted.
+	Currency string `json:"currency"`
+	// Source and Date (YYYY-MM-DD) document the origin of the figures.
+	Source  string  `json:"source"`
+	Date    string  `json:"date"`
+	Default Group   `json:"default"`
+	Groups  []Group `json:"groups"`
+	// CapacityTypes are the ways of buying a node, such as spot or reserved, recognised by labels.
+	CapacityTypes []CapacityType `json:"capacityTypes"`
 }
 
-// CapacityType is a way of buying a node that labels tell.
+// CapacityType is a way of buying a node that its labels show.
 type CapacityType struct {
-	Name string
-	// Selectors are alternatives: a node is of the type if one of them selects it.
-	Selectors []Selector
-	// Discount is what groups take off that have no price of their own for the type: 0.6 leaves 40 % of the price. 0
-	// means that the type is priced as on demand.
-	Discount series.Ratio
+	Name string `json:"name"`
+	// Selectors are alternatives: a node has the type if one of them matches.
+	Selectors []Selector `json:"selectors"`
+	// Discount applies in groups without a price for the type; 0 means the on-demand price.
+	Discount Discount `json:"discount"`
 }
 
 // Group is a set of nodes with the same prices.
 type Group struct {
-	Name     string
-	Selector Selector
+	Name     string   `json:"name"`
+	Selector Selector `json:"selector"`
 	Price
-	// Capacity overrides the price by capacity type.
-	Capacity map[string]CapacityPrice
-	// Source and Date are the book's where they are empty.
-	Source, Date string
+	// Capacity overrides the price by the name of a capacity type.
+	Capacity map[string]CapacityPrice `json:"capacity"`
+	// Source and Date default to those of the book.
+	Source string `json:"source"`
+	Date   string `json:"date"`
 }
 
-// Price is what an on-demand node costs: by its parts, or as a whole.
+// Price is the price of an on-demand node: of its parts, or of the node as a whole.
 type Price struct {
-	// Rates price the parts. Beside Node they only say how its price splits; all zero takes those of the default group.
-	Rates Rates
-	// Node is the price of the whole node; 0 where the parts are priced.
-	Node PerNodeHour
+	// Rates price the parts. Beside Node they only define how its price is split; if all are zero, the rates of the
+	// default group apply.
+	Rates Rates `json:"prices"`
+	// Node is the price of the whole node; 0 if the parts are priced.
+	Node PerNodeHour `json:"node"`
 }
 
-// CapacityPrice is what a capacity type costs within a group: a discount on its price, or a price of its own.
+// CapacityPrice is the price of a capacity type within a group: a discount, or a price of its own.
 type CapacityPrice struct {
-	Discount series.Ratio
+	Discount Discount `json:"discount"`
 	Price
 }
 
@@ -72,23 +77,22 @@ type Quote struct {
 	Node, Group, CapacityType string
 	// Size is that of the node.
 	Size Amounts
-	// Cost is what the node costs, split by resource.
+	// Cost is the hourly cost of the node by resource.
 	Cost Split
-	// Note says what could not be priced, empty where all was.
+	// Note describes the parts without a price; empty if there are none.
 	Note string
 }
 
-// Node is a node as far as its price goes.
+// Node holds the fields of a node that determine its price.
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Size is its capacity, the part that the system keeps for itself included: that is what is paid for.
+	// Size is the capacity, including the part reserved for the system, which is paid for too.
 	Size Amounts
 }
 
-// Quote prices a node. Where a price for the whole node is given it is split by what its parts would cost at the
-// group's rates, as OpenCost splits it (by the ratio of its CPU and memory prices). The error names a node whose price
-// is out of range.
+// Quote prices a node. A price of the whole node is split in proportion to the cost of its parts at the rates of the group,
+// as OpenCost does by the ratio of CPU and memory prices. The error names a node whose price is out of range.
 func (b *PriceBook) Quote(n Node) (Quote, error) {
 	group := b.groupOf(n.Labels)
 	capacity := b.capacityTypeOf(n.Labels)
@@ -119,7 +123,7 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	}
 	if price.Node > 0 {
 		total := cpu + memory + gpu
-		if total == 0 { // A node of unknown size still costs its price; nobody can be charged for a part of it.
+		if total == 0 { // A node of unknown size still has its price, but its parts have none.
 			q.Note = "its size is not known"
 			cpu, total = 1, 1
 		}
@@ -135,7 +139,7 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	return q, nil
 }
 
-// gpuRate is the price of a GPU where the price that holds for a node names none.
+// gpuRate returns the price of a GPU for a group without one.
 func (b *PriceBook) gpuRate(g *Group) PerGPUHour {
 	if g.Rates.GPU > 0 {
 		return g.Rates.GPU
@@ -143,20 +147,21 @@ func (b *PriceBook) gpuRate(g *Group) PerGPUHour {
 	return b.Default.Rates.GPU
 }
 
-// LabelKeys are the labels that the selectors of the book look at, sorted, each once.
+// LabelKeys returns the keys of all labels that the selectors of the book use, sorted, each once.
 func (b *PriceBook) LabelKeys() []string {
 	var keys []string
-	see := func(s Selector) {
-		for _, r := range s {
+	add := func(s Selector) {
+		keys = slices.AppendSeq(keys, maps.Keys(s.MatchLabels))
+		for _, r := range s.MatchExpressions {
 			keys = append(keys, r.Key)
 		}
 	}
 	for _, g := range b.Groups {
-		see(g.Selector)
+		add(g.Selector)
 	}
 	for _, c := range b.CapacityTypes {
 		for _, s := range c.Selectors {
-			see(s)
+			add(s)
 		}
 	}
 	slices.Sort(keys)
@@ -183,34 +188,18 @@ func (b *PriceBook) capacityTypeOf(labels map[string]string) *CapacityType {
 	return nil
 }
 
-// FieldError is something wrong with a field of a price book.
-type FieldError struct {
-	// Path leads to the field, for example groups[1].prices.cpu.
-	Path string
-	// Value is what stands there.
-	Value string
-	// Allowed says what may stand there.
-	Allowed string
-}
+// Validate returns everything that is wrong with the book, joined, each a *settings.FieldError; nil if it is valid.
+func (b *PriceBook) Validate() error { return b.problems().Err() }
 
-// Error is the path, the value and what is allowed.
-func (e *FieldError) Error() string {
-	if e.Value == "" {
-		return e.Path + ": " + e.Allowed
-	}
-	return fmt.Sprintf("%s: %s: %s", e.Path, e.Value, e.Allowed)
-}
-
-// Validate checks the book as a whole; each error is a *FieldError, all are returned together. ParsePriceBook calls it.
-func (b *PriceBook) Validate() error {
+func (b *PriceBook) problems() settings.Errors {
 	v := validator{types: map[string]bool{OnDemand: true}}
 	v.text("currency", b.Currency, 16)
 	v.provenance("", b.Source, b.Date)
 	v.capacityTypes(b.CapacityTypes)
 	if b.Default.Node != 0 {
-		v.fail("default.node", formatFloat(float64(b.Default.Node)), "the default needs prices of cpu and memory, since its nodes may have any size")
+		v.Fail("default.node", formatFloat(float64(b.Default.Node)), "the default needs prices of cpu and memory, since its nodes may have any size")
 	} else if b.Default.Rates == (Rates{}) {
-		v.fail("default.prices", "", "must be given")
+		v.Fail("default.prices", "", "must be given")
 	}
 	v.group("default", &b.Default)
 	names := map[string]bool{DefaultGroup: true}
@@ -218,14 +207,10 @@ func (b *PriceBook) Validate() error {
 		g := &b.Groups[i]
 		path := fmt.Sprintf("groups[%d]", i)
 		v.name(path+".name", g.Name, names)
-		if len(g.Selector) == 0 {
-			v.fail(path+".selector", "", "must name labels; what no group selects has the default's prices")
-		}
+		v.Check(!g.Selector.empty(), path+".selector", "", "must match labels; nodes that no group selects have the default prices")
 		v.selector(path+".selector", g.Selector)
-		if g.Price == (Price{}) {
-			v.fail(path, "", "needs prices, or node")
-		}
+		v.Check(g.Price != (Price{}), path, "", "needs prices, or node")
 		v.group(path, g)
 	}
-	return errors.Join(v.errs...)
+	return v.Errors
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"crane.io/crane/pkg/settings"
 )
 
 const oneGiB = 1 << 30
@@ -195,7 +197,7 @@ func paths(err error) []string {
 	}
 	var out []string
 	for _, e := range joined.Unwrap() {
-		var field *FieldError
+		var field *settings.FieldError
 		if errors.As(e, &field) {
 			out = append(out, field.Path)
 		}

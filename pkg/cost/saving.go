@@ -9,40 +9,40 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resize is a change of what one container requests; nil is no request, or no number.
+// Resize is a change of the requests of one container; nil means no request or no recommendation.
 type Resize struct {
 	Container            string
 	CPUNow, CPUNew       *series.MilliCPU
 	MemoryNow, MemoryNew *series.Bytes
-	// ZeroCounts marks what asks for nothing now and is known to, rather than having no request; then a resource without
-	// both amounts has no part in it and is not said to be left out.
+	// ZeroCounts marks requests of which zero is a known amount rather than a missing request; resources without both
+	// amounts are then skipped without being reported in NotCounted.
 	ZeroCounts bool
 }
 
-// Saving is what a change of requests is worth, over all pods of a workload. Below zero it is a cost: the workload
-// should request more than it does.
+// Saving is the value of a change of requests over all pods of a workload. It is negative if the workload should request
+// more.
 type Saving struct {
 	CPU    series.MilliCPU
 	Memory series.Bytes
-	// Hourly is the money, at the prices of Price.
+	// Hourly is the saved cost at the prices of Price.
 	Hourly Split
 	Price  UnitPrice
-	// Counted is the number of requests, of CPU or of memory, that are counted.
+	// Counted is the number of counted requests of CPU and memory.
 	Counted int
-	// NotCounted says what is not counted and why, a sentence each.
+	// NotCounted lists what is not counted and why, one sentence each.
 	NotCounted []string
 }
 
-// SavingOf prices the change of a workload with so many pods. What has no request today is left out and said so: a
-// request that is new takes nothing from anybody who pays for it now, and what the pods used so far was never asked for.
-// So is what has no recommended number, and a workload without pods.
+// SavingOf prices the change of a workload with a number of pods. Resources without a current request are not counted, since
+// a new request releases nothing that is paid for now; neither are resources without a recommended number, nor workloads
+// without pods.
 //
-// Less requested is money only once nodes go: it is the price of the room that becomes free.
+// Lower requests save money only once nodes are removed: a saving is the price of the capacity that becomes free.
 func SavingOf(price UnitPrice, pods int32, resizes []Resize) Saving {
 	return SavingOfMean(price, float64(pods), resizes)
 }
 
-// SavingOfMean is SavingOf for pods that come and go: pods is how many there were on average.
+// SavingOfMean is SavingOf for a varying number of pods, of which pods is the mean.
 func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	s := Saving{Price: price}
 	if !(pods > 0) {
@@ -61,7 +61,7 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	}
 	cpu, memory = cpu*pods, memory*pods
 	money := math.Abs(cpu/milliPerCore*float64(price.CPU)) + math.Abs(memory/bytesPerGiB*float64(price.Memory))
-	const most = 1 << 53 // Beyond this floats leave whole numbers out.
+	const most = 1 << 53 // Beyond this a float64 cannot hold every whole number.
 	if math.Abs(cpu) > most || math.Abs(memory) > most || !(money <= maxClusterPrice) {
 		s.NotCounted, s.Counted = append(s.NotCounted, "the amounts are too large to be counted"), 0
 		return s
@@ -71,7 +71,7 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	return s
 }
 
-// differenceOf is reductionOf where a zero is an amount like any other.
+// differenceOf is reductionOf with zero as an amount.
 func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) float64 {
 	if now == nil || after == nil {
 		return 0
@@ -80,7 +80,7 @@ func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) fl
 	return float64(*now) - float64(*after)
 }
 
-// reductionOf is how much less a pod requests than now.
+// reductionOf returns the reduction of the request of one pod.
 func reductionOf[T series.MilliCPU | series.Bytes](s *Saving, what string, now, after *T) float64 {
 	switch {
 	case after == nil:

@@ -18,30 +18,40 @@ const (
 
 // Requirement is one condition on a label.
 type Requirement struct {
-	Key      string
-	Operator Operator
-	// Values are those of In and NotIn; the others have none.
-	Values []string
+	Key      string   `json:"key"`
+	Operator Operator `json:"operator"`
+	// Values belong to In and NotIn; the other operators have none.
+	Values []string `json:"values"`
 }
 
-// Selector is a label selector with the meaning that Kubernetes gives it: every requirement must hold. One without
-// requirements selects everything; a price book refuses it, because it has a default for that.
-type Selector []Requirement
+// Selector is a Kubernetes label selector: every label and every requirement must match. An empty selector matches
+// everything.
+type Selector struct {
+	MatchLabels      map[string]string `json:"matchLabels"`
+	MatchExpressions []Requirement     `json:"matchExpressions"`
+}
 
-// Matches tells whether the labels fulfil every requirement. A label that is missing fulfils NotIn and DoesNotExist.
+func (s Selector) empty() bool { return len(s.MatchLabels)+len(s.MatchExpressions) == 0 }
+
+// Matches reports whether the labels fulfil the selector. A missing label fulfils NotIn and DoesNotExist.
 func (s Selector) Matches(labels map[string]string) bool {
-	for _, r := range s {
-		value, there := labels[r.Key]
+	for key, want := range s.MatchLabels {
+		if value, exists := labels[key]; !exists || value != want {
+			return false
+		}
+	}
+	for _, r := range s.MatchExpressions {
+		value, exists := labels[r.Key]
 		var ok bool
 		switch r.Operator {
 		case In:
-			ok = there && slices.Contains(r.Values, value)
+			ok = exists && slices.Contains(r.Values, value)
 		case NotIn:
-			ok = !there || !slices.Contains(r.Values, value)
+			ok = !exists || !slices.Contains(r.Values, value)
 		case Exists:
-			ok = there
+			ok = exists
 		case DoesNotExist:
-			ok = !there
+			ok = !exists
 		}
 		if !ok {
 			return false

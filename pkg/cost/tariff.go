@@ -9,20 +9,19 @@ import (
 	"slices"
 )
 
-// Tariff is what the nodes of one cluster cost. It is read-only once made.
+// Tariff holds the prices of the nodes of one cluster. It is read-only once created.
 type Tariff struct {
-	// Currency is that of the book.
+	// Currency is that of the price book.
 	Currency string
 
 	quotes   map[string]Quote
 	fallback UnitPrice
 }
 
-// maxClusterPrice keeps sums of Nanos in range, in units an hour.
+// maxClusterPrice keeps sums of Nanos in range, in units of the currency per hour.
 const maxClusterPrice = 9e9
 
-// NewTariff prices nodes, of which each counts once. The error names a node, or says that all of them together cost
-// more than can be counted.
+// NewTariff prices nodes, each name once. The error names a node, or states that the sum is out of range.
 func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 	t := &Tariff{Currency: b.Currency, quotes: make(map[string]Quote, len(nodes))}
 	t.fallback = UnitPrice{CPU: b.Default.Rates.CPU, Memory: b.Default.Rates.Memory, From: FromPriceBook, Groups: []string{DefaultGroup}}
@@ -42,7 +41,7 @@ func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 	}
 	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
-		// Weighed by size: the mean price of a core is the cost of all cores over all cores.
+		// The mean is weighted by size: the mean price of a core is the cost of all cores divided by their number.
 		mean.cpu.add(t.quotes[name].Cost.CPU.PerHour(), cores(t.quotes[name].Size.CPU))
 		mean.memory.add(t.quotes[name].Cost.Memory.PerHour(), gib(t.quotes[name].Size.Memory))
 		mean.addGroup(t.quotes[name].Group)
@@ -53,37 +52,36 @@ func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 	return t, nil
 }
 
-// Quote returns the price of a node.
+// Quote returns the price of a node; false if it is unknown.
 func (t *Tariff) Quote(node string) (Quote, bool) {
 	q, ok := t.quotes[node]
 	return q, ok
 }
 
-// PricedFrom says where the price of a core and of a GiB is from.
+// PricedFrom is the source of a unit price.
 type PricedFrom string
 
-// The sources of a price, the best first.
+// The sources of a unit price, best first.
 const (
-	// FromNodes is the mean over the nodes on which the workload's pods run.
+	// FromNodes is the mean over the nodes of the workload's pods.
 	FromNodes PricedFrom = "nodes of its pods"
-	// FromClusterMean is the mean over all nodes, where no pod runs on a node that is known.
+	// FromClusterMean is the mean over all nodes, if no pod runs on a known node.
 	FromClusterMean PricedFrom = "mean of the cluster"
-	// FromPriceBook is the default group of the book, where no node is known.
+	// FromPriceBook is the default group of the price book, if no node is known.
 	FromPriceBook PricedFrom = "default of the price book"
 )
 
-// UnitPrice is what a core and a GiB cost to one workload.
+// UnitPrice is the price of a core and of a GiB for one workload.
 type UnitPrice struct {
 	CPU    PerCoreHour
 	Memory PerGiBHour
 	From   PricedFrom
-	// Groups are the names of the groups that the prices are from, sorted.
+	// Groups are the groups of the price book that the prices come from, sorted.
 	Groups []string
 }
 
-// At returns the price for a workload with so many pods on each node: the mean over its pods. Nodes that the tariff does
-// not know are left out; where none is left it is the mean of the cluster, and where that has none, the default of the
-// book.
+// At returns the unit price of a workload with a number of pods on each node: the mean over its pods on known nodes, else
+// the mean of the cluster, else the default of the price book.
 func (t *Tariff) At(pods map[string]int) UnitPrice {
 	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
@@ -102,7 +100,7 @@ func (t *Tariff) At(pods map[string]int) UnitPrice {
 	return t.fallback
 }
 
-// priceAverage gathers prices of cores and of memory, and the groups that they are from.
+// priceAverage averages prices of cores and of memory.
 type priceAverage struct {
 	cpu, memory weightedSum
 	groups      []string

@@ -10,20 +10,19 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// HoursPerMonth is the length of a month in prices: 365 days of 24 hours in 12 months, as cloud providers count.
+// HoursPerMonth is the length of a month: 365 days of 24 hours in 12 months, as cloud providers count.
 const HoursPerMonth = 730
 
-// Nanos is an amount of money per hour, in billionths of a unit of the currency: 1 USD an hour is 1e9. An int64 holds
-// 9.2e9 units an hour, in any currency more than a cluster costs, and a thousandth of a core at the cheapest prices is
-// still tens of thousands.
+// Nanos is an amount of money per hour in billionths of the currency: 1 USD per hour is 1e9. An int64 holds 9.2e9 units per
+// hour, more than any cluster costs, and the price of a thousandth of a core is still tens of thousands.
 type Nanos int64
 
 const nanosPerUnit = 1e9
 
-// PerHour is the amount in units of the currency.
+// PerHour returns the amount in units of the currency.
 func (n Nanos) PerHour() float64 { return float64(n) / nanosPerUnit }
 
-// PerMonth is the amount in units of the currency for a month of HoursPerMonth.
+// PerMonth returns the amount for a month of HoursPerMonth in units of the currency.
 func (n Nanos) PerMonth() float64 { return n.PerHour() * HoursPerMonth }
 
 // Prices per hour, in units of the currency.
@@ -38,19 +37,19 @@ type (
 	PerNodeHour float64
 )
 
-// maxPrice bounds each price, in units an hour; it is far above that of any machine in any currency, and keeps sums
-// within range.
+// maxPrice bounds each price, in units of the currency per hour. It is far above the price of any machine and keeps sums in
+// range.
 const maxPrice = 1e6
 
 // Rates are the prices of the parts of a node.
 type Rates struct {
-	CPU    PerCoreHour
-	Memory PerGiBHour
-	// GPU is 0 where no price is known.
-	GPU PerGPUHour
+	CPU    PerCoreHour `json:"cpu"`
+	Memory PerGiBHour  `json:"memory"`
+	// GPU is 0 if no price is known.
+	GPU PerGPUHour `json:"gpu"`
 }
 
-// Amounts are a quantity of each resource: the size of a node, or what a pod requests or uses. None is negative.
+// Amounts holds an amount of each resource: the size of a node, or the request or usage of a pod. None is negative.
 type Amounts struct {
 	CPU    series.MilliCPU
 	Memory series.Bytes
@@ -58,17 +57,17 @@ type Amounts struct {
 	GPU int64
 }
 
-// Max takes the larger of each resource.
+// Max returns the larger amount of each resource.
 func (a Amounts) Max(b Amounts) Amounts {
 	return Amounts{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory), GPU: max(a.GPU, b.GPU)}
 }
 
-// Plus adds resource by resource.
+// Plus returns the sum by resource.
 func (a Amounts) Plus(b Amounts) Amounts {
 	return Amounts{CPU: a.CPU + b.CPU, Memory: a.Memory + b.Memory, GPU: a.GPU + b.GPU}
 }
 
-// clamped has no negative amounts and none beyond what a sum of a hundred thousand of them can hold.
+// clamped returns amounts that are not negative, and small enough for a sum of a hundred thousand of them.
 func (a Amounts) clamped() Amounts {
 	const most = 1 << 46 // 64 TiB of memory; more than any machine has.
 	return Amounts{
@@ -85,7 +84,7 @@ func cores(m series.MilliCPU) float64 { return float64(m) / milliPerCore }
 
 func gib(b series.Bytes) float64 { return float64(b) / bytesPerGiB }
 
-// nanos rounds an amount in units to the nearest billionth. v is finite and within maxPrice times a few.
+// nanos rounds an amount in units of the currency to billionths. v is finite and at most a few times maxPrice.
 func nanos(v float64) Nanos { return Nanos(math.Round(v * nanosPerUnit)) }
 
 // Split is an hourly amount by resource.
@@ -95,7 +94,7 @@ type Split struct {
 	GPU    Nanos `json:"gpu,omitempty"`
 }
 
-// Total is the sum over the resources.
+// Total returns the sum over the resources.
 func (s Split) Total() Nanos { return s.CPU + s.Memory + s.GPU }
 
 // Plus adds resource by resource.

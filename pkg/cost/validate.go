@@ -7,70 +7,59 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
-// validator gathers what is wrong with a price book.
+// validator collects the errors of a price book.
 type validator struct {
+	settings.Errors
+	// types are the names of capacity types.
 	types map[string]bool
-	errs  []error
 }
 
-func (v *validator) fail(path, value, allowed string) {
-	v.errs = append(v.errs, &FieldError{Path: path, Value: value, Allowed: allowed})
-}
-
-// text wants a few printable characters.
-func (v *validator) text(path, value string, most int) {
+// text requires 1 to longest printable characters, without space around them.
+func (v *validator) text(path, value string, longest int) {
 	switch {
 	case value == "":
-		v.fail(path, "", "must be given")
-	case len(value) > most:
-		v.fail(path, strconv.Quote(value[:most])+"...", fmt.Sprintf("must have at most %d characters", most))
+		v.Fail(path, "", "must be given")
+	case len(value) > longest:
+		v.Fail(path, value[:longest]+"...", fmt.Sprintf("must have at most %d characters", longest))
 	case strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(value) != value:
-		v.fail(path, strconv.Quote(value), "must be printable, with no space around it")
+		v.Fail(path, value, "must be printable, with no space around it")
 	}
 }
 
-// name wants a text that is not taken, and takes it.
+// name requires a text that is not in taken, and adds it there.
 func (v *validator) name(path, name string, taken map[string]bool) {
 	v.text(path, name, 63)
-	if taken[name] {
-		v.fail(path, strconv.Quote(name), "is taken: another one has this name, or it is reserved")
-	}
+	v.Check(!taken[name], path, name, "is taken: another one has this name, or it is reserved")
 	taken[name] = true
 }
 
-// provenance may be empty for a group; the date must be one.
+// provenance checks source and date, which groups (all paths but the empty one) may omit.
 func (v *validator) provenance(path, source, date string) {
 	if path == "" || source != "" {
-		v.text(join(path, "source"), source, 500)
+		v.text(settings.Join(path, "source"), source, 500)
 	}
 	if path != "" && date == "" {
 		return
 	}
-	if _, err := time.Parse(time.DateOnly, date); err != nil {
-		v.fail(join(path, "date"), strconv.Quote(date), "must be a date such as 2026-01-31")
-	}
+	_, err := time.Parse(time.DateOnly, date)
+	v.Check(err == nil, settings.Join(path, "date"), date, "must be a date such as 2026-01-31")
 }
 
 func (v *validator) capacityTypes(all []CapacityType) {
 	for i, c := range all {
 		path := fmt.Sprintf("capacityTypes[%d]", i)
 		v.name(path+".name", c.Name, v.types)
-		if len(c.Selectors) == 0 {
-			v.fail(path+".selectors", "", "must have at least one")
-		}
+		v.Check(len(c.Selectors) > 0, path+".selectors", "", "must have at least one")
 		for j, s := range c.Selectors {
 			at := fmt.Sprintf("%s.selectors[%d]", path, j)
-			if len(s) == 0 {
-				v.fail(at, "", "must name labels; it would select every node")
-			}
+			v.Check(!s.empty(), at, "", "must match labels; an empty one would select every node")
 			v.selector(at, s)
 		}
 		if c.Discount != 0 {
@@ -80,29 +69,23 @@ func (v *validator) capacityTypes(all []CapacityType) {
 }
 
 func (v *validator) selector(path string, s Selector) {
-	for _, r := range s {
-		if r.Key == "" {
-			v.fail(path, "", "a label needs a key")
-		}
+	_, unnamed := s.MatchLabels[""]
+	v.Check(!unnamed, path, "", "a label needs a key")
+	for _, r := range s.MatchExpressions {
+		v.Check(r.Key != "", path, "", "a label needs a key")
 		switch r.Operator {
 		case In, NotIn:
-			if len(r.Values) == 0 {
-				v.fail(path, r.Key, "operator "+string(r.Operator)+" needs values")
-			}
+			v.Check(len(r.Values) > 0, path, r.Key, "operator "+string(r.Operator)+" needs values")
 		case Exists, DoesNotExist:
-			if len(r.Values) > 0 {
-				v.fail(path, r.Key, "operator "+string(r.Operator)+" takes no values")
-			}
+			v.Check(len(r.Values) == 0, path, r.Key, "operator "+string(r.Operator)+" has no values")
 		default:
-			v.fail(path, strconv.Quote(string(r.Operator)), "must be In, NotIn, Exists or DoesNotExist")
+			v.Fail(path, string(r.Operator), "must be In, NotIn, Exists or DoesNotExist")
 		}
 	}
 }
 
-func (v *validator) discount(path string, d series.Ratio) {
-	if !(d > 0 && d < 1) { // NaN is neither.
-		v.fail(path, formatFloat(float64(d)), "must lie between 0 and 1: 0.6 takes 60 % off")
-	}
+func (v *validator) discount(path string, d Discount) {
+	v.Check(d > 0 && d < 1, path, formatFloat(float64(d)), "must lie between 0 and 1: 0.6 takes 60 % off")
 }
 
 func (v *validator) group(path string, g *Group) {
@@ -111,13 +94,13 @@ func (v *validator) group(path string, g *Group) {
 	for _, name := range slices.Sorted(maps.Keys(g.Capacity)) {
 		c, at := g.Capacity[name], path+".capacity."+name
 		if name == OnDemand {
-			v.fail(at, "", "the prices of the group are those on demand")
-		} else if !v.types[name] {
-			v.fail(at, "", "capacityTypes has none of this name")
+			v.Fail(at, "", "the prices of the group are the on-demand prices")
+		} else {
+			v.Check(v.types[name], at, "", "capacityTypes has none of this name")
 		}
 		switch {
 		case c.Discount != 0 && c.Price != (Price{}):
-			v.fail(at, "", "discount contradicts prices and node: give one of them")
+			v.Fail(at, "", "discount contradicts prices and node: give one of them")
 		case c.Price != (Price{}):
 			v.price(at, c.Price)
 		default:
@@ -126,7 +109,7 @@ func (v *validator) group(path string, g *Group) {
 	}
 }
 
-// price checks what is given; cpu and memory come together.
+// price checks the prices that are given; cpu and memory require each other.
 func (v *validator) price(path string, p Price) {
 	if p.Node != 0 {
 		v.amount(path+".node", float64(p.Node))
@@ -142,17 +125,5 @@ func (v *validator) price(path string, p Price) {
 }
 
 func (v *validator) amount(path string, price float64) {
-	switch {
-	case price == 0:
-		v.fail(path, "0", "a price must be above zero")
-	case !(price > 0 && price <= maxPrice): // NaN is neither.
-		v.fail(path, formatFloat(price), "a price must be above zero and at most "+formatFloat(maxPrice)+" an hour")
-	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
+	v.Check(price > 0 && price <= maxPrice, path, formatFloat(price), "a price must be above zero and at most "+formatFloat(maxPrice)+" per hour")
 }

@@ -12,70 +12,70 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Machine is which CPUs there are. Reserved ones are given to no container alone.
+// Machine holds the CPUs of a machine. Reserved ones are not assigned to single containers.
 type Machine struct {
 	Layout   *numa.Layout
 	Reserved numa.CPUSet
-	// Memory is what containers can have of each zone; a zone without any is not named.
+	// Memory is the memory available to containers by zone, without empty zones.
 	Memory map[string]series.Bytes
-	// MemoryBoundByKubelet tells that somebody else binds containers to zones of memory: then nobody is bound here.
+	// MemoryBoundByKubelet means that the kubelet binds containers to memory zones, so that BindMemory binds none.
 	MemoryBoundByKubelet bool
 }
 
-// Pod is a pod whose containers are to have CPUs.
+// Pod is a pod whose containers request CPUs of their own.
 type Pod struct {
 	UID    string
 	Policy numa.Policy
-	// Zones is how many CPUs of each zone the scheduler gave the pod.
+	// Zones is the number of CPUs by zone that the scheduler assigned to the pod.
 	Zones      map[string]int
 	Containers []Container
 }
 
-// Container is a container that asks for CPUs of its own.
+// Container is a container that requests CPUs of its own.
 type Container struct {
 	Name string
-	// CPUs is how many, more than 0.
+	// CPUs is the number of requested CPUs, above 0.
 	CPUs int
-	// Memory is its limit; 0 for none.
+	// Memory is the memory limit; 0 for none.
 	Memory series.Bytes
 }
 
-// ID names a container of a pod.
+// ID identifies a container of a pod.
 type ID struct{ Pod, Container string }
 
-// String is the form for people.
+// String returns the form pod/container.
 func (id ID) String() string { return id.Pod + "/" + id.Container }
 
-// Assignment is what a container has.
+// Assignment is the assignment of CPUs to a container.
 type Assignment struct {
 	ID
-	// Policy is empty where it is not known, as in what gocrane's agent wrote: then it is the one that the pod has.
+	// Policy is empty if unknown, as in gocrane's state file; the policy of the pod applies then.
 	Policy numa.Policy
-	// CPUs are those of Exclusive and Immovable, Zones how many of each zone were asked for.
+	// CPUs holds the CPUs of exclusive and immovable containers, Zones the requested number by zone.
 	CPUs  numa.CPUSet
 	Zones map[string]int
 }
 
-// Refusal is a container that does not get what it asks for.
+// Refusal is a container whose request was refused.
 type Refusal struct {
 	ID
-	// KeepsCPUs tells that it keeps what it had; else it shares with the others.
+	// KeepsCPUs means that it keeps the previous assignment; otherwise it shares.
 	KeepsCPUs bool
 	Reason    string
 }
 
-// Plan is who runs where.
+// Plan assigns CPUs to all containers.
 type Plan struct {
 	// Assignments are in the order of the pods.
 	Assignments []Assignment
 	Refused     []Refusal
-	// Shared are the CPUs that nobody has alone, reserved ones included.
+	// Shared holds all CPUs that are not exclusive, including reserved ones.
 	Shared numa.CPUSet
 
 	cpus map[ID]numa.CPUSet
 }
 
-// CPUs are those on which a container runs: its own, those of its zones, or the shared ones.
+// CPUs returns the CPUs of a container: its own, those of its zones, or the shared ones.
 func (p *Plan) CPUs(id ID) numa.CPUSet {
 	if cpus, ok := p.cpus[id]; ok {
 		return cpus
@@ -83,7 +83,7 @@ func (p *Plan) CPUs(id ID) numa.CPUSet {
 	return p.Shared
 }
 
-// Exclusive are the CPUs that some container has alone.
+// Exclusive returns the CPUs of exclusive containers.
 func (p *Plan) Exclusive() (cpus numa.CPUSet) {
 	for _, h := range p.Assignments {
 		if h.Policy == numa.PolicyExclusive {
@@ -93,9 +93,9 @@ func (p *Plan) Exclusive() (cpus numa.CPUSet) {
 	return cpus
 }
 
-// Assign decides anew, given what containers have. Holdings of containers that are not among the pods end. The others keep their CPUs, but
-// for those that are reserved by now, where there is another for it. A container that asks for more than before (a resize in place) gets
-// more of the pod's zones; one that was never given as many by the scheduler does not. Pods come first that come first in pods.
+// Assign computes a new plan. Previous assignments of containers that are not in pods end. The others keep their CPUs, except for CPUs
+// that are now reserved and can be replaced. A container that requests more than before (a resize in place) gets more in the zones of its
+// pod; a new container does not get more than the scheduler assigned. Earlier pods take precedence.
 func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 	a := assigner{machine: m, allocator: numa.NewCPUAllocator(m.Layout, m.Reserved), previous: make(map[ID]Assignment, len(before))}
 	for _, h := range before {
@@ -132,7 +132,7 @@ type assigner struct {
 	previous  map[ID]Assignment
 }
 
-// restorePrevious gives containers what they had before anybody gets anything new, first those with CPUs of their own.
+// restorePrevious restores previous assignments before any new one, those with own CPUs first.
 func (a *assigner) restorePrevious(pods []Pod) {
 	for _, fixed := range []bool{true, false} {
 		for i := range pods {
@@ -145,8 +145,8 @@ func (a *assigner) restorePrevious(pods []Pod) {
 				if h.Policy == "" {
 					h.Policy = pods[i].Policy
 				}
-				cpus := h.CPUs.Intersection(a.machine.Layout.All()) // others are offline
-				// Where that cannot be, it asks like a new one, which says why there is no room.
+				cpus := h.CPUs.Intersection(a.machine.Layout.All()) // The others are offline.
+				// Assignments that cannot be restored are requested again, which reports the reason.
 				switch {
 				case fixed && h.Policy != numa.PolicyNUMA && cpus.Len() > 0:
 					_ = a.allocator.Restore(id.String(), h.Policy, cpus)
@@ -158,7 +158,7 @@ func (a *assigner) restorePrevious(pods []Pod) {
 	}
 }
 
-// assignPod gives a pod's containers what they ask for and notes the numbers by zone.
+// assignPod assigns CPUs to a pod's containers and records their numbers by zone.
 func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Refusal) {
 	if p.Policy == numa.PolicyNone {
 		for _, c := range p.Containers {
@@ -174,7 +174,7 @@ func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Re
 	}
 	zones := a.growZones(p, wants, had)
 	shares, err := Divide(zones, wants, had)
-	// Those that ask for less go first: what they give back may be what another asks for.
+	// Containers that shrink come first, because others may request what they release.
 	for _, i := range a.orderShrinkingFirst(wants, had) {
 		id := ID{p.UID, p.Containers[i].Name}
 		failed := err
@@ -203,7 +203,7 @@ func (a *assigner) orderShrinkingFirst(wants []int, had []map[string]int) []int 
 	return append(giving, others...)
 }
 
-// countByZone is how many CPUs of each zone a container holds now; nil for none.
+// countByZone returns the number of CPUs by zone that a container holds; nil for none.
 func (a *assigner) countByZone(id ID) map[string]int {
 	policy, held := a.allocator.Policy(id.String())
 	switch {
@@ -215,8 +215,8 @@ func (a *assigner) countByZone(id ID) map[string]int {
 	return a.machine.Layout.CountByZone(a.allocator.CPUs(id.String()))
 }
 
-// growZones is a pod's zones, with more CPUs where its containers, all of which hold some, ask for more in sum than the scheduler gave: those
-// that they hold beyond it already, then of those zones the one with the most to spare.
+// growZones returns the CPUs by zone of a pod. If its containers all hold CPUs and request more in sum than the scheduler assigned, it
+// adds those that they already hold beyond it, then those of the zone with the most available.
 func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[string]int {
 	missing := -sumCounts(p.Zones)
 	held := map[string]int{}
@@ -247,7 +247,7 @@ func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[stri
 			}
 		}
 		if best == "" {
-			break // Divide says how many are missing.
+			break // Divide reports the shortage.
 		}
 		more := min(missing, most)
 		zones[best] += more
@@ -263,15 +263,15 @@ func sumCounts(zones map[string]int) (n int) {
 	return n
 }
 
-// Validate reports holdings that cannot be: without a name, twice the same container, a policy that is none, a number below 0.
+// Validate returns an error for assignments without a name, duplicate containers, unknown policies and numbers out of range.
 func Validate(holdings []Assignment) error {
 	seen := make(map[ID]bool, len(holdings))
 	for i, h := range holdings {
 		switch {
 		case h.Pod == "" || h.Container == "":
-			return fmt.Errorf("holding %d names no container", i)
+			return fmt.Errorf("assignment %d names no container", i)
 		case seen[h.ID]:
-			return fmt.Errorf("container %s stands twice", h.ID)
+			return fmt.Errorf("container %s is listed twice", h.ID)
 		case h.Policy != "" && h.Policy != numa.PolicyExclusive && h.Policy != numa.PolicyImmovable && h.Policy != numa.PolicyNUMA:
 			return fmt.Errorf("container %s has policy %q", h.ID, h.Policy)
 		}

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// newMachine has zones with that many cores of two threads each, numbered as Linux does, with a gap between zones: core c of zone z has the
-// CPUs 64z+c and 64z+c+cores.
+// newMachine returns zones with cores of two threads each, numbered as in Linux, with a gap between zones: core c of zone z has the CPUs
+// 64z+c and 64z+c+cores.
 func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	t.Helper()
 	m := Machine{Reserved: numa.NewCPUSet(reserved...), Memory: map[string]series.Bytes{}}
@@ -32,7 +32,7 @@ func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	return m
 }
 
-// newPod is one with containers a, b, c that want so many CPUs.
+// newPod returns a pod with the containers a, b, c that request so many CPUs.
 func newPod(uid string, policy numa.Policy, zones map[string]int, wants ...int) Pod {
 	p := Pod{UID: uid, Policy: policy, Zones: zones}
 	for i, n := range wants {
@@ -41,7 +41,7 @@ func newPod(uid string, policy numa.Policy, zones map[string]int, wants ...int) 
 	return p
 }
 
-// formatPlan is a plan in a line, for tables.
+// formatPlan formats a plan in one line.
 func formatPlan(p *Plan) string {
 	var out []string
 	for _, h := range p.Assignments {
@@ -84,11 +84,11 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestSharedNeverEmpty: the last CPU is never given away, be it asked for at once or step by step, or read from a file.
+// TestSharedNeverEmpty checks that the last shared CPU is never assigned: by one request, by several, or from a file.
 func TestSharedNeverEmpty(t *testing.T) {
 	m := newMachine(t, 1, 2) // CPUs 0 to 3, none reserved
 	all := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
-	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "left to share") {
+	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "none to share") {
 		t.Errorf("%s: %+v", formatPlan(&plan), plan.Refused)
 	}
 	parts := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
@@ -101,7 +101,7 @@ func TestSharedNeverEmpty(t *testing.T) {
 	}
 }
 
-// TestChanges: what a container has it keeps, as far as it may.
+// TestChanges checks which CPUs a container keeps after changes.
 func TestChanges(t *testing.T) {
 	exclusive := func(cpus string, n int) Assignment {
 		set, err := numa.ParseCPUSet(cpus)
@@ -132,7 +132,7 @@ func TestChanges(t *testing.T) {
 		"another zone":                  {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node1": 2}, 2)}, "p/a=64,68 shared=0-7,65-67,69-71"},
 		"a CPU went offline":            {nil, []Assignment{exclusive("2,40", 2)}, []Pod{p}, "p/a=2,6 shared=0-1,3-5,7,64-71"},
 		"a container of the pod is new": {nil, []Assignment{exclusive("2,6", 2)}, []Pod{newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)}, "p/a=2,6 p/b=0,4 shared=1,3,5,7,64-71"},
-		// gocrane gave all containers of a pod one set, of the size of the pod, and did not write the policy.
+		// gocrane assigned the CPUs of the pod to each of its containers and stored no policy.
 		"of gocrane": {
 			nil,
 			[]Assignment{{ID: ID{"p", "a"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}, {ID: ID{"p", "b"}, CPUs: numa.NewCPUSet(2, 3, 6, 7)}},
@@ -173,7 +173,7 @@ func TestDivide(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", name, got, err, test.want)
 		}
 	}
-	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, its containers ask for 2") {
+	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, but its containers request 2") {
 		t.Errorf("too much: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 	for want, list := range map[string][]Assignment{
-		"stands twice":       {good, good},
+		"is listed twice":    {good, good},
 		"names no container": {{ID: ID{"", "a"}}},
 		"has policy":         {{ID: ID{"p", "a"}, Policy: numa.PolicyNone}},
 		"has -1 CPUs":        {{ID: ID{"p", "a"}, Zones: map[string]int{"node0": -1}}},

@@ -10,10 +10,9 @@ import (
 	"slices"
 )
 
-// Divide shares a pod's CPUs, a number in each zone, out among its containers: container i gets wants[i] of them. A container keeps of had[i],
-// its numbers of before, what it can; had may be shorter than wants. The rest goes, the largest container first, to the zone in which the
-// fewest CPUs are left over, or else to as few zones as it takes. What is left over belongs to no container. Where the containers want more
-// than there is, the error says so.
+// Divide divides a pod's CPUs by zone among its containers: container i gets wants[i]. Each keeps as many of its previous CPUs had[i] as
+// possible; had may be shorter than wants. The rest is assigned, largest container first, to the zone with the fewest CPUs left over, or
+// else to as few zones as possible. It returns an error if the containers request more than there are.
 func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[string]int, error) {
 	left, all, wanted := maps.Clone(zones), 0, 0
 	for zone, n := range zones {
@@ -26,7 +25,7 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 		wanted += max(0, n)
 	}
 	if wanted > all {
-		return nil, fmt.Errorf("the zones that the pod was given have %d CPUs, its containers ask for %d", all, wanted)
+		return nil, fmt.Errorf("the pod's zones have %d CPUs, but its containers request %d", all, wanted)
 	}
 	out, missing := make([]map[string]int, len(wants)), slices.Clone(wants)
 	give := func(i int, zone string, n int) {
@@ -60,8 +59,8 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 	return out, nil
 }
 
-// chooseZone returns the zone that gives n CPUs and has the fewest left over, one that the container is in already before others; where none
-// has as many, the one with the most.
+// chooseZone returns the zone that has n CPUs with the fewest left over, preferring zones that the container is in; if none has as many,
+// the one with the most.
 func chooseZone(names []string, left map[string]int, n int, in map[string]int) string {
 	best := ""
 	for _, zone := range names {

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cpumanager decides which containers of a node run on which CPUs. A scheduler has given each pod a number of CPUs in some zones;
-// Divide shares those out among the pod's containers, and Assign finds the CPUs, changing as little as can be of what is. Whole cores,
-// exclusiveness and reserved CPUs are the ledger's (pkg/numa); cgroups, pods and files are not known here.
+// Package cpumanager assigns CPUs to the containers of a node. The scheduler assigned each pod a number of CPUs by zone; Divide divides
+// these among the pod's containers, and Assign chooses the CPUs with as few changes as possible. Whole cores, exclusive and reserved CPUs
+// are handled by numa.CPUAllocator. The package does not access cgroups, pods or files.
 package cpumanager

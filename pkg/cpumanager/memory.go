@@ -11,9 +11,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// BindMemory says from which zones' memory alone each container may take: from those of its CPUs. A container that is bound to zones is killed when
-// they are full, however much others have. So only containers with a limit are bound, and only while the limits of all that are bound to a
-// zone fit into it; a limit counts in the zones in proportion to the CPUs. why has the reason for the others that hold something.
+// BindMemory returns the memory zones of containers: those of their CPUs. A container bound to zones is OOM-killed when these are full,
+// even if others have free memory. Therefore only containers with a memory limit are bound, and only while the limits of all bound
+// containers fit into the zone; a limit is divided among zones in proportion to the CPUs. why holds the reason for assigned containers
+// that are not bound.
 func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
 	zones, why = map[ID][]string{}, map[ID]string{}
 	limits := map[ID]series.Bytes{}
@@ -24,7 +25,7 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 	}
 	left := maps.Clone(m.Memory)
 	for _, h := range plan.Assignments {
-		reason := "the kubelet binds containers to zones of memory itself"
+		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
 			reason = reserveMemory(left, h.Zones, limits[h.ID])
 		}
@@ -41,14 +42,14 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 	return zones, why
 }
 
-// reserveMemory takes a limit from what is left of zones, or says why not.
+// reserveMemory subtracts a limit from what is left of the zones, or returns why it cannot.
 func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {
-		return "it has CPUs of no zone"
+		return "it has no CPUs in any zone"
 	}
 	if limit <= 0 {
-		return "it has no limit of memory"
+		return "it has no limit on memory"
 	}
 	needs := map[string]series.Bytes{}
 	for zone, n := range zones {
@@ -61,7 +62,7 @@ func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit ser
 	}
 	for _, zone := range slices.Sorted(maps.Keys(needs)) {
 		if needs[zone] > left[zone] {
-			return fmt.Sprintf("zone %s has %d MiB left to be bound to, it may take %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
+			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
 		}
 	}
 	for zone, n := range needs {

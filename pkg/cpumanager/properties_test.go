@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestProperties lets pods of all policies come, grow, shrink, change their minds and go while the reserved CPUs change, and looks at each
-// plan. In the end everything is handed back.
+// TestProperties adds, resizes and removes pods with all policies, changes the reserved CPUs, and checks each plan. At the end all CPUs
+// are shared.
 func TestProperties(t *testing.T) {
 	policies := []numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}
 	for seed := range uint64(30) {
@@ -54,7 +54,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// verifyPlan fails where a CPU is given twice, a reserved one anew, none is left to share, or somebody has another number than it asked for.
+// verifyPlan fails if a CPU is assigned twice, a reserved one is newly assigned, none is left to share, or a container has another number
+// than it requested.
 func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods []Pod, when string) {
 	t.Helper()
 	had, refused, wants := map[ID]numa.CPUSet{}, map[ID]Refusal{}, map[ID]int{}
@@ -110,7 +111,7 @@ func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods [
 	}
 }
 
-// FuzzDivide: whatever is asked, every container gets what it wants, and no zone gives more than it has.
+// FuzzDivide checks that every container gets its request and no zone gives more than it has.
 func FuzzDivide(f *testing.F) {
 	f.Add(uint8(4), uint8(2), uint8(3), uint8(1), uint8(2), uint8(2))
 	f.Fuzz(func(t *testing.T, a, b, x, y, hadA, hadB uint8) {

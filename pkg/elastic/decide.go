@@ -9,63 +9,62 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Phase is what becomes of what is advertised.
+// Phase describes how the advertised amount changes.
 type Phase string
 
-// The phases.
+// Phases of the advertised amount.
 const (
 	Steady    Phase = "steady"
 	Growing   Phase = "growing"
 	Shrinking Phase = "shrinking"
-	// Waiting tells that the offer is higher and has not been for long enough.
+	// Waiting means that the offer is higher, but not for long enough.
 	Waiting Phase = "waiting"
-	// Deficit tells that pods hold more than the offer.
+	// Deficit means that pods hold more than the offer.
 	Deficit Phase = "deficit"
-	// Holding tells that something is not known, Withdrawn that it has not been for so long that nothing more is offered.
+	// Holding means that an input is unknown; Withdrawn that it was unknown for so long that only what pods hold is advertised.
 	Holding   Phase = "holding"
 	Withdrawn Phase = "withdrawn"
 )
 
-// Result is what a node is to advertise, and why.
+// Result is the amount to advertise, with its reasons.
 type Result[T Amount] struct {
 	Terms[T]
 	At    time.Time
 	Phase Phase
-	// Advertise is what the node is to show: whole units. Write tells that it has to be written.
+	// Advertise is in whole units. NeedsWrite means that the node has to be updated.
 	Advertise  T
 	NeedsWrite bool
-	// Deficit is by how much pods hold more than the offer, as far as that is known.
+	// Deficit is the part of the allocation above the offer; 0 if unknown.
 	Deficit T
-	// AllocatedShare is what pods hold as a share of what the node can bear, as Share reckons it: more than 1 where there is a deficit. It
-	// counts only where Known: nobody is to be evicted for an offer that is not known.
+	// AllocatedShare is above 1 with a deficit. It is valid only if Known, so that no pod is evicted for an unknown offer.
 	AllocatedShare series.Ratio
 	Known          bool
 }
 
-// State is what decisions remember. The zero value is that of an agent that has just started.
+// State is the memory between decisions. The zero value is that of a new agent.
 type State[T Amount] struct {
 	started              bool
 	advertised           T
 	lastAt, lastComplete time.Time
 	offers               window[T]
-	growingSince         time.Time // since when it may grow, or has grown last; zero where it may not
+	growingSince         time.Time // start of the growth or its last step; zero while it may not grow
 	resumeAmount         T
 	resumeUntil          time.Time
 }
 
-// Resume lets the next decision with complete inputs start from what an agent had advertised that ended in order at a time.
+// Resume makes the next decision with complete inputs start from the amount of an agent that stopped in order at ended.
 func (s *State[T]) Resume(advertised T, ended time.Time, p Policy[T]) {
 	s.resumeAmount, s.resumeUntil = advertised, ended.Add(p.Resume)
 }
 
-// Decide decides at in.At, which goes on from one decision to the next; where a clock was set back or decisions were missing, an offer has to
-// be stable anew. Nothing is advertised above allocatable - reserve, and nothing below what pods hold, which comes first.
+// Decide decides for the time in.At, which increases between decisions; after a clock was set back or decisions were missed, an offer has
+// to become stable again. The result is never above allocatable - reserve, and never below what pods hold, which takes precedence.
 func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	t, bounded := computeTerms(&in, &p)
 	r := Result[T]{Terms: t, At: in.At}
 	now := s.advanceTime(&in, &p)
 	if !in.PodsKnown {
-		r.Problem = joinProblems(r.Problem, "the pods of the node are not known")
+		r.Problem = joinProblems(r.Problem, "the pods of the node are unknown")
 		s.resetOffers()
 		r.Phase, r.Advertise, r.NeedsWrite = Holding, now, differsFromNode(&in, now)
 		return r
@@ -96,7 +95,7 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	return r
 }
 
-// advanceTime takes note of the time and returns what is advertised at present.
+// advanceTime records the time and returns the advertised amount.
 func (s *State[T]) advanceTime(in *Input[T], p *Policy[T]) T {
 	if !s.started {
 		s.started, s.lastComplete, s.lastAt = true, in.At, in.At
@@ -112,13 +111,13 @@ func (s *State[T]) advanceTime(in *Input[T], p *Policy[T]) T {
 	return s.advertised
 }
 
-// resetOffers drops what was seen of offers.
+// resetOffers drops the history of offers.
 func (s *State[T]) resetOffers() {
 	s.offers = window[T]{}
 	s.growingSince = time.Time{}
 }
 
-// followOffer is what is advertised next where all is known.
+// followOffer returns the next amount while all inputs are known.
 func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
 	s.lastComplete = r.At
 	if left := s.resumeUntil.Sub(r.At); left >= 0 && left <= p.Resume+clockTolerance {
@@ -143,12 +142,12 @@ func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
 		s.growingSince = r.At
 	}
 	r.Phase = Growing
-	// A minute's growth is the most at once, however long nobody has decided.
+	// It grows by at most one minute's step at once, however long ago the last decision was.
 	step := float64(p.Growth) * min(r.At.Sub(s.growingSince).Minutes(), 1) * float64(r.Allocatable)
 	return min(r.Stable, now+roundDown(T(step+1e-6), p.Unit))
 }
 
-// applyTarget finds out whether the change is material. What is not stays as it is.
+// applyTarget sets the result to the target if the change is material.
 func (s *State[T]) applyTarget(in *Input[T], p *Policy[T], r *Result[T], now, target T) {
 	if r.Known && r.Deficit > 0 {
 		r.Phase = Deficit
@@ -167,8 +166,8 @@ func (s *State[T]) applyTarget(in *Input[T], p *Policy[T], r *Result[T], now, ta
 	r.Advertise, r.NeedsWrite = target, true
 }
 
-// differsFromNode tells that the node shows something else than was decided, as after a kubelet has set it to 0: that is no measure of what is
-// material.
+// differsFromNode reports whether the node shows another amount than decided, as after a kubelet has reset it. That is written whether or
+// not it is material.
 func differsFromNode[T Amount](in *Input[T], now T) bool {
 	if in.NotAdvertised {
 		return now > 0

@@ -16,7 +16,7 @@ var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 const period = 10 * time.Second
 
-// fixture is a node of 16 cores of which 3 are used, with what it advertises as an API server would show it.
+// fixture is a node with 16 cores, 3 of them used, whose advertised amount is updated as by an API server.
 type fixture struct {
 	in     Input[series.MilliCPU]
 	policy Policy[series.MilliCPU]
@@ -31,7 +31,7 @@ func newFixture() *fixture {
 	return n
 }
 
-// step lets a period pass, with fresh measurements.
+// step advances by one period with new measurements.
 func (n *fixture) step() Result[series.MilliCPU] {
 	n.in.At = n.in.At.Add(period)
 	if !n.in.Use.At.IsZero() {
@@ -49,7 +49,7 @@ func (n *fixture) decide() Result[series.MilliCPU] {
 	return n.last
 }
 
-// advance lets some time pass.
+// advance advances by several periods.
 func (n *fixture) advance(d time.Duration) Result[series.MilliCPU] {
 	for range int(d / period) {
 		n.step()
@@ -61,7 +61,7 @@ func newForecast(cores series.MilliCPU) Forecast[series.MilliCPU] {
 	return Forecast[series.MilliCPU]{Requested: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
 }
 
-// TestWorkedExamples are those that gocrane gets wrong, and a few more: offers after a long time of the same.
+// TestWorkedExamples checks steady-state offers, including cases that gocrane computes wrongly.
 func TestWorkedExamples(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)
@@ -97,7 +97,7 @@ func TestWorkedExamples(t *testing.T) {
 	}
 }
 
-// TestMemory: 32 GiB with 8 GiB used and 40 % in reserve; gocrane says 19.2 GiB.
+// TestMemory: 32 GiB with 8 GiB used and 40 % in reserve; gocrane offers 19.2 GiB.
 func TestMemory(t *testing.T) {
 	const gi = 1 << 30
 	p := Memory()
@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestUpSlowly: nothing before it was stable, then no more than the growth, and not while it goes up and down.
+// TestUpSlowly checks that the amount grows only after the offer was stable, by at most the growth rate, and not with a varying offer.
 func TestUpSlowly(t *testing.T) {
 	n := newFixture()
 	n.policy.Margin = 0
@@ -139,7 +139,7 @@ func TestUpSlowly(t *testing.T) {
 	if n.writes > 13 {
 		t.Errorf("wrote %d times for 13 cores", n.writes)
 	}
-	// A load that comes each minute is never given out.
+	// Capacity that is needed every minute is never offered.
 	m := newFixture()
 	m.policy.Margin = 0
 	for i := range 200 {
@@ -156,7 +156,7 @@ func TestUpSlowly(t *testing.T) {
 	}
 }
 
-// TestDownAtOnce: with the next decision, but not below what pods hold.
+// TestDownAtOnce checks that the amount shrinks with the next decision, but not below what pods hold.
 func TestDownAtOnce(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
@@ -172,14 +172,14 @@ func TestDownAtOnce(t *testing.T) {
 	if n.in.Use.Total = 20000; n.step().AllocatedShare != 6 {
 		t.Errorf("an offer of nothing: %+v", n.last)
 	}
-	// The pods are gone: what was held goes with them.
+	// Without the pods their amount is withdrawn.
 	n.in.Allocated = 0
 	if r := n.step(); r.Advertise != 0 || r.Deficit != 0 || r.AllocatedShare != 0 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestNoChurn: what changes by little is not written.
+// TestNoChurn checks that immaterial changes are not written.
 func TestNoChurn(t *testing.T) {
 	p := Memory()
 	var s State[series.Bytes]
@@ -203,20 +203,20 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestUnknown is the policy of inputs that are not known: hold, then shrink to what pods hold, never open.
+// TestUnknown checks unknown inputs: the amount is held, then shrinks to what pods hold, and never grows.
 func TestUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(*fixture)
 		why  string
-		hold series.MilliCPU // meanwhile
+		hold series.MilliCPU // while the input is unknown
 	}{
 		"no use":            {func(n *fixture) { n.in.Use = Use[series.MilliCPU]{Reason: "no /proc/stat"} }, "no /proc/stat", 13000},
 		"stale use":         {func(n *fixture) { n.in.Use.At = n.in.At.Add(-61 * time.Second) }, "ago", 13000},
 		"use of tomorrow":   {func(n *fixture) { n.in.Use.At = n.in.At.Add(24 * time.Hour) }, "ahead of the clock", 13000},
-		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "no amount", 13000},
-		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "no amount", 13000},
-		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "what the node has", 13000},
-		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "what the node has", 13000},
+		"use below nothing": {func(n *fixture) { n.in.Use.Total = -1 }, "out of range", 13000},
+		"use of too much":   {func(n *fixture) { n.in.Use.Total = math.MaxInt64 }, "out of range", 13000},
+		"no node":           {func(n *fixture) { n.in.Allocatable = 0 }, "allocatable is unknown", 13000},
+		"a node below 0":    {func(n *fixture) { n.in.Allocatable = math.MinInt64 }, "allocatable is unknown", 13000},
 		"reserve NaN":       {func(n *fixture) { n.in.Reserve = series.Ratio(math.NaN()) }, "reserve", 13000},
 		"reserve below 0":   {func(n *fixture) { n.in.Reserve = -0.1 }, "reserve", 13000},
 		"reserve above 1":   {func(n *fixture) { n.in.Reserve = 1.1 }, "reserve", 13000},
@@ -226,7 +226,7 @@ func TestUnknown(t *testing.T) {
 			n.in.Forecast = newForecast(1000)
 			n.in.Forecast.Until = n.in.At
 		}, "ended", 13000},
-		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "no amount", 13000},
+		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "out of range", 13000},
 		"no use, and a higher forecast": {func(n *fixture) { n.in.Use, n.in.Forecast = Use[series.MilliCPU]{}, newForecast(10000) }, "use", 6000},
 		"no forecast, and more use": {func(n *fixture) {
 			n.in.Forecast, n.in.Use.Total = Forecast[series.MilliCPU]{Requested: true}, 8000
@@ -250,7 +250,7 @@ func TestUnknown(t *testing.T) {
 					t.Fatalf("after %s: %+v, want %d, %s", time.Duration(i+1)*period, r, want, phase)
 				}
 			}
-			// All is known again: it has to be stable before anything is given out.
+			// Once known again, the offer has to be stable first.
 			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
 			if r := n.advance(2 * time.Minute); r.Advertise != 2000 || !r.Known {
 				t.Errorf("opens %d at once", r.Advertise)
@@ -262,7 +262,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestPodsUnknown: without knowing what pods hold nothing changes, however long.
+// TestPodsUnknown checks that nothing changes while the pods are unknown.
 func TestPodsUnknown(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
@@ -270,13 +270,13 @@ func TestPodsUnknown(t *testing.T) {
 	if r := n.advance(time.Hour); r.Advertise != 12000 || r.Phase != Holding || r.NeedsWrite || !strings.Contains(r.Problem, "pods") {
 		t.Errorf("%+v", r)
 	}
-	// What a kubelet sets to 0 meanwhile is put back all the same.
+	// A reset by the kubelet is still corrected.
 	if n.in.Advertised = 0; !n.step().NeedsWrite {
 		t.Errorf("%+v", n.last)
 	}
 }
 
-// TestKubelet: a kubelet that sets the resource to 0 at its start is no reason to grow anew, and no measure of what is material.
+// TestKubelet checks that resources reset by a kubelet are restored at once.
 func TestKubelet(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
@@ -284,11 +284,11 @@ func TestKubelet(t *testing.T) {
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
-	n.in.NotAdvertised, n.in.Advertised = true, 0 // the node was made anew
+	n.in.NotAdvertised, n.in.Advertised = true, 0 // the Node was recreated
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
-	// An agent that starts when the kubelet has just done so knows from the pods what they hold.
+	// An agent that starts just after the reset advertises what pods hold.
 	m := newFixture()
 	m.in.Allocated, m.in.NotAdvertised = 4000, false
 	if r := m.step(); !r.NeedsWrite || r.Advertise != 4000 {
@@ -296,7 +296,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// TestClocks: a clock that is set back, or a process that was stopped, makes an offer be stable anew.
+// TestClocks checks that an offer has to become stable again after a clock change or a pause of the process.
 func TestClocks(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"back": -time.Hour, "on": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestClocks(t *testing.T) {
 			}
 		})
 	}
-	// While it grows, a stop does not count as growth.
+	// A pause does not count as growth.
 	n := newFixture()
 	n.advance(3 * time.Minute)
 	was := n.last.Advertise
@@ -321,7 +321,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestResume: the agent that follows one that has ended in order goes on where that was, as far as the offer allows.
+// TestResume checks that an agent resumes the amount of its predecessor, as far as the offer allows.
 func TestResume(t *testing.T) {
 	for name, c := range map[string]struct {
 		was   series.MilliCPU
@@ -340,7 +340,7 @@ func TestResume(t *testing.T) {
 			n.state.Resume(c.was, start.Add(c.ended), n.policy)
 			n.in.Use.At = time.Time{}
 			if r := n.decide(); r.Advertise != 2000 {
-				t.Errorf("advertises %d though the use is not known", r.Advertise)
+				t.Errorf("advertises %d though the use is unknown", r.Advertise)
 			}
 			n.in.Use.At = n.in.At
 			if r := n.decide(); r.Advertise != c.want {
@@ -350,7 +350,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestAllocatedShare: what is held of what can be borne goes on without a jump, and is above 1 exactly where more is held.
+// TestAllocatedShare checks that the share is continuous and above 1 exactly with a deficit.
 func TestAllocatedShare(t *testing.T) {
 	for _, c := range []struct {
 		held, offer series.MilliCPU

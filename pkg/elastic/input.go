@@ -10,72 +10,72 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Input is what is known of a resource of a node at a time.
+// Input holds the inputs of a decision for one resource of a node.
 type Input[T Amount] struct {
 	At time.Time
-	// Allocatable is what the node has for pods; unknown where it is not more than 0.
+	// Allocatable is the node's allocatable amount; unknown if it is not above 0.
 	Allocatable T
-	// Reserve is the share of Allocatable that is never offered, from 0 to 1; anything else is unknown. ReserveProblem says why.
+	// Reserve is the share of Allocatable that is never offered, from 0 to 1; other values are unknown, with the reason in
+	// ReserveProblem.
 	Reserve        series.Ratio
 	ReserveProblem string
 	Use            Use[T]
 	Forecast       Forecast[T]
-	// Allocated is what pods of the node hold of the resource. It counts only where PodsKnown.
+	// Allocated is what the node's pods hold; valid only if PodsKnown.
 	Allocated T
 	PodsKnown bool
-	// Advertised is what the node advertises at present, Absent that it does not name the resource at all.
+	// Advertised is what the node shows; NotAdvertised means that it does not have the resource.
 	Advertised    T
 	NotAdvertised bool
 }
 
-// Use is what was measured; unknown with a zero At.
+// Use is a measurement; unknown with a zero At.
 type Use[T Amount] struct {
 	At time.Time
-	// Total is the use of the whole node, Elastic the part of it by pods on elastic resources. Use of theirs that is not known
-	// counts as that of others.
+	// Total is the use of the whole node, Elastic that of pods on elastic resources. Unknown use of such pods counts as that of others.
 	Total, Elastic T
-	// Exclusive is what containers hold for themselves alone and leave idle.
+	// Exclusive is held exclusively by containers and idle.
 	Exclusive T
-	// Reason says why nothing was measured.
+	// Reason says why there is no measurement.
 	Reason string
 }
 
-// Forecast is what is expected of everything that is not elastic.
+// Forecast is the expected use of everything that is not elastic.
 type Forecast[T Amount] struct {
-	// Requested tells that somebody asked for one. Without it the use alone counts.
+	// Requested means that a forecast is configured. Without it only the use counts.
 	Requested bool
-	// Peak is the highest within the time ahead that matters. It counts only where OK, until the time Until.
+	// Peak is the maximum in the forecast window. It is valid only if OK, until Until.
 	Peak  T
 	OK    bool
 	Until time.Time
-	// Detail says where it comes from, or why there is none.
+	// Detail describes the source, or why there is no forecast.
 	Detail string
 }
 
-// clockTolerance is by how much clocks of two machines, or one before and after it was set, may differ.
+// clockTolerance is the accepted difference between clocks.
 const clockTolerance = 5 * time.Second
 
-// need is what is used or expected by others than elastic pods.
+// need returns the amount needed by non-elastic pods.
 func (u Use[T]) need() T { return max(u.Total-max(u.Elastic, 0), 0) + max(u.Exclusive, 0) }
 
-// problemAt says why a use cannot be used; empty where it can.
+// problemAt returns why a use is invalid; empty if it is valid.
 func (u Use[T]) problemAt(now time.Time, maxAge time.Duration) string {
 	switch {
 	case u.At.IsZero() && u.Reason != "":
-		return "use is not known: " + u.Reason
+		return "use is unknown: " + u.Reason
 	case u.At.IsZero():
-		return "use is not known"
+		return "use is unknown"
 	case now.Sub(u.At) > maxAge:
 		return fmt.Sprintf("use was measured %s ago", now.Sub(u.At).Truncate(time.Second))
 	case u.At.Sub(now) > clockTolerance:
 		return fmt.Sprintf("use was measured %s ahead of the clock", u.At.Sub(now).Truncate(time.Second))
 	case u.Total < 0 || u.Total > maxAmount || u.Exclusive > maxAmount:
-		return fmt.Sprintf("use of %d is no amount", u.Total)
+		return fmt.Sprintf("use of %d is out of range", u.Total)
 	}
 	return ""
 }
 
-// problemAt says why a forecast that is wanted cannot be used; empty where it can.
+// problemAt returns why a requested forecast is invalid; empty if it is valid.
 func (f Forecast[T]) problemAt(now time.Time) string {
 	switch {
 	case !f.Requested:
@@ -85,7 +85,7 @@ func (f Forecast[T]) problemAt(now time.Time) string {
 	case !f.OK:
 		return "no forecast"
 	case f.Peak < 0 || f.Peak > maxAmount:
-		return fmt.Sprintf("no forecast: %d is no amount", f.Peak)
+		return fmt.Sprintf("no forecast: %d is out of range", f.Peak)
 	case !f.Until.After(now):
 		return "no forecast: it ended at " + f.Until.UTC().Format(time.RFC3339)
 	}

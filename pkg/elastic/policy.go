@@ -9,29 +9,29 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Policy says how an offer becomes what a node advertises.
+// Policy configures how the advertised amount follows the offer.
 type Policy[T Amount] struct {
-	// Unit is what is offered in whole ones, at least 1.
+	// Unit is the granularity of offers, at least 1.
 	Unit T
-	// Margin is the share of the need that stays free beside it.
+	// Margin is the share of the need that stays free in addition.
 	Margin series.Ratio
-	// Stable is how long an offer has to have been above what is advertised before that grows.
+	// Stable is how long an offer must exceed the advertised amount before that grows.
 	Stable time.Duration
-	// Growth is the share of the allocatable by which it grows in a minute, at most.
+	// Growth is the maximum growth per minute as a share of allocatable.
 	Growth series.Ratio
-	// Material is the share of the allocatable by which what is advertised has to change to be written.
+	// Material is the minimum change that is written, as a share of allocatable.
 	Material series.Ratio
-	// MaxAge is the age up to which a measurement counts.
+	// MaxAge is the maximum age of a measurement.
 	MaxAge time.Duration
-	// Hold is how long what is advertised stays while inputs are unknown.
+	// Hold is how long the advertised amount stays while inputs are unknown.
 	Hold time.Duration
-	// Resume is how long after an agent has ended in order the next one may go on where it was.
+	// Resume is how long after an orderly stop the next agent may resume.
 	Resume time.Duration
 }
 
-// defaultPolicy has the defaults. The margin is what peaks within a sampling interval may add to a mean; a whole node is given out in five
-// minutes at the earliest, which is what it takes to see what the first pods do; a change of less than a fiftieth is noise. gocrane
-// wrote changes of a tenth and more, up and down at once, and took use that was older than 20 s for none at all.
+// defaultPolicy returns the defaults. The margin covers peaks within a sampling interval beyond the mean. A whole node is offered after
+// five minutes at the earliest, which is the time to see the effect of the first pods. A change below a fiftieth is noise. gocrane wrote
+// changes of a tenth and more in both directions at once, and ignored use older than 20 s.
 func defaultPolicy[T Amount](unit T) Policy[T] {
 	return Policy[T]{
 		Unit: unit, Margin: 0.1, Stable: 2 * time.Minute, Growth: 0.2, Material: 0.02, MaxAge: time.Minute,
@@ -39,8 +39,8 @@ func defaultPolicy[T Amount](unit T) Policy[T] {
 	}
 }
 
-// CPU is the policy for cpu: whole cores.
+// CPU returns the policy for CPU, in whole cores.
 func CPU() Policy[series.MilliCPU] { return defaultPolicy[series.MilliCPU](1000) }
 
-// Memory is the policy for memory: bytes.
+// Memory returns the policy for memory, in bytes.
 func Memory() Policy[series.Bytes] { return defaultPolicy[series.Bytes](1) }

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// randomInput makes an input that may lack anything.
+// randomInput returns an input in which anything may be missing.
 func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	amount := func() T { return T(r.Int64N(int64(size) * 5 / 4)) }
 	rarely := func() bool { return r.IntN(12) == 0 }
@@ -38,14 +38,14 @@ func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	return in
 }
 
-// runRandom plays steps on a node, and asks check of each with what was advertised before.
+// runRandom runs random steps on a node and calls check after each, with the previous state.
 func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T], before State[T], r Result[T], shown T)) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var s State[T]
 	at := start
 	var shown T
 	absent := true
-	// Long runs of the same, so that things grow.
+	// Inputs stay the same for many steps, so that amounts grow.
 	kept := randomInput(random, at, size)
 	for range 400 {
 		at = at.Add(period)
@@ -68,7 +68,7 @@ func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T
 			shown, absent = r.Advertise, false
 		}
 		if random.IntN(50) == 0 {
-			shown = 0 // a kubelet
+			shown = 0 // as by a kubelet
 		}
 	}
 }
@@ -84,7 +84,7 @@ func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[seri
 	}
 }
 
-// checkBounds: never above allocatable - reserve, never below what is held, whole units.
+// checkBounds checks that amounts are whole units, at most allocatable - reserve and at least what pods hold.
 func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
 	return func(in Input[T], before State[T], r Result[T], _ T) {
 		if r.Advertise%p.Unit != 0 || r.Advertise < 0 {
@@ -111,7 +111,7 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 		if r.Known && r.Deficit != max(held-r.Offer, 0) {
 			t.Fatalf("deficit %d, offer %d, held %d", r.Deficit, r.Offer, held)
 		}
-		// What is above the offer is less than what counts as material.
+		// The amount exceeds the offer by less than a material change.
 		if step := max(fraction(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
 			t.Fatalf("advertises %d, offer %d, held %d", r.Advertise, r.Offer, held)
 		}
@@ -120,7 +120,7 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 
 func TestAlwaysWithin(t *testing.T) { forBoth(t, checkBounds(t, CPU()), checkBounds(t, Memory())) }
 
-// checkMonotone: from the same state, more use, a higher forecast, a higher reserve or a smaller node never advertise more.
+// checkMonotone checks that more use, a higher forecast or a higher reserve never increase the amount.
 func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
 	return func(in Input[T], before State[T], r Result[T], _ T) {
 		if !in.PodsKnown || r.Problem != "" {
@@ -146,13 +146,13 @@ func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T],
 
 func TestMonotone(t *testing.T) { forBoth(t, checkMonotone(t, CPU()), checkMonotone(t, Memory())) }
 
-// TestBounded: a window never holds more than its bound, and its least is never more than the true one's.
+// TestBounded checks that a window stays within its bound and its minimum is at most the true one.
 func TestBounded(t *testing.T) {
 	var w window[series.Bytes]
 	at := start
 	for i := range 5 * maxPoints {
 		at = at.Add(time.Millisecond)
-		w.add(at, series.Bytes(i), time.Hour) // rises, so that each has to be kept
+		w.add(at, series.Bytes(i), time.Hour) // Rising values must all be kept.
 		if len(w.points) > maxPoints || w.minimum() != 0 {
 			t.Fatalf("%d points, least %d", len(w.points), w.minimum())
 		}

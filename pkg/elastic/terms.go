@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// Source is what the need comes from.
+// Source is the origin of the need.
 type Source string
 
-// The sources.
+// Sources of the need.
 const (
 	SourceForecast Source = "forecast"
 	SourceUse      Source = "use"
-	// SourceNone tells that neither is known.
+	// SourceNone means that neither is known.
 	SourceNone Source = "nothing"
 )
 
-// Terms are those of the formula, all in one unit. What could not be counted is 0, with Problem saying why.
+// Terms holds the terms of the formula in one unit. Unknown terms are 0, with the reason in Problem.
 type Terms[T Amount] struct {
 	Allocatable, Reserve T
-	// Forecast and Use are what would be needed by either, From which of them Need is.
+	// Forecast and Use are both candidates for Need; NeedSource says which it is.
 	Forecast, Use, Need T
 	NeedSource          Source
 	Margin              T
-	// Offer is what is left, in whole units, 0 at least.
+	// Offer is the remainder in whole units, at least 0.
 	Offer T
-	// Stable is the least offer of the time in which it has to be stable, Since when that began.
+	// Stable is the smallest offer since Since, within the stabilization period.
 	Stable T
 	Since  time.Time
 	// Allocated is what pods hold, in whole units.
 	Allocated T
-	// Problem says what is not known; empty where all is.
+	// Problem lists unknown inputs; empty for none.
 	Problem string
 }
 
-// ceiling is the most that may be offered.
+// ceiling returns the maximum offer.
 func (t *Terms[T]) ceiling(unit T) T { return roundDown(t.Allocatable-t.Reserve, unit) }
 
-// computeTerms fills in the formula. bounded tells that Offer is at least an upper bound: something is known of the need.
+// computeTerms evaluates the formula. bounded means that Offer is at least an upper bound, since a part of the need is known.
 func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
 	t.NeedSource, t.Allocated = SourceNone, roundUpUnits(min(max(in.Allocated, 0), maxAmount), p.Unit)
 	var problems []string
@@ -53,11 +53,11 @@ func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded boo
 	useOK, forecastOK := note(in.Use.problemAt(in.At, p.MaxAge)), note(in.Forecast.problemAt(in.At)) && in.Forecast.Requested
 	nodeOK := in.Allocatable > 0 && in.Allocatable < maxAmount
 	if !nodeOK {
-		note("what the node has for pods is not known")
+		note("allocatable is unknown")
 	}
 	reserveOK := in.Reserve >= 0 && in.Reserve <= 1 && in.ReserveProblem == ""
 	if !reserveOK {
-		note("the reserve is not known" + formatReason(in.ReserveProblem))
+		note("the reserve is unknown" + formatReason(in.ReserveProblem))
 	}
 	t.Problem = strings.Join(problems, "; ")
 	if useOK {

@@ -5,9 +5,9 @@ package elastic
 
 import "time"
 
-// window keeps the least of the values of a span of time: of those that it holds, each is less than all that came before it are not.
+// window computes a sliding minimum: it keeps only values that are smaller than all later ones.
 type window[T Amount] struct {
-	since  time.Time // of the first value since it was made
+	since  time.Time // time of the first value
 	points []point[T]
 }
 
@@ -16,10 +16,10 @@ type point[T Amount] struct {
 	value T
 }
 
-// maxPoints bounds a window; where more are needed the least of two neighbours stands for both.
+// maxPoints limits a window; beyond it two neighbors are merged to the smaller one.
 const maxPoints = 512
 
-// add adds a value and drops those that are older than span. covered tells that the window has seen all of it.
+// add adds a value and drops those older than span. covered reports whether the window spans all of it.
 func (w *window[T]) add(at time.Time, value T, span time.Duration) (covered bool) {
 	if w.since.IsZero() {
 		w.since = at
@@ -33,7 +33,7 @@ func (w *window[T]) add(at time.Time, value T, span time.Duration) (covered bool
 	}
 	w.points = append(w.points[:0], w.points[old:]...)
 	if len(w.points) == maxPoints {
-		// The older of two is the lesser; it stays as long as the younger would have.
+		// The older value is smaller and takes the place of the younger.
 		w.points[maxPoints-1].value = w.points[maxPoints-2].value
 		w.points = append(w.points[:maxPoints-2], w.points[maxPoints-1])
 	}
@@ -41,7 +41,7 @@ func (w *window[T]) add(at time.Time, value T, span time.Duration) (covered bool
 	return at.Sub(w.since) >= span
 }
 
-// minimum is the least value; a window that has none has 0.
+// minimum returns the smallest value; 0 for an empty window.
 func (w *window[T]) minimum() T {
 	if len(w.points) == 0 {
 		return 0

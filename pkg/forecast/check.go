@@ -13,37 +13,37 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Limits of what is accepted. They bound the memory and the time of one forecast whatever the caller sends.
+// Limits of accepted input. They bound the memory and time of one forecast for any input.
 const (
-	// MaxSamples is the longest history that is looked at; of a longer one only the last MaxSamples are used. 35 days
+	// MaxSamples is the maximum number of history samples used; of a longer history only the last MaxSamples. 35 days
 	// at 15 s is 201,600.
 	MaxSamples = 250_000
 	// MaxSteps is the longest forecast: 35 days at 15 s.
 	MaxSteps = 201_600
-	// MinStep and MaxStep bound the distance of two samples.
+	// MinStep and MaxStep bound the step.
 	MinStep = time.Second
 	MaxStep = 24 * time.Hour
-	// MaxValue is the largest sample that is believed; larger ones are gaps. An exbibyte is 1.15e18.
+	// MaxValue is the largest accepted sample; larger ones are gaps. An exbibyte is 1.15e18.
 	MaxValue = 1e30
 )
 
 // Errors of unusable input and of algorithms that decline. Test with errors.Is.
 var (
-	// ErrEmpty means that the history holds no sample that can be used.
+	// ErrEmpty means that the history has no usable sample.
 	ErrEmpty = errors.New("no usable sample in the history")
 	// ErrStep means that the step of the history is outside of [MinStep, MaxStep].
 	ErrStep = errors.New("step out of range")
 	// ErrHorizon means that the horizon is not positive or needs more than MaxSteps steps.
 	ErrHorizon = errors.New("horizon out of range")
-	// ErrDeclined means that an algorithm that may stay silent did so.
+	// ErrDeclined means that an algorithm that may decline to forecast did so.
 	ErrDeclined = errors.New("no forecast issued")
 )
 
-// Usable tells whether a sample can be used: finite, not negative and not beyond MaxValue. What is not is a gap.
+// Usable reports whether a sample is finite, not negative and at most MaxValue. Other samples are gaps.
 func Usable(v float64) bool { return v >= 0 && v <= MaxValue }
 
-// Check refuses input that no algorithm can use, and returns what is left of the history: its last MaxSamples. A history
-// needs one usable sample at least; gaps, zeros, spikes and constants are all fine.
+// Check returns an error for input that no algorithm can use, and otherwise the history, cut to its last MaxSamples.
+// A history needs at least one usable sample; gaps, zeros, spikes and constants are accepted.
 func Check(history series.Series, horizon time.Duration) (series.Series, error) {
 	if len(history.Values) == 0 {
 		return series.Series{}, fmt.Errorf("%w: it is empty", ErrEmpty)
@@ -75,8 +75,8 @@ func Steps(horizon, step time.Duration) int {
 	return int((horizon-1)/step) + 1
 }
 
-// Ordered makes quantiles valid: what is not usable becomes the next lower level's value (0 for the first), and no
-// level lies below a lower one.
+// Ordered returns valid quantiles: an unusable value is replaced by that of the next lower level (0 for the first),
+// and no level is below a lower one.
 func (q Quantiles) Ordered() Quantiles {
 	floor := 0.0
 	for i, v := range q {

@@ -1,14 +1,14 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forecast says what a series will do next, and how sure it is.
+// Package forecast defines forecasts of time series with prediction intervals.
 //
-// It is the vocabulary that the forecasting rooms below it share: what a Forecast is, what an Algorithm must do, and
-// which input is refused. The algorithms live in sub-packages: auto (the gate, the default), dsp and percentile (the
-// named algorithms of the API), baseline (simple methods and other people's, to compare with) and registry (algorithms
-// by name and options). Package backtest replays them over history.
+// It defines what a Forecast contains, what an Algorithm must do and which input is rejected. The algorithms are in
+// sub-packages: auto (the default), dsp and percentile (the named algorithms of the API), baseline (simple methods
+// and those of other projects, for comparison) and registry (algorithms by name and options). Package backtest
+// replays them over history.
 //
-// It knows nothing of Kubernetes, of where samples come from, or of what a forecast is used for.
+// The package does not depend on Kubernetes, on the source of samples or on the use of a forecast.
 package forecast
 
 import (
@@ -22,15 +22,15 @@ import (
 // NumLevels is the number of quantiles of every step of a forecast.
 const NumLevels = 5
 
-// Levels returns the probabilities of the quantiles of a step, ascending. 0.5 is the forecast proper, 0.9 to 0.99 are
-// what sizing, autoscaling and scheduling use; 0.75 keeps the interpolation between the two honest.
+// Levels returns the probabilities of the quantiles of a step, ascending. 0.5 is the point forecast; sizing,
+// autoscaling and scheduling use 0.9 to 0.99; 0.75 keeps the interpolation between them accurate.
 func Levels() [NumLevels]float64 { return [NumLevels]float64{0.5, 0.75, 0.9, 0.95, 0.99} }
 
 // Quantiles are the values of one step at Levels: finite, never negative, never decreasing.
 type Quantiles [NumLevels]float64
 
-// At returns the quantile at a level, linearly interpolated between Levels in the level. Levels outside [0.5, 0.99]
-// (and NaN) are clamped to it: a forecast claims nothing beyond.
+// At returns the quantile at a level, linearly interpolated between Levels. Levels outside [0.5, 0.99] and NaN are
+// clamped.
 func (q Quantiles) At(level float64) float64 {
 	levels := Levels()
 	if !(level > levels[0]) {
@@ -54,32 +54,32 @@ func Constant(v float64) Quantiles {
 	return q
 }
 
-// Forecast is a distribution over a horizon: quantiles for each of its steps, and how they came about.
+// Forecast is a distribution over a horizon: quantiles for each of its steps, and how they were computed.
 type Forecast struct {
-	// Start is the time of Values[0]: the first step after the last sample that the forecast saw.
+	// Start is the time of Values[0]: the first step after the last sample of the history.
 	Start time.Time
 	// Step is the distance between two values; > 0.
 	Step time.Duration
 	// Values are the quantiles of each step, in the unit of the series.
 	Values []Quantiles
-	// Model names what made the forecast, for instance "auto: daily" or "percentile".
+	// Model names the model, for instance "auto: daily" or "percentile".
 	Model string
-	// Period is the season that the model uses; 0 where it uses none.
+	// Period is the season of the model; 0 if it has none.
 	Period time.Duration
-	// Periods is how many whole seasons (days, where there is no season) of history the model saw.
+	// Periods is the number of whole seasons (days, without a season) in the history.
 	Periods int
-	// Skill is 1 - loss/reference of the model's own rolling back-test, by pinball loss, where the reference is a
-	// constant quantile of the same history: 1 is perfect, 0 is no better than a constant, negative is worse. NaN where
-	// the history is too short to tell.
+	// Skill is 1 - loss/reference of the model's own rolling backtest, by pinball loss, where the reference is a
+	// constant quantile of the same history: 1 is perfect, 0 is no better than a constant, negative is worse. NaN if
+	// the history is too short for a backtest.
 	Skill float64
-	// Reason says why the model fell back to something simpler than was asked for; empty where it did not.
+	// Reason is why the model fell back to a simpler one; empty if it did not.
 	Reason string
 }
 
 // End returns the time just after the last value.
 func (f Forecast) End() time.Time { return f.Start.Add(time.Duration(len(f.Values)) * f.Step) }
 
-// At returns the quantiles of the step that holds t; false where t lies outside of the horizon.
+// At returns the quantiles of the step that contains t; false if t is outside the horizon.
 func (f Forecast) At(t time.Time) (Quantiles, bool) {
 	if f.Step <= 0 || t.Before(f.Start) || !t.Before(f.End()) {
 		return Quantiles{}, false
@@ -96,7 +96,7 @@ func (f Forecast) Quantile(level float64) series.Series {
 	return out
 }
 
-// Max returns the highest value at a level within [from, to); false where the forecast has no step in it.
+// Max returns the highest value at a level within [from, to); false if the forecast has no step in it.
 func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
 	if f.Step <= 0 || len(f.Values) == 0 || !from.Before(to) {
 		return 0, false
@@ -112,7 +112,7 @@ func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
 	return best, found
 }
 
-// Span writes a duration for a reason: "3h", "15m", "1h30m".
+// Span formats a duration for messages: "3h", "15m", "1h30m".
 func Span(d time.Duration) string {
 	text := d.String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -124,14 +124,14 @@ func Span(d time.Duration) string {
 	return text
 }
 
-// Algorithm turns history into a forecast.
+// Algorithm forecasts a time series from its history.
 //
-// Forecast looks at history alone (its last value is "now"), keeps no reference to it, and returns the horizon after
-// history.End() at the step of the history. It is deterministic and safe for concurrent use. An error means that the
-// input cannot be used (see Check) or, wrapping ErrDeclined, that the algorithm has nothing to say about it; the
-// algorithms that Crane decides by never decline.
+// Forecast uses the history alone (its last value is "now"), keeps no reference to it, and returns the horizon after
+// history.End() at the step of the history. It is deterministic and safe for concurrent use. It returns an error if
+// the input cannot be used (see Check), or one that wraps ErrDeclined if the algorithm declines; the algorithms that
+// Crane acts on never decline.
 type Algorithm interface {
-	// Name is the name that the registry knows the algorithm by.
+	// Name returns the name of the algorithm in the registry.
 	Name() string
 	// Forecast returns the quantiles of the steps in [history.End(), history.End()+horizon).
 	Forecast(history series.Series, horizon time.Duration) (Forecast, error)

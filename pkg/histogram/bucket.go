@@ -1,14 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package histogram holds distributions of non-negative values in buckets of equal relative width.
+// Package histogram has distributions of non-negative values in buckets of equal relative width.
 //
-// Two types share one bucket grid: Counts, the sketch of one day, which is small and kept by the ten thousand; and Histogram, a
-// sum of such sketches with a weight for each, from which a decision is made. What is old loses weight when it is read, by
-// whole sketches, so that nothing decays in place. The grid has no configured range: it spans every float64 above ValueFloor,
-// so the unit of the values does not matter.
-//
-// The package knows nothing of CPU, memory, workloads or policies.
+// Two types share one bucket grid: Counts, the small sketch of one day, kept in large numbers; and Histogram, a
+// weighted sum of such sketches. Age weights apply when sketches are summed, so nothing decays in place. The grid has
+// no configured range: it covers every float64 above ValueFloor, so the unit of the values does not matter.
 package histogram
 
 import (
@@ -30,7 +27,7 @@ const (
 	// A bucket is at most 1/64 of its lower edge wide, and both estimate and exact value lie inside it.
 	RelativeError = 1.0 / BucketsPerOctave
 
-	// ValueFloor is the smallest value that is told apart from zero: 2^-30, about 1e-9 (a nanocore, a billionth of a
+	// ValueFloor is the smallest value that is distinguished from zero: 2^-30, about 1e-9 (a nanocore, a billionth of a
 	// byte). What is below counts as zero.
 	ValueFloor = 1.0 / (1 << 30)
 
@@ -44,7 +41,7 @@ func bucketOf(v float64) int { return int(math.Float64bits(v) >> bucketShift) }
 // lowerEdge is the smallest value of a bucket; lowerEdge(b+1) is its (excluded) upper edge.
 func lowerEdge(bucket int) float64 { return math.Float64frombits(uint64(bucket) << bucketShift) }
 
-// usable tells whether v can be a measurement of use: finite and not below zero.
+// usable reports whether v can be a measurement of use: finite and not below zero.
 func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 
 // number is what a bucket may hold.

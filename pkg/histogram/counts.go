@@ -31,7 +31,7 @@ type Counts struct {
 	wide   []uint32
 }
 
-// Add counts value once and tells whether it did: a value that is NaN, infinite or below zero is refused, and so is
+// Add counts value once and reports whether it did: a value that is NaN, infinite or below zero is refused, and so is
 // one that would overflow the 4,294,967,295 samples that Counts can hold, or the range of a float32.
 func (c *Counts) Add(value float64) bool {
 	if !usable(value) || value > math.MaxFloat32 || c.total == math.MaxUint32 {
@@ -65,7 +65,7 @@ func (c *Counts) Add(value float64) bool {
 	return true
 }
 
-// Merge adds all that other holds and tells whether it did: it refuses where the number of samples would overflow.
+// Merge adds all that other holds and reports whether it did: it refuses where the number of samples would overflow.
 // other is not changed.
 func (c *Counts) Merge(other *Counts) bool {
 	if other.total == 0 {
@@ -192,7 +192,7 @@ func countAbove[T uint16 | uint32](c *Counts, bins []T, x float64) float64 {
 	return float64(seen) + float64(bins[at])*(upper-x)/(upper-lower)
 }
 
-// Compact gives back the spare memory; call it when nothing more will be added for long.
+// Compact releases spare memory; call it when nothing more is added for long.
 func (c *Counts) Compact() {
 	if c.narrow != nil && cap(c.narrow) > len(c.narrow) {
 		c.narrow = append(make([]uint16, 0, len(c.narrow)), c.narrow...)

@@ -16,45 +16,45 @@ import (
 // HotValueKey is the key of the annotation with the hot value. A load has the name of its metric as key.
 const HotValueKey = "node_hot_value"
 
-// Limits of what an annotation may hold.
+// Limits of annotations.
 const (
-	// MaxLoad is the largest load that is believed, as a fraction of capacity: metrics such as the load average per CPU
-	// pass 1 easily, a hundred times the capacity is no load.
+	// MaxLoad is the largest accepted load, as a fraction of capacity: metrics such as the load average per CPU
+	// easily pass 1, but not 100.
 	MaxLoad series.Ratio = 100
-	// MaxHot is the largest hot value that is believed.
+	// MaxHot is the largest accepted hot value.
 	MaxHot = 1 << 20
-	// layout of the time. The Z is a letter and no zone.
+	// layout is the time format. The Z is a literal letter, not a zone.
 	layout = "2006-01-02T15:04:05Z"
-	// longest annotation that is looked at: a value, a comma, a time.
-	longest = 64
+	// maxLength is the maximum length of an annotation: a value, a comma, a time.
+	maxLength = 64
 )
 
-// Why an annotation cannot be used.
+// Errors of annotations.
 var (
-	// ErrForm means that it is not a value, one comma, and a time.
+	// ErrForm means that the text is not a value, one comma, and a time.
 	ErrForm = errors.New("want one value, a comma and a time")
-	// ErrValue means that the value is no number, negative, NaN, or too large to be a load.
+	// ErrValue means that the value is not a number, negative, NaN, or above MaxLoad.
 	ErrValue = errors.New("the value is not a load: want a number from 0 to 100")
-	// ErrHotValue means that the hot value is no whole number from 0 to MaxHot.
+	// ErrHotValue means that the hot value is not a whole number from 0 to MaxHot.
 	ErrHotValue = errors.New("want a whole number from 0 to 1048576")
 	// ErrTime means that the time does not have the form 2006-01-02T15:04:05Z.
 	ErrTime = errors.New("the time is not of the form 2006-01-02T15:04:05Z")
 )
 
-// Sample is one load of a node: a fraction of its capacity, and when it was measured. The zero Sample is none.
+// Sample is one load of a node, as a fraction of its capacity, and its time. The zero Sample is none.
 type Sample struct {
 	Value series.Ratio
 	Time  time.Time
 }
 
-// Hot is a hot value and when it was counted. The zero Hot is none.
+// Hot is a hot value and its time. The zero Hot is none.
 type Hot struct {
 	Value int64
 	Time  time.Time
 }
 
-// Format is how times stand in annotations. The zero Format is UTC, which is what the letter Z says. gocrane writes and
-// reads local time of the zone in TZ, Asia/Shanghai by default, with the same letter; writer and readers have to agree.
+// Format is the time format of annotations. The zero Format is UTC, as the letter Z says. gocrane writes and reads
+// local time of the zone in TZ, Asia/Shanghai by default, with the same letter; writer and readers must agree.
 type Format struct {
 	// Zone of the times; nil for UTC.
 	Zone *time.Location
@@ -67,24 +67,24 @@ func (f Format) zone() *time.Location {
 	return f.Zone
 }
 
-// Load writes a sample as "0.63012,2023-10-17T15:04:32Z", the value with five decimals.
+// Load formats a sample as "0.63012,2023-10-17T15:04:32Z", with five decimals.
 func (f Format) Load(s Sample) string {
-	b := make([]byte, 0, longest)
+	b := make([]byte, 0, maxLength)
 	b = strconv.AppendFloat(b, float64(s.Value), 'f', 5, 64)
 	b = append(b, ',')
 	return string(s.Time.In(f.zone()).AppendFormat(b, layout))
 }
 
-// Hot writes a hot value as "3,2023-10-17T15:04:32Z".
+// Hot formats a hot value as "3,2023-10-17T15:04:32Z".
 func (f Format) Hot(h Hot) string {
-	b := make([]byte, 0, longest)
+	b := make([]byte, 0, maxLength)
 	b = strconv.AppendInt(b, h.Value, 10)
 	b = append(b, ',')
 	return string(h.Time.In(f.zone()).AppendFormat(b, layout))
 }
 
-// ParseLoad reads what Load writes. Nothing of what a stranger may have written passes as a load of zero: the error is
-// one of ErrForm, ErrValue and ErrTime.
+// ParseLoad parses the format of Load. Invalid text never parses as a load of zero: the error is one of ErrForm,
+// ErrValue and ErrTime.
 func (f Format) ParseLoad(text string) (Sample, error) {
 	value, stamp, ok := split(text)
 	if !ok {
@@ -98,11 +98,11 @@ func (f Format) ParseLoad(text string) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	// A negative zero is not negative; it is written as zero from here on.
+	// A negative zero is accepted and written as zero.
 	return Sample{Value: series.Ratio(math.Abs(v)), Time: at}, nil
 }
 
-// ParseHot reads what Hot writes. The error is one of ErrForm, ErrHotValue and ErrTime.
+// ParseHot parses the format of Hot. The error is one of ErrForm, ErrHotValue and ErrTime.
 func (f Format) ParseHot(text string) (Hot, error) {
 	value, stamp, ok := split(text)
 	if !ok {
@@ -120,7 +120,7 @@ func (f Format) ParseHot(text string) (Hot, error) {
 }
 
 func split(text string) (value, stamp string, ok bool) {
-	if len(text) > longest {
+	if len(text) > maxLength {
 		return "", "", false
 	}
 	value, stamp, ok = strings.Cut(text, ",")

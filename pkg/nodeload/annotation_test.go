@@ -96,7 +96,7 @@ func TestParseHot(t *testing.T) {
 	}
 }
 
-// FuzzParseLoad wants of what is accepted that it is a load, and that it survives being written and read.
+// FuzzParseLoad checks that accepted text is a valid load and survives a round trip.
 func FuzzParseLoad(f *testing.F) {
 	for _, text := range []string{"0.63012,2023-10-17T15:04:32Z", "1e308,2023-10-17T15:04:32Z", "0x1p-2,2023-10-17T15:04:32.5Z", "-0,9999-12-31T23:59:59Z", ",,"} {
 		f.Add(text)
@@ -116,7 +116,7 @@ func FuzzParseLoad(f *testing.F) {
 	})
 }
 
-// FuzzParseHot wants of what is accepted that it is within bounds.
+// FuzzParseHot checks that accepted values are within bounds.
 func FuzzParseHot(f *testing.F) {
 	f.Add("3,2023-10-17T15:04:32Z")
 	f.Fuzz(func(t *testing.T, text string) {

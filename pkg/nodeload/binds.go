@@ -9,9 +9,9 @@ import (
 )
 
 // Binds counts the placements on each node in the ranges of a policy. Windows are exact: a pod counts once, from the
-// second of its placement until the range has passed, or until it is gone. A placement costs O(1) if it is not older than
-// the last one of its node, as they come; nothing is dropped for lack of room, and nothing is kept longer than the longest
-// range, or than the pod or the node is there.
+// second of its placement until the range has passed or the pod is deleted. A placement costs O(1) if it is not older
+// than the last one of its node, the usual case; nothing is dropped for lack of space, and nothing is kept longer
+// than the longest range or than the pod or node exists.
 //
 // It is not safe for concurrent use.
 type Binds struct {
@@ -31,7 +31,7 @@ type placed struct {
 	at   time.Time
 }
 
-// NewBinds counts nothing yet.
+// NewBinds returns a counter without placements.
 func NewBinds(ranges []HotRange) *Binds {
 	b := &Binds{ranges: ranges, nodes: map[string][]placement{}, pods: map[string]placed{}}
 	for _, r := range ranges {
@@ -40,9 +40,9 @@ func NewBinds(ranges []HotRange) *Binds {
 	return b
 }
 
-// Add counts the pod, named by what tells it from all others (its UID), on the node from at. A pod that is counted already
-// keeps its time; on another node it is counted there alone. What lies further back than the longest range is forgotten at
-// once; now is the present.
+// Add counts the pod, identified by its UID, on the node from at. A pod that is counted already keeps its time; on
+// another node it is counted there only. Placements older than the longest range are ignored; now is the current
+// time.
 func (b *Binds) Add(pod, node string, at, now time.Time) {
 	if old, known := b.pods[pod]; known {
 		if old.node == node {
@@ -50,7 +50,7 @@ func (b *Binds) Add(pod, node string, at, now time.Time) {
 		}
 		b.Remove(pod)
 	}
-	if b.passed(at, now, b.longest) {
+	if b.expired(at, now, b.longest) {
 		return
 	}
 	window := b.expire(node, now)
@@ -62,7 +62,7 @@ func (b *Binds) Add(pod, node string, at, now time.Time) {
 	b.pods[pod] = placed{node: node, at: at}
 }
 
-// Remove forgets a pod that is gone.
+// Remove removes a deleted pod.
 func (b *Binds) Remove(pod string) {
 	old, known := b.pods[pod]
 	if !known {
@@ -75,7 +75,7 @@ func (b *Binds) Remove(pod string) {
 	}
 }
 
-// RemoveNode forgets a node that is gone.
+// RemoveNode removes a deleted node.
 func (b *Binds) RemoveNode(node string) {
 	for _, p := range b.nodes[node] {
 		delete(b.pods, p.pod)
@@ -83,15 +83,15 @@ func (b *Binds) RemoveNode(node string) {
 	delete(b.nodes, node)
 }
 
-// Count returns the number of placements on the node in each of the ranges, those of the future among them, for
-// HotValue. The result is overwritten by nobody.
+// Count returns the number of placements on the node in each of the ranges, including future ones, for HotValue. The
+// result is a copy.
 func (b *Binds) Count(node string, now time.Time) []int64 {
 	window := b.expire(node, now)
 	b.keep(node, window)
 	counts := make([]int64, len(b.ranges))
 	for i, r := range b.ranges {
 		from, _ := slices.BinarySearchFunc(window, now, func(p placement, now time.Time) int {
-			if b.passed(p.at, now, r.Range) {
+			if b.expired(p.at, now, r.Range) {
 				return -1
 			}
 			return 1
@@ -101,16 +101,16 @@ func (b *Binds) Count(node string, now time.Time) []int64 {
 	return counts
 }
 
-// Len is the number of pods that are counted somewhere.
+// Len returns the number of counted pods.
 func (b *Binds) Len() int { return len(b.pods) }
 
-// passed tells that a range does not reach back to at. A placement counts for less than the range, as in gocrane.
-func (*Binds) passed(at, now time.Time, within time.Duration) bool { return now.Sub(at) >= within }
+// expired reports whether at is outside a range. A placement counts for less than the range, as in gocrane.
+func (*Binds) expired(at, now time.Time, within time.Duration) bool { return now.Sub(at) >= within }
 
 func (b *Binds) expire(node string, now time.Time) []placement {
 	window := b.nodes[node]
 	n := 0
-	for n < len(window) && b.passed(window[n].at, now, b.longest) {
+	for n < len(window) && b.expired(window[n].at, now, b.longest) {
 		delete(b.pods, window[n].pod)
 		n++
 	}

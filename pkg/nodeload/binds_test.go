@@ -19,7 +19,7 @@ func TestBindsWindows(t *testing.T) {
 	b := NewBinds(hotRanges())
 	b.Add("a", "n1", at(0), at(0))
 	b.Add("b", "n1", at(30), at(30))
-	b.Add("b", "n1", at(40), at(40)) // Seen again: it keeps its time.
+	b.Add("b", "n1", at(40), at(40)) // Added again: it keeps its time.
 	b.Add("c", "n2", at(30), at(30))
 	for _, c := range []struct {
 		now  int

@@ -10,44 +10,44 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Cause says why a value is written; empty: it is not.
+// Cause is why a value is written; empty if it is not.
 type Cause string
 
-// The causes of a write.
+// Causes of a write.
 const (
-	// Missing: the node has no value, or one that cannot be read.
+	// Missing means that the node has no value, or an invalid one.
 	Missing Cause = "missing"
-	// Outdated: the value that is there no longer counts, or lies in the future.
+	// Outdated means that the current value has expired or is in the future.
 	Outdated Cause = "outdated"
-	// Crossed: a limit or a mark lies between the old value and the new one.
+	// Crossed means that a limit or a mark lies between the old value and the new one.
 	Crossed Cause = "crossed"
-	// Moved: the value differs by a material amount.
+	// Moved means that the value differs by at least MinChange.
 	Moved Cause = "moved"
-	// AboveEvict: the value is above the mark evict, where each reading counts.
+	// AboveEvict means that the value is above the mark evict, where each reading counts.
 	AboveEvict Cause = "above evict"
-	// Expiring: the old value would not count any more before the next reading is written.
+	// Expiring means that the old value would expire before the next reading is written.
 	Expiring Cause = "expiring"
 )
 
-// writeTime is how long the writing of one round may take; a value that expires sooner after the next reading is renewed
-// in this one.
+// writeTime is the maximum duration of one round's writes; a value that expires less than that after the next reading
+// is renewed in this round.
 const writeTime = time.Minute
 
-// Writing says which changes are worth a write.
-type Writing struct {
-	// Material is the difference of two loads from which on it is told.
-	Material series.Ratio
-	// Thresholds are loads whose crossing is told however small the step, see Policy.Thresholds.
+// ChangeDetector determines which changes are written.
+type ChangeDetector struct {
+	// MinChange is the smallest difference of two loads that is written.
+	MinChange series.Ratio
+	// Thresholds are loads whose crossing is always written, see Policy.Thresholds.
 	Thresholds []series.Ratio
-	// Evict is the mark above which every reading is written; 0 for none. Few nodes are there, and each reading counts for
-	// those who act on it.
+	// Evict is the mark above which every reading is written; 0 for none. Few nodes are above it, and rebalancing
+	// needs each reading.
 	Evict series.Ratio
-	// Active is how long values count, Period the time to the next reading.
+	// Active is how long values are valid, Period the time to the next reading.
 	Active, Period time.Duration
 }
 
-// Due says why next is written over old, which is zero where there is none or none that can be read.
-func (w Writing) Due(old, next Sample, now time.Time) Cause {
+// WriteCause returns why next replaces old, which is zero if there is none or an invalid one.
+func (w ChangeDetector) WriteCause(old, next Sample, now time.Time) Cause {
 	switch old.StateAt(now, w.Active) {
 	case Absent:
 		return Missing
@@ -69,7 +69,7 @@ func (w Writing) Due(old, next Sample, now time.Time) Cause {
 	if w.Evict > 0 && next.Value > w.Evict {
 		return AboveEvict
 	}
-	if math.Abs(float64(next.Value-old.Value)) >= float64(w.Material) {
+	if math.Abs(float64(next.Value-old.Value)) >= float64(w.MinChange) {
 		return Moved
 	}
 	if old.Time.Add(w.Active).Before(now.Add(w.Period + writeTime)) {
@@ -78,8 +78,8 @@ func (w Writing) Due(old, next Sample, now time.Time) Cause {
 	return ""
 }
 
-// Thresholds are the loads of a metric at which somebody decides otherwise: the limits of Filter on it, and the marks of
-// its resource.
+// Thresholds returns the loads of a metric at which decisions change: its limits in Filter, and the marks of its
+// resource.
 func (p *Policy) Thresholds(metric int) []series.Ratio {
 	var out []series.Ratio
 	for _, l := range p.Limits {
@@ -93,7 +93,7 @@ func (p *Policy) Thresholds(metric int) []series.Ratio {
 	return out
 }
 
-// EvictMark is the mark evict of the resource of which the metric is the Gauge; 0 for others.
+// EvictMark returns the mark evict of the resource of which the metric is the Gauge; 0 for others.
 func (p *Policy) EvictMark(metric int) series.Ratio {
 	resource := p.Metrics[metric].Resource
 	if gauge, ok := p.Gauge(resource); !ok || gauge != metric {
@@ -102,17 +102,16 @@ func (p *Policy) EvictMark(metric int) series.Ratio {
 	return p.Marks[resource].Evict
 }
 
-// HotDue says why the hot value want is written over have, which is zero where the node has none that can be read. Readers
-// take a missing hot value for zero, so that zero is only written over what they would take for more. interval is the time
-// to the next look.
-func HotDue(have Hot, want int64, now time.Time, interval time.Duration) Cause {
+// HotCause returns why the hot value want replaces have, which is zero if the node has no valid one. Readers treat a
+// missing hot value as zero, so zero only replaces a higher value. interval is the time to the next update.
+func HotCause(have Hot, want int64, now time.Time, interval time.Duration) Cause {
 	switch have.StateAt(now) {
 	case Absent:
 		if want > 0 {
 			return Missing
 		}
 	case Stale:
-		// gocrane's readers believe times in the future.
+		// gocrane's readers accept times in the future.
 		if want > 0 || have.Time.After(now) {
 			return Outdated
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 func TestDue(t *testing.T) {
-	w := nodeload.Writing{
-		Material: 0.02, Thresholds: []series.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
+	w := nodeload.ChangeDetector{
+		MinChange: 0.02, Thresholds: []series.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
 	}
 	at := func(value series.Ratio, age time.Duration) nodeload.Sample {
 		return nodeload.Sample{Value: value, Time: noon.Add(-age)}
@@ -37,17 +37,17 @@ func TestDue(t *testing.T) {
 		"gone before the next":  {at(0.3, 6*time.Minute), at(0.3, 0), nodeload.Expiring},
 		"no newer than the old": {at(0.3, time.Minute), at(0.9, time.Minute), ""},
 	} {
-		if got := w.Due(test.old, test.next, noon); got != test.want {
+		if got := w.WriteCause(test.old, test.next, noon); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
 
-// TestNothingExpiresBetweenRounds plays rounds of a load that stands still: the value always counts, and is not written
-// at each of them.
+// TestNothingExpiresBetweenRounds runs rounds of a constant load: the value is always valid, and is not written in
+// each round.
 func TestNothingExpiresBetweenRounds(t *testing.T) {
 	for _, m := range nodeload.GocraneSpec().Metrics {
-		w := nodeload.Writing{Material: 0.02, Active: m.Active(), Period: m.Period}
+		w := nodeload.ChangeDetector{MinChange: 0.02, Active: m.Active(), Period: m.Period}
 		var have nodeload.Sample
 		writes := 0
 		for round := range 100 {
@@ -56,7 +56,7 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 				t.Fatalf("%s: stale in round %d", m.Name, round)
 			}
 			next := nodeload.Sample{Value: 0.4, Time: now}
-			if w.Due(have, next, now) != "" {
+			if w.WriteCause(have, next, now) != "" {
 				have, writes = next, writes+1
 			}
 		}
@@ -104,7 +104,7 @@ func TestHotDue(t *testing.T) {
 		"expired, and some":        {at(2, time.Hour), 1, nodeload.Outdated},
 		"from the future":          {at(2, -time.Hour), 0, nodeload.Outdated},
 	} {
-		if got := nodeload.HotDue(test.have, test.want, noon, 30*time.Second); got != test.due {
+		if got := nodeload.HotCause(test.have, test.want, noon, 30*time.Second); got != test.due {
 			t.Errorf("%s: %q, want %q", name, got, test.due)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 
 const gib = 1 << 30
 
-// machine is a node of 10 cores and 100 GiB, so that a core is 10 % and 10 GiB are 10 %.
-func machine() Amount { return Amount{CPU: 10_000, Memory: 100 * gib} }
+// testCapacity is a node of 10 cores and 100 GiB, so that a core or 10 GiB are 10 %.
+func testCapacity() Amount { return Amount{CPU: 10_000, Memory: 100 * gib} }
 
 func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
 	t.Helper()
@@ -35,9 +35,10 @@ func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
 	return r
 }
 
-// loaded is what a node reports whose every metric was measured at a time: those of CPU at cpu, of memory at memory.
-func loaded(r *Rules, cpu, memory series.Ratio, measured time.Time) Report {
-	report := Report{Capacity: machine()}
+// loadedReport returns a report whose metrics were all measured at one time: those of CPU at cpu, of memory at
+// memory.
+func loadedReport(r *Rules, cpu, memory series.Ratio, measured time.Time) Report {
+	report := Report{Capacity: testCapacity()}
 	for _, m := range r.Policy.Metrics {
 		value := cpu
 		if m.Resource == Memory {
@@ -86,8 +87,8 @@ func TestClosed(t *testing.T) {
 			for i, a := range c.arrivals {
 				arrivals.Add(fmt.Sprint(i), a, time.Time{})
 			}
-			others := r.Look(loaded(r, 0.3, 0.3, now), &Arrivals{}, now)
-			n := r.Look(loaded(r, c.cpu, c.memory, now.Add(-c.age)), &arrivals, now)
+			others := r.NodeAt(loadedReport(r, 0.3, 0.3, now), &Arrivals{}, now)
+			n := r.NodeAt(loadedReport(r, c.cpu, c.memory, now.Add(-c.age)), &arrivals, now)
 			limit, unknown := fleet(r, now, others, others, n).Closed(n, c.use, now.UnixNano())
 			got := ""
 			if limit != Open {
@@ -104,7 +105,7 @@ func TestWaterMarkCloses(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
 		s.Marks = map[Resource]WaterMarks{CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
 	})
-	n := r.Look(loaded(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
+	n := r.NodeAt(loadedReport(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
 	f := fleet(r, at(0), n)
 	if limit, _ := f.Closed(n, Amount{CPU: 50}, at(0).UnixNano()); limit != Open {
 		t.Errorf("closed below the mark by limit %d", limit)
@@ -130,7 +131,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestArrivalIsHandedOver follows one pod: what the sample holds and what is on its way make up the pod's use at any time.
+// TestArrivalIsHandedOver follows one pod: the sample and the pending load add up to the pod's usage at any time.
 func TestArrivalIsHandedOver(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
 		s.Metrics, s.Predicates = s.Metrics[:1], s.Predicates[:1]
@@ -139,9 +140,9 @@ func TestArrivalIsHandedOver(t *testing.T) {
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
 	sum := func(second int) series.Ratio {
-		// An average over five minutes of a node at 30 % to which 10 % come 30 s after the start at 60.
+		// A five-minute average of a node at 30 % to which 10 % arrive, started at 60 and warm at 90.
 		held := min(max(float64(second-90)/300, 0), 1) * 0.1
-		n := r.Look(Report{Capacity: machine(), Samples: []Sample{{Value: series.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
+		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: []Sample{{Value: series.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
 		return n.Loads[0].Value + n.Loads[0].OnWay
 	}
 	for second := 0; second <= 900; second += 15 {
@@ -160,7 +161,7 @@ func TestArrivalIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestDepartureIsTakenOff follows one pod that ends: what the sample still holds of it is taken off, at any time.
+// TestDepartureIsTakenOff follows one pod that ends: its share of the sample is subtracted at any time.
 func TestDepartureIsTakenOff(t *testing.T) {
 	r := rules(t, Strategy{})
 	for _, lived := range []int{100, 3000} {
@@ -180,8 +181,8 @@ func TestDepartureIsTakenOff(t *testing.T) {
 			// An average over five minutes of a node at 30 % on which 10 % ran until 0.
 			ran := min(max(min(lived, 300-second), 0), min(lived, 300))
 			ran = min(ran, max(min(lived+second, 300)-second, 0))
-			report := loaded(r, 0.3+series.Ratio(ran)/300*0.1, 0.3, at(second))
-			n := r.Look(report, &arrivals, at(second))
+			report := loadedReport(r, 0.3+series.Ratio(ran)/300*0.1, 0.3, at(second))
+			n := r.NodeAt(report, &arrivals, at(second))
 			if got := n.Loads[0].Value + n.Loads[0].OnWay; math.Abs(float64(got)-0.3) > 1e-9 {
 				t.Errorf("lived %d s, %d s later: %v, want 0.3", lived, second, got)
 			}
@@ -193,13 +194,13 @@ func TestDepartureIsTakenOff(t *testing.T) {
 			t.Error("the pod is still remembered")
 		}
 	}
-	// It is never taken off more than there is, and nothing where nothing is known.
+	// Never more is subtracted than there is, and nothing without a fresh sample.
 	var arrivals Arrivals
 	arrivals.End("pod", Amount{CPU: 9000}, at(-3000), at(0))
-	if n := r.Look(loaded(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
+	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
 		t.Errorf("%v is left of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
 	}
-	if n := r.Look(loaded(r, 0.1, 0.1, at(-90000)), &arrivals, at(0)); n.Loads[0].OnWay != 0 {
+	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(-90000)), &arrivals, at(0)); n.Loads[0].OnWay != 0 {
 		t.Errorf("%v is taken off a stale load", n.Loads[0].OnWay)
 	}
 	if arrivals = (Arrivals{}); arrivals.End("never ran", Amount{CPU: 1}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
@@ -207,16 +208,16 @@ func TestDepartureIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestArrivalsOnUnknownNodesEnd: where there is no sample, a pod counts for a bounded time.
+// TestArrivalsOnUnknownNodesEnd checks that, without a sample, a pod counts for a bounded time.
 func TestArrivalsOnUnknownNodesEnd(t *testing.T) {
 	r := rules(t, Strategy{})
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, at(0))
-	report := Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}
-	if n := r.Look(report, &arrivals, at(60)); math.Abs(float64(n.Loads[0].OnWay)-0.1) > 1e-9 || n.Arriving != 1 {
+	report := Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}
+	if n := r.NodeAt(report, &arrivals, at(60)); math.Abs(float64(n.Loads[0].OnWay)-0.1) > 1e-9 || n.Arriving != 1 {
 		t.Errorf("after a minute %v is on its way, of %d pods", n.Loads[0].OnWay, n.Arriving)
 	}
-	if n := r.Look(report, &arrivals, at(0).Add(r.Horizon())); n.Arriving != 0 || n.Loads[2].OnWay != 0 {
+	if n := r.NodeAt(report, &arrivals, at(0).Add(r.Horizon())); n.Arriving != 0 || n.Loads[2].OnWay != 0 {
 		t.Errorf("after %v %d pods are on their way", r.Horizon(), n.Arriving)
 	}
 }
@@ -225,17 +226,17 @@ func TestEstimate(t *testing.T) {
 	share := Share{CPU: 0.5, Memory: 0.25}
 	for _, c := range []struct {
 		name    string
-		ask     Ask
+		ask     PodRequest
 		history Amount
 		want    Amount
 		basis   Basis
 	}{
-		{"history", Ask{Request: Amount{CPU: 1000, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 300, Memory: 2 * gib}, FromHistory},
-		{"history above the limit", Ask{Limit: Amount{CPU: 200, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 200, Memory: gib}, FromHistory},
-		{"request", Ask{Request: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromRequest},
-		{"limit", Ask{Limit: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromLimit},
-		{"best effort", Ask{}, Amount{}, BestEffortUse(), FromNothing},
-		{"one of them", Ask{Request: Amount{CPU: 1}}, Amount{}, Amount{CPU: 1, Memory: 200 << 20}, FromRequest},
+		{"history", PodRequest{Request: Amount{CPU: 1000, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 300, Memory: 2 * gib}, FromHistory},
+		{"history above the limit", PodRequest{Limit: Amount{CPU: 200, Memory: gib}}, Amount{CPU: 300, Memory: 2 * gib}, Amount{CPU: 200, Memory: gib}, FromHistory},
+		{"request", PodRequest{Request: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromRequest},
+		{"limit", PodRequest{Limit: Amount{CPU: 1000, Memory: gib}}, Amount{}, Amount{CPU: 500, Memory: gib / 4}, FromLimit},
+		{"best effort", PodRequest{}, Amount{}, BestEffortUse(), FromNothing},
+		{"one of them", PodRequest{Request: Amount{CPU: 1}}, Amount{}, Amount{CPU: 1, Memory: 200 << 20}, FromRequest},
 	} {
 		if got, basis := Estimate(c.ask, c.history, share); got != c.want || basis != c.basis {
 			t.Errorf("%s: %v from %v, want %v from %v", c.name, got, basis, c.want, c.basis)
@@ -280,7 +281,7 @@ func BenchmarkClosedAndWeigh(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	nodes := make([]*Node, 5000)
 	for i := range nodes {
-		nodes[i] = r.Look(loaded(r, series.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
+		nodes[i] = r.NodeAt(loadedReport(r, series.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
 	}
 	f := fleet(r, at(0), nodes...)
 	now, pod := at(10).UnixNano(), Amount{CPU: 100, Memory: gib}
@@ -288,7 +289,7 @@ func BenchmarkClosedAndWeigh(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		n := nodes[i%len(nodes)]
 		if limit, _ := f.Closed(n, pod, now); limit == Open {
-			f.Weigh(n, pod, now)
+			f.CostOf(n, pod, now)
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// deviationMemory is the time over which the variation of a load is remembered: the weight of a sample falls to 1/e in it.
+// deviationMemory is the time constant of the variation: the weight of a sample falls to 1/e in it.
 const deviationMemory = time.Hour
 
-// leastSamples is how many samples are needed before they say anything about variation.
-const leastSamples = 5
+// minSamples is the number of samples before the variation is used.
+const minSamples = 5
 
-// Deviation follows how much a load varies: the standard deviation of its samples, those of the last hour weighing most
-// (an exponentially weighted mean and variance with weights by time). The zero Deviation has seen nothing.
+// Deviation is the exponentially weighted standard deviation of a load over about an hour, with weights by time. The
+// zero Deviation has no samples.
 type Deviation struct {
 	last     time.Time
 	samples  int
@@ -25,7 +25,7 @@ type Deviation struct {
 	variance float64
 }
 
-// Add takes a sample; one that is not newer than the last is ignored.
+// Add adds a sample; one that is not newer than the last is ignored.
 func (d *Deviation) Add(s Sample) {
 	if !s.Time.After(d.last) {
 		return
@@ -34,7 +34,7 @@ func (d *Deviation) Add(s Sample) {
 	if d.samples == 0 {
 		d.mean = x
 	} else {
-		// The first samples have equal weights, so that the first alone does not rule the first hour.
+		// The first samples have equal weights, so that the first one does not dominate the first hour.
 		weight := max(1-math.Exp(-float64(s.Time.Sub(d.last))/float64(deviationMemory)), 1/float64(d.samples+1))
 		delta := x - d.mean
 		d.mean += weight * delta
@@ -44,9 +44,9 @@ func (d *Deviation) Add(s Sample) {
 	d.samples = min(d.samples+1, math.MaxInt32)
 }
 
-// Ratio is the standard deviation as a fraction of capacity, 0 while there are too few samples.
+// Ratio returns the standard deviation as a fraction of capacity, 0 with too few samples.
 func (d *Deviation) Ratio() series.Ratio {
-	if d.samples < leastSamples {
+	if d.samples < minSamples {
 		return 0
 	}
 	return series.Ratio(math.Sqrt(max(d.variance, 0)))

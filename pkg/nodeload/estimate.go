@@ -15,30 +15,30 @@ type Amount struct {
 	Memory series.Bytes
 }
 
-// Ask is what a pod asks for; 0 where it asks for nothing.
-type Ask struct {
+// PodRequest is the request or limit of a pod; 0 if there is none.
+type PodRequest struct {
 	Request Amount
 	Limit   Amount
 }
 
-// Share is how much of what is requested is used.
+// Share is the ratio of usage to requests.
 type Share struct {
 	CPU    series.Ratio
 	Memory series.Ratio
 }
 
-// Basis says what an estimate was made from.
+// Basis is the source of an estimate.
 type Basis int8
 
-// The bases of an estimate, the best first.
+// Sources of an estimate, the best first.
 const (
-	// FromHistory is what the workload was found to need.
+	// FromHistory is the usage of the workload.
 	FromHistory Basis = iota
 	// FromRequest is a share of the request.
 	FromRequest
 	// FromLimit is a share of the limit, of a pod that requests nothing.
 	FromLimit
-	// FromNothing is BestEffortUse, of a pod that asks for nothing.
+	// FromNothing is BestEffortUse, of a pod without request and limit.
 	FromNothing
 )
 
@@ -46,20 +46,20 @@ func (b Basis) String() string {
 	return [...]string{"history", "request", "limit", "nothing"}[b]
 }
 
-// Limits of what is believed of a share that was learned.
+// Bounds of a learned share.
 const (
 	minShare, maxShare = 0.05, 1
 )
 
-// DefaultShare is used until the use of the cluster beside its requests is known. It lies between what is usual (a
-// third and two thirds) and all, because an estimate that is too high spreads pods more than needed and one that is too
-// low lets a burst fall on one node.
+// DefaultShare is used until the usage and requests of the cluster are known. It lies between the usual values (a
+// third and two thirds) and all, because an estimate that is too high only spreads pods more than needed, while one
+// that is too low lets a burst land on one node.
 func DefaultShare() Share { return Share{CPU: 0.6, Memory: 0.8} }
 
-// BestEffortUse is what a pod counts that asks for nothing: what kube-scheduler counts for it when it scores.
+// BestEffortUse is the estimate for a pod without request and limit: the value that kube-scheduler uses in scoring.
 func BestEffortUse() Amount { return Amount{CPU: 100, Memory: 200 << 20} }
 
-// LearnShare is how much of its requests a cluster uses, if both are known, within sensible bounds.
+// LearnShare returns the ratio of usage to requests, bounded, if both are known.
 func LearnShare(used, requested Amount) Share {
 	share := DefaultShare()
 	if used.CPU > 0 && requested.CPU > 0 {
@@ -71,9 +71,9 @@ func LearnShare(used, requested Amount) Share {
 	return share
 }
 
-// Estimate is what a pod will use: of each resource what its workload was found to need; else the share of its request;
-// else the share of its limit; else BestEffortUse. It is never more than the limit. The basis is that of the CPU.
-func Estimate(ask Ask, history Amount, share Share) (Amount, Basis) {
+// Estimate returns the expected usage of a pod, by resource: the usage of its workload; else a share of the request;
+// else a share of the limit; else BestEffortUse. It is never above the limit. The basis is that of the CPU.
+func Estimate(ask PodRequest, history Amount, share Share) (Amount, Basis) {
 	cpu, basis := estimate(float64(ask.Request.CPU), float64(ask.Limit.CPU), float64(history.CPU), float64(share.CPU), float64(BestEffortUse().CPU))
 	memory, _ := estimate(float64(ask.Request.Memory), float64(ask.Limit.Memory), float64(history.Memory), float64(share.Memory), float64(BestEffortUse().Memory))
 	return Amount{CPU: series.MilliCPU(cpu), Memory: series.Bytes(memory)}, basis
@@ -95,6 +95,6 @@ func estimate(request, limit, history, share, nothing float64) (float64, Basis) 
 	if limit > 0 {
 		use = min(use, limit)
 	}
-	// A pod that is counted at nothing could come any number of times.
+	// With an estimate of 0 any number of pods would fit.
 	return max(math.Round(use), 1), basis
 }

@@ -10,69 +10,68 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Explanation says why an attempt to place a pod saw each node as it did.
+// Explanation records how each node was filtered and scored in an attempt to place a pod.
 type Explanation struct {
 	// Pod is namespace/name.
 	Pod     string    `json:"pod"`
 	Profile string    `json:"profile"`
 	Attempt uint64    `json:"attempt"`
 	Time    time.Time `json:"time"`
-	// Outcome is what became of the attempt, in words; Node is where the pod went.
+	// Outcome is the result of the attempt, in words; Node is the selected node.
 	Outcome string `json:"outcome"`
 	Node    string `json:"node,omitempty"`
-	// CPU and Memory are what the pod is expected to use, in thousandths of a core and bytes; Basis says from what that is
-	// estimated.
+	// CPU and Memory are the expected usage of the pod; Basis is the source of the estimate.
 	CPU    series.MilliCPU `json:"cpuMilli"`
 	Memory series.Bytes    `json:"memoryBytes"`
 	Basis  string          `json:"basis"`
-	// Exempt tells that load is no reason to keep the pod off a node, Abstains that too few nodes say how loaded they are.
+	// Exempt means that load does not exclude nodes for this pod, Abstains that too few nodes report their load.
 	Exempt   bool         `json:"exempt,omitempty"`
 	Abstains bool         `json:"abstains,omitempty"`
 	Strategy StrategyName `json:"strategy"`
-	// Fresh, Stale and Absent count nodes by the state of what they report.
+	// Fresh, Stale and Absent count nodes by the state of their load.
 	Fresh  int `json:"freshNodes"`
 	Stale  int `json:"staleNodes"`
 	Absent int `json:"absentNodes"`
-	// LeftOut are metrics of the policy that too few nodes report.
+	// LeftOut are the metrics of the policy that too few nodes report.
 	LeftOut []string `json:"leftOutMetrics,omitempty"`
-	// NotAsked is the number of nodes that the plugin was not asked about: another plugin had closed them, or enough were
-	// found without them.
+	// NotAsked is the number of nodes that the plugin did not evaluate: excluded by another plugin, or not needed
+	// because enough nodes were found.
 	NotAsked int `json:"notAskedNodes"`
-	// Nodes that the plugin was asked about, the best first.
+	// Nodes are the evaluated nodes, the best first.
 	Nodes []NodeExplanation `json:"nodes"`
 }
 
-// Verdict is what became of a node.
+// Verdict is the result for a node.
 type Verdict string
 
 // The verdicts.
 const (
-	Closed Verdict = "Closed" // by a limit
-	Passed Verdict = "Passed" // not scored: by other plugins, or because it was the only one left
+	Closed Verdict = "Closed" // excluded by a limit
+	Passed Verdict = "Passed" // not scored: excluded by other plugins, or the only node left
 	Scored Verdict = "Scored"
 )
 
-// NodeExplanation says why one node was filtered or scored as it was. Ratios are fractions of the node's capacity: of the
-// metric that closed it, or by the weights of all metrics.
+// NodeExplanation is how one node was filtered or scored. Ratios are fractions of the node's capacity: of the metric
+// that excluded it, or weighted over all metrics.
 type NodeExplanation struct {
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
-	// Score from 0 to 100, of a node that was scored.
+	// Score is from 0 to 100, for a scored node.
 	Score *int64 `json:"score,omitempty"`
-	// Cost is what the score was made from.
+	// Cost is the cost that the score was computed from.
 	Cost     Cost         `json:"cost,omitempty"`
 	Load     series.Ratio `json:"load"`
 	OnWay    series.Ratio `json:"onWay"`
 	Incoming series.Ratio `json:"incoming"`
-	// Metric and Limit closed the node; Mark tells that the limit is the water mark.
+	// Metric and Limit excluded the node; Mark means that the limit is the water mark.
 	Metric string       `json:"metric,omitempty"`
 	Limit  series.Ratio `json:"limit,omitempty"`
 	Mark   bool         `json:"waterMark,omitempty"`
-	// Unknown tells that a metric was not fresh: it closed nothing, and counted as the mean of the nodes.
+	// Unknown means that a metric was not fresh: it excluded nothing, and counted as the mean of the nodes.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// Reason is the explanation in one sentence.
+// Reason returns the explanation in one sentence.
 func (n *NodeExplanation) Reason() string {
 	parts := fmt.Sprintf("load %s + on its way %s + this pod %s", percent(n.Load), percent(n.OnWay), percent(n.Incoming))
 	unknown := ""

@@ -5,19 +5,19 @@ package nodeload
 
 import "crane.io/crane/pkg/series"
 
-// Open is what Closed returns where no limit closes the node.
+// Open is the result of Closed if no limit excludes the node.
 const Open = -1
 
-// Closed tells by which limit (an index in Policy.Limits) the node is closed for a pod that will use so much, or Open. It
-// is closed if by a metric
+// Closed returns the limit (an index in Policy.Limits) that excludes the node for a pod with the given expected
+// usage, or Open. A node is excluded if for a metric
 //
-//	load + load on its way + min(incoming, limit/2) > limit.
+//	load + pending load + min(incoming, limit/2) > limit.
 //
-// The pod's own part counts up to half the limit, so that a pod that is large beside a node finds a place on any that is
-// half as loaded as it may be: without that it would wait for ever where requests have room for it.
+// The pod itself counts up to half of the limit, so that a pod that is large compared with the node fits on any node
+// that is half as loaded as allowed; otherwise it would stay pending although its requests fit.
 //
-// A metric that is not fresh on the node closes nothing; unknown tells that there was one. now is in nanoseconds since
-// 1970. The node must have been made by the rules of the fleet.
+// A metric that is not fresh on the node excludes nothing; unknown reports that there was one. now is in nanoseconds
+// since 1970. The node must have been created by the rules of the fleet.
 func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool) {
 	for _, i := range f.limits {
 		l := &f.Rules.Policy.Limits[i]
@@ -26,7 +26,7 @@ func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool)
 			unknown = true
 			continue
 		}
-		if load.Value+load.OnWay+load.raised(counted(n.share(l.Metric, use), l.Max)) > l.Max {
+		if load.Value+load.OnWay+load.increase(counted(n.share(l.Metric, use), l.Max)) > l.Max {
 			return i, unknown
 		}
 	}
@@ -35,8 +35,8 @@ func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool)
 
 func counted(incoming, limit series.Ratio) series.Ratio { return min(incoming, limit/2) }
 
-// Counted is what of a pod's use counts against a limit on the node.
+// Counted returns the part of a pod's usage that counts against a limit on the node.
 func (f *Fleet) Counted(n *Node, use Amount, limit int) series.Ratio {
 	l := f.Rules.Policy.Limits[limit]
-	return n.Loads[l.Metric].raised(counted(n.share(l.Metric, use), l.Max))
+	return n.Loads[l.Metric].increase(counted(n.share(l.Metric, use), l.Max))
 }

@@ -9,14 +9,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// DefaultMinFresh is the share of nodes that have to report a metric for it to count.
+// DefaultMinFresh is the share of nodes that must report a metric for it to be used.
 const DefaultMinFresh series.Ratio = 0.5
 
-// Fleet is what is known of all nodes together at a time: which metrics enough nodes report, and what nodes usually have.
-// It is never changed.
+// Fleet summarises all nodes at a time: which metrics enough nodes report, and their means. It is immutable.
 type Fleet struct {
 	Rules *Rules
-	// Time at which the nodes were looked at.
+	// Time is when the nodes were counted.
 	Time time.Time
 	// Nodes is their number.
 	Nodes int
@@ -25,10 +24,10 @@ type Fleet struct {
 	States [3]int
 	// FreshNodes is by metric the number of nodes on which it is fresh.
 	FreshNodes []int
-	// Mean is by metric the mean of the load over the nodes on which it is fresh, none of them counted above 1: one that
-	// reports nonsense must not move what is thought of the others.
+	// Mean is by metric the mean load of the nodes on which it is fresh, each counted as at most 1, so that a node
+	// with an absurd value does not change how the others are judged.
 	Mean []series.Ratio
-	// Share is how much of what is requested is used.
+	// Share is the ratio of usage to requests.
 	Share Share
 
 	force   uint64
@@ -37,13 +36,13 @@ type Fleet struct {
 	inverse [kinds]float64
 }
 
-// InForce tells whether enough nodes report the metric.
+// InForce reports whether enough nodes report the metric.
 func (f *Fleet) InForce(metric int) bool { return f.force&(1<<metric) != 0 }
 
-// Abstains tells that there is no metric that enough nodes report. Nothing is to be decided by load then.
+// Abstains reports that no metric is reported by enough nodes. Then load must not affect decisions.
 func (f *Fleet) Abstains() bool { return f.force == 0 }
 
-// Count looks at all nodes, one after the other, to learn a Fleet.
+// Count builds a Fleet from all nodes, one after the other.
 type Count struct {
 	fleet     Fleet
 	sums      []float64
@@ -53,13 +52,13 @@ type Count struct {
 	masks     map[mask]int
 }
 
-// mask is what a node reports: a bit for each fresh metric, and whether it reports anything that can be read.
+// mask is what a node reports: a bit for each fresh metric, and whether it reports any valid value.
 type mask struct {
 	fresh uint64
 	some  bool
 }
 
-// NewCount begins a count at a time.
+// NewCount starts a count at a time.
 func (r *Rules) NewCount(now time.Time) *Count {
 	n := len(r.Policy.Metrics)
 	return &Count{
@@ -68,7 +67,7 @@ func (r *Rules) NewCount(now time.Time) *Count {
 	}
 }
 
-// Add counts a node, whose pods request so much together.
+// Add counts a node and the sum of its pods' requests.
 func (c *Count) Add(n *Node, requested Amount) {
 	c.fleet.Nodes++
 	at := c.fleet.Time.UnixNano()
@@ -97,9 +96,9 @@ func (c *Count) Add(n *Node, requested Amount) {
 	}
 }
 
-// Fleet ends the count. A metric is in force if at least the share minFresh of all nodes, and one, reports it fresh: what
-// fewer report is left out of Filter and of Score on all nodes, because it would send every pod to those of which nothing
-// is known, or to those of which something is.
+// Fleet finishes the count. A metric is in force if at least the share minFresh of all nodes, and at least one,
+// reports it fresh: otherwise it is ignored in Filter and Score on all nodes, because it would send every pod to the
+// nodes without a value, or to those with one.
 func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 	f := c.fleet
 	for i, n := range f.FreshNodes {
@@ -122,12 +121,12 @@ func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 		}
 	}
 	f.Share = LearnShare(c.used, c.requested)
-	f.take(c.capacity)
+	f.applyForce(c.capacity)
 	return &f
 }
 
-// take keeps the limits and weights of metrics in force; their weights add up to 1 again.
-func (f *Fleet) take(capacity Amount) {
+// applyForce keeps the limits and weights of metrics in force and normalises the weights to 1.
+func (f *Fleet) applyForce(capacity Amount) {
 	for i, l := range f.Rules.Policy.Limits {
 		if f.InForce(l.Metric) {
 			f.limits = append(f.limits, i)

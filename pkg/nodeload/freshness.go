@@ -6,26 +6,25 @@ package nodeload
 import "time"
 
 const (
-	// Grace is how much longer than its period a value counts, as in gocrane.
+	// Grace is how much longer than its period a value is valid, as in gocrane.
 	Grace = 5 * time.Minute
-	// MaxSkew is how far in the future a time may lie before it is not believed: clocks of nodes that are kept by NTP
-	// differ by less, writers in another time zone by more.
+	// MaxSkew is how far in the future a time may be: clocks synchronised by NTP differ by less, writers in another
+	// time zone by more.
 	MaxSkew = time.Minute
-	// HotActive is how long a hot value counts, as in gocrane.
+	// HotActive is how long a hot value is valid, as in gocrane.
 	HotActive = 5 * time.Minute
 )
 
-// State says whether a value can be acted on.
+// State is the freshness of a value.
 type State int8
 
-// The states of a value. Filter and Score have the same rule for all of them: only what is Fresh counts; the others are
-// unknown, never zero.
+// States of a value. Filter and Score use only Fresh values; the others are unknown, never zero.
 const (
-	// Absent: there is no value, or one that cannot be read.
+	// Absent means that there is no value, or an invalid one.
 	Absent State = iota
-	// Stale: the value is too old, or from the future.
+	// Stale means that the value is too old, or from the future.
 	Stale
-	// Fresh: the value can be acted on.
+	// Fresh means that the value can be used.
 	Fresh
 )
 
@@ -40,12 +39,12 @@ func (s State) String() string {
 	}
 }
 
-// StateAt tells whether the sample can be acted on, if values count for active.
+// StateAt returns the state of the sample if values are valid for active.
 func (s Sample) StateAt(now time.Time, active time.Duration) State {
 	return stateAt(s.Time, now, active)
 }
 
-// StateAt tells whether the hot value still counts.
+// StateAt returns the state of the hot value.
 func (h Hot) StateAt(now time.Time) State { return stateAt(h.Time, now, HotActive) }
 
 func stateAt(at, now time.Time, active time.Duration) State {

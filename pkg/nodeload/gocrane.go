@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// GocraneSpec is the policy that gocrane ships: three windows of CPU and memory, recent ones limited at 65 % and 75 %, long
-// ones weighing more, and a hot value for every five placements in five minutes and every two in one.
+// GocraneSpec returns gocrane's default policy: three windows of CPU and memory, recent ones limited at 65 % and 75
+// %, long ones with larger weights, and a hot value for every five placements in five minutes and every two in one.
 func GocraneSpec() Spec {
 	const brief, hourly, daily = 3 * time.Minute, 15 * time.Minute, 3 * time.Hour
 	return Spec{

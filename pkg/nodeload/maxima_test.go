@@ -17,12 +17,13 @@ import (
 const present, hourly, daily = 0, 1, 2
 
 func report(r *Rules, now, peak series.Ratio, measured time.Time) Report {
-	out := loaded(r, now, 0.1, measured)
+	out := loadedReport(r, now, 0.1, measured)
 	out.Samples[hourly].Value, out.Samples[daily].Value = peak, peak
 	return out
 }
 
-// TestMaximumIsPassedOnce: a pod raises a maximum by what the present, all that is on its way and the pod together are above it.
+// TestMaximumIsPassedOnce checks that a pod raises a maximum only by the excess of present load, pending load and pod
+// over it.
 func TestMaximumIsPassedOnce(t *testing.T) {
 	r := rules(t, Strategy{})
 	for _, c := range []struct {
@@ -50,7 +51,7 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 			for i := range c.ended {
 				arrivals.End(fmt.Sprint("old", i), Amount{CPU: 1000}, at(-3000), at(0))
 			}
-			n := r.Look(report(r, c.now, c.peak, at(0)), &arrivals, at(0))
+			n := r.NodeAt(report(r, c.now, c.peak, at(0)), &arrivals, at(0))
 			for _, metric := range []int{hourly, daily} {
 				l, incoming := n.Loads[metric], n.Incoming(metric, Amount{CPU: 1000})
 				if !near(l.OnWay, c.onWay) || !near(l.Slack, c.slack) || !near(incoming, c.incoming) {
@@ -66,37 +67,37 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 
 func near(a, b series.Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }
 
-// TestMaximumWithoutPresent: where what is used at present is not known, the maximum bounds it; pods that came and pods that ended
-// make up for each other all the same.
+// TestMaximumWithoutPresent checks that the maximum bounds the present load if that is unknown, and that arrived and
+// ended pods compensate each other.
 func TestMaximumWithoutPresent(t *testing.T) {
 	r := rules(t, Strategy{})
 	stale := report(r, 0.2, 0.5, at(0))
 	stale.Samples[present].Time = at(-3600)
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
-	if l := r.Look(stale, &arrivals, at(0)).Loads[hourly]; !near(l.OnWay, 0.1) || l.Slack != 0 {
+	if l := r.NodeAt(stale, &arrivals, at(0)).Loads[hourly]; !near(l.OnWay, 0.1) || l.Slack != 0 {
 		t.Errorf("a stale present: %+v", l)
 	}
-	absent := loaded(r, 0.2, 0.1, at(0))
+	absent := loadedReport(r, 0.2, 0.1, at(0))
 	absent.Samples[hourly] = Sample{}
-	if l := r.Look(absent, &arrivals, at(0)).Loads[hourly]; l.OnWay < 0 || l.Slack != 0 {
+	if l := r.NodeAt(absent, &arrivals, at(0)).Loads[hourly]; l.OnWay < 0 || l.Slack != 0 {
 		t.Errorf("an absent maximum: %+v", l)
 	}
 	alone := rules(t, Strategy{}, func(s *Spec) {
 		s.Metrics, s.Predicates, s.Priorities = s.Metrics[1:2], s.Predicates[1:2], s.Priorities[1:2]
 	})
 	arrivals.End("old", Amount{CPU: 3000}, at(-3000), at(0))
-	one := Report{Capacity: machine(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
-	if l := alone.Look(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
+	one := Report{Capacity: testCapacity(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
+	if l := alone.NodeAt(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
 		t.Errorf("a maximum alone: %+v", l)
 	}
-	if n := alone.Look(one, &arrivals, at(0).Add(alone.Horizon())); n.Arriving != 1 {
+	if n := alone.NodeAt(one, &arrivals, at(0).Add(alone.Horizon())); n.Arriving != 1 {
 		t.Errorf("%d pods are remembered; want the one that does not run", n.Arriving)
 	}
 }
 
-// TestMaxima: whatever comes, starts and ends, a fresh maximum with what is on its way is the larger of itself and of the present
-// with what is on its way; placing a pod without a new look gives the same as looking.
+// TestMaxima checks for random events that a fresh maximum with pending load is the larger of itself and the present
+// load with pending load, and that placing a pod incrementally gives the same node as building it anew.
 func TestMaxima(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
@@ -114,7 +115,7 @@ func TestMaxima(t *testing.T) {
 			}
 		}
 		seen := report(r, series.Ratio(rng.Float64()), series.Ratio(rng.Float64()), at(-rng.IntN(200)))
-		n := r.Look(seen, &arrivals, at(0))
+		n := r.NodeAt(seen, &arrivals, at(0))
 		for _, metric := range []int{hourly, daily} {
 			l, p := n.Loads[metric], n.Loads[present]
 			if got, want := l.Value+l.OnWay, max(l.Value, p.Value+p.OnWay); !near(got, want) || l.OnWay < 0 || l.Slack < 0 || l.OnWay > 0 && l.Slack > 0 {
@@ -122,9 +123,9 @@ func TestMaxima(t *testing.T) {
 			}
 		}
 		pod := Amount{CPU: series.MilliCPU(rng.IntN(4000)), Memory: gib}
-		joined := n.Joined(pod)
+		joined := n.WithPod(pod)
 		arrivals.Add("pod", pod, time.Time{})
-		looked := r.Look(seen, &arrivals, at(0))
+		looked := r.NodeAt(seen, &arrivals, at(0))
 		for i := range joined.Loads {
 			// An average that pods that ended would bring below zero is held there, so that what comes counts from there.
 			average := n.Loads[i/3*3]
@@ -135,9 +136,10 @@ func TestMaxima(t *testing.T) {
 	}
 }
 
-// TestChurnDoesNotClose: pods that live ten minutes come and go on a node that they fill by 40 %. Its averages are read every three
-// minutes and its maxima every fifteen, by the policy that gocrane ships. The node stays open for the next of them: what came since
-// the maximum was read does not add up on it. (It did: twice as many come between two readings as ever run at once.)
+// TestChurnDoesNotClose lets pods that live ten minutes come and go on a node that they fill by 40 %. Its averages
+// are read every three minutes and its maxima every fifteen, as in gocrane's policy. The node stays open: pods that
+// started since the maximum was read do not add up on it, although twice as many start between two readings as ever
+// run at once.
 func TestChurnDoesNotClose(t *testing.T) {
 	const pods, life, use, second = 8, 600, 500, time.Second
 	r := rules(t, Strategy{})
@@ -147,8 +149,8 @@ func TestChurnDoesNotClose(t *testing.T) {
 		if now%(life/pods) == 0 {
 			name := func(born int) string { return fmt.Sprint(born) }
 			arrivals.End(name(now-life), Amount{CPU: use}, at(now-life), at(now))
-			f := fleet(r, at(now), r.Look(seen, &arrivals, at(now)))
-			if limit, _ := f.Closed(r.Look(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
+			f := fleet(r, at(now), r.NodeAt(seen, &arrivals, at(now)))
+			if limit, _ := f.Closed(r.NodeAt(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
 				t.Fatalf("after %v closed by %s", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
 			}
 			arrivals.Add(name(now), Amount{CPU: use}, at(now))
@@ -158,13 +160,14 @@ func TestChurnDoesNotClose(t *testing.T) {
 				seen.Samples[i].Time = at(now)
 			}
 		}
-		if n := r.Look(seen, &arrivals, at(now)); n.Arriving > 3*pods {
+		if n := r.NodeAt(seen, &arrivals, at(now)); n.Arriving > 3*pods {
 			t.Fatalf("after %v %d pods are remembered", time.Duration(now)*second, n.Arriving)
 		}
 	}
 }
 
-// TestGauge: what is read most often tells of the present, but forecasts and maxima only where there is nothing else.
+// TestGauge checks that the metric read most often is the present load, and that forecasts and maxima are used only
+// without another one.
 func TestGauge(t *testing.T) {
 	for _, c := range []struct {
 		metrics []Metric
@@ -188,13 +191,13 @@ func TestGauge(t *testing.T) {
 	}
 }
 
-// TestForecastIsNoMaximum: what is forecast was made without the pods that come now, so they come on top of it, and what ended is
-// taken off.
+// TestForecastIsNoMaximum checks that arriving pods are added to a forecast, which was made without them, and that
+// ended ones are subtracted.
 func TestForecastIsNoMaximum(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) { s.Metrics[hourly].From = FromForecast })
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 2000}, time.Time{})
-	n := r.Look(report(r, 0.2, 0.6, at(0)), &arrivals, at(0))
+	n := r.NodeAt(report(r, 0.2, 0.6, at(0)), &arrivals, at(0))
 	if l := n.Loads[hourly]; !near(l.OnWay, 0.2) || l.Slack != 0 {
 		t.Errorf("a forecast: %+v", l)
 	}
@@ -203,7 +206,7 @@ func TestForecastIsNoMaximum(t *testing.T) {
 	}
 }
 
-// TestHeld: what an average still holds of a pod that ended is the part of its window in which the pod ran.
+// TestHeld checks that an average contains an ended pod by the part of its window in which the pod ran.
 func TestHeld(t *testing.T) {
 	const window = 5 * time.Minute
 	for _, c := range []struct {
@@ -220,7 +223,7 @@ func TestHeld(t *testing.T) {
 		{started: -180, ended: 0, measured: 225, want: 0.25},
 		{started: -20, ended: 0, measured: 0, want: 0}, // never warm
 	} {
-		if got := Held(at(c.started), at(c.ended), at(c.measured), window); !near(got, c.want) {
+		if got := ResidualShare(at(c.started), at(c.ended), at(c.measured), window); !near(got, c.want) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -229,8 +232,8 @@ func TestHeld(t *testing.T) {
 		ended := rng.IntN(4000) - 2000
 		started := ended - rng.IntN(1000)
 		measured := ended + rng.IntN(1000) - 200
-		got := Held(at(started), at(ended), at(measured), window)
-		later := Held(at(started), at(ended), at(measured+1), window)
+		got := ResidualShare(at(started), at(ended), at(measured), window)
+		later := ResidualShare(at(started), at(ended), at(measured+1), window)
 		if got < 0 || got > Coverage(at(started), at(measured), window) {
 			t.Fatalf("started %d, ended %d, measured %d: %v", started, ended, measured, got)
 		}
@@ -240,7 +243,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestEnd: an end is told once; of a pod that never ran nothing stays.
+// TestEnd checks that an end is reported once and that nothing remains of a pod that never ran.
 func TestEnd(t *testing.T) {
 	var a Arrivals
 	use := Amount{CPU: 100}

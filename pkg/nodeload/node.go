@@ -10,21 +10,21 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Load is one metric of a node. It is small, because Filter and Score read those of thousands of nodes for every pod.
+// Load is one metric of a node. It is small, because Filter and Score read it for thousands of nodes per pod.
 type Load struct {
-	// Value that was measured, as a fraction of capacity.
+	// Value is the measured load, as a fraction of capacity.
 	Value series.Ratio
-	// OnWay is what the pods on their way add to it, less what it holds of pods that ended, as a fraction of capacity. It is
-	// never less than -Value, and never negative where the sample is not fresh. That of a maximum is never negative.
+	// OnWay is the load of arriving pods less that of ended pods that it still contains, as a fraction of capacity.
+	// It is at least -Value, at least 0 if the sample is not fresh, and at least 0 for a maximum.
 	OnWay series.Ratio
-	// Slack is how much may still come before it rises: a maximum that was reached is not passed by every pod. It is 0 for
-	// what is no maximum, and where OnWay is more than 0.
+	// Slack is the load that can be added before a maximum rises. It is 0 for metrics that are no maximum, and if
+	// OnWay is more than 0.
 	Slack series.Ratio
 	// from and until bound the time in which the sample is fresh, in nanoseconds since 1970.
 	from, until int64
 }
 
-// StateAt is that of Sample.StateAt, from two comparisons.
+// StateAt is Sample.StateAt in two comparisons.
 func (l *Load) StateAt(now int64) State {
 	switch {
 	case l.until == 0:
@@ -35,46 +35,46 @@ func (l *Load) StateAt(now int64) State {
 	return Fresh
 }
 
-// Node is all that decisions know of a node: its capacity, the loads that it carries, and what is on its way. It is made
-// anew when one of them changes, and never changed, so that many may read it.
+// Node is the input of decisions about a node: its capacity, loads and pending pods. It is immutable, so that many
+// goroutines may read it.
 type Node struct {
 	Rules    *Rules
 	Capacity Amount
-	// Loads in the order of the policy's metrics.
+	// Loads are in the order of the policy's metrics.
 	Loads []Load
-	// Arriving is the number of pods on their way, and of those that ended and are still in a metric.
+	// Arriving is the number of pods in Arrivals, including those that ended.
 	Arriving int
-	// Deviation of the loads of CPU and memory; zero where it is not known yet.
+	// Deviation is that of CPU and memory load; zero if unknown.
 	Deviation [2]series.Ratio
-	// Fresh has a bit for each metric that was fresh when it was made.
+	// Fresh has a bit for each metric that was fresh at creation.
 	Fresh uint64
 
 	inverse [kinds]float64
 }
 
-// Report is what a node says of itself, from which a Node is made.
+// Report is the reported state of a node.
 type Report struct {
 	Capacity Amount
-	// Samples in the order of the policy's metrics.
+	// Samples are in the order of the policy's metrics.
 	Samples   []Sample
 	Deviation [2]series.Ratio
 }
 
-// Look puts together what is known of a node. What every metric covers is taken from the arrivals.
+// NodeAt builds a Node and drops covered pods from the arrivals.
 //
-// Where a metric is not fresh there is no sample to cover a pod. Then the pod counts as covered when it would be in a
-// cluster without fault: one period after its window has passed. So a node of which nothing is known neither draws pods
-// without end nor keeps them against it for ever.
-func (r *Rules) Look(report Report, arrivals *Arrivals, now time.Time) *Node {
+// If a metric is not fresh there is no sample to cover a pod. Then the pod counts as covered one period after its
+// window has passed, as in a cluster without faults. So a node without samples neither attracts pods without end nor
+// rejects them for ever.
+func (r *Rules) NodeAt(report Report, arrivals *Arrivals, now time.Time) *Node {
 	n := r.glance(report, now)
 	measured := n.measured(report.Samples, now)
-	arrivals.drop(measured, r.windows, r.counting)
+	arrivals.dropCovered(measured, r.windows, r.counting)
 	n.add(arrivals, measured)
 	return n
 }
 
-// Peek is Look without a trace: nothing is taken from the arrivals.
-func (r *Rules) Peek(report Report, arrivals *Arrivals, now time.Time) *Node {
+// PeekNode is NodeAt without changing the arrivals.
+func (r *Rules) PeekNode(report Report, arrivals *Arrivals, now time.Time) *Node {
 	n := r.glance(report, now)
 	n.add(arrivals, n.measured(report.Samples, now))
 	return n
@@ -100,7 +100,7 @@ func (r *Rules) glance(report Report, now time.Time) *Node {
 	return n
 }
 
-// FreshAt has a bit for each metric that is fresh.
+// FreshAt returns a bit for each metric that is fresh.
 func (n *Node) FreshAt(now time.Time) uint64 {
 	var fresh uint64
 	at := now.UnixNano()
@@ -112,7 +112,7 @@ func (n *Node) FreshAt(now time.Time) uint64 {
 	return fresh
 }
 
-// measured is for each metric the time up to which pods are covered.
+// measured returns for each metric the time up to which pods are covered.
 func (n *Node) measured(samples []Sample, now time.Time) []time.Time {
 	measured := make([]time.Time, len(samples))
 	for i, s := range samples {
@@ -135,7 +135,7 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 			continue
 		}
 		k := n.Rules.kinds[i]
-		coming := series.Ratio(arrivals.coming(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
+		coming := series.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
 		least := series.Ratio(0)
 		if n.fresh(i) {
 			least = -n.Loads[i].Value
@@ -144,18 +144,18 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 	}
 	for i := range n.Loads {
 		if n.Rules.maxima[i] && n.Rules.kinds[i] != kindOther {
-			n.peak(i)
+			n.adjustMaximum(i)
 		}
 	}
 }
 
-// peak works out what pods on their way do to a maximum. It was reached before they came, perhaps by pods that are gone, so
-// they do not come on top of it: a maximum M becomes
+// adjustMaximum sets OnWay and Slack of a maximum. The maximum was reached before the pods arrived, perhaps by pods
+// that have ended, so pending load is not added to it: a maximum M becomes
 //
-//	max(M, load at present + on its way),
+//	max(M, present load + pending load),
 //
-// where the load at present is what Policy.Gauge of the resource says. Without that, or while it is not fresh, M bounds it.
-func (n *Node) peak(metric int) {
+// where the present load is that of Policy.Gauge of the resource. If that is missing or not fresh, M bounds it.
+func (n *Node) adjustMaximum(metric int) {
 	l, gauge := &n.Loads[metric], n.Rules.present(metric)
 	above := n.Loads[gauge].OnWay
 	switch {
@@ -169,19 +169,19 @@ func (n *Node) peak(metric int) {
 
 func (n *Node) fresh(metric int) bool { return n.Fresh&(1<<metric) != 0 }
 
-// Incoming is what a pod adds to a metric of the node, as a fraction of capacity.
+// Incoming returns what a pod adds to a metric of the node, as a fraction of capacity.
 func (n *Node) Incoming(metric int, use Amount) series.Ratio {
-	return n.Loads[metric].raised(n.share(metric, use))
+	return n.Loads[metric].increase(n.share(metric, use))
 }
 
-// raised is by how much the load rises if so much comes.
-func (l *Load) raised(by series.Ratio) series.Ratio { return max(by-l.Slack, 0) }
+// increase returns by how much the load rises if by is added.
+func (l *Load) increase(by series.Ratio) series.Ratio { return max(by-l.Slack, 0) }
 
 func (n *Node) share(metric int, use Amount) series.Ratio {
 	return n.Rules.share(use, n.Rules.kinds[metric], n.inverse)
 }
 
-// Used is what the node uses now by its samples, where they are fresh; 0 where not.
+// Used returns the current usage of the node by its fresh samples; 0 for others.
 func (n *Node) Used(now time.Time) Amount {
 	var used [kinds]float64
 	at := now.UnixNano()
@@ -193,14 +193,14 @@ func (n *Node) Used(now time.Time) Amount {
 	return Amount{CPU: series.MilliCPU(used[kindCPU]), Memory: series.Bytes(used[kindMemory])}
 }
 
-// Joined is the node with one more pod on its way that does not run yet. It costs as much as there are metrics, however
-// many pods are on their way.
-func (n *Node) Joined(use Amount) *Node {
+// WithPod returns the node with one more arriving pod that does not run yet. Its cost depends on the number of
+// metrics only.
+func (n *Node) WithPod(use Amount) *Node {
 	joined := *n
 	joined.Loads = slices.Clone(n.Loads)
 	for i := range joined.Loads {
 		l, share := &joined.Loads[i], n.share(i, use)
-		l.OnWay += l.raised(share)
+		l.OnWay += l.increase(share)
 		l.Slack = max(l.Slack-share, 0)
 	}
 	joined.Arriving++

@@ -10,23 +10,23 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Peaks say how close the fullest of some nodes is to each limit, so that one comparison answers for all of them whether a pod
-// can find one closed. They only rise; a new look at all nodes begins new ones. They are safe for concurrent use.
+// Peaks bound how close any node of a set is to each limit, so that one comparison decides whether a pod can find any
+// of them closed. They only rise; a new pass over all nodes starts new ones. They are safe for concurrent use.
 type Peaks struct {
 	rules *Rules
-	// loads are by limit the highest load with what is on its way, as the bits of a float64 of 0 or more, which are in the
-	// order of the numbers; infinite where a node does not say.
+	// loads holds by limit the highest load with pending load, as the bits of a non-negative float64, whose order is
+	// that of the numbers; infinite if a node does not report.
 	loads []atomic.Uint64
-	// inverses are by resource that of the smallest node's capacity.
+	// inverses holds by resource the inverse of the smallest node's capacity.
 	inverses [kinds]atomic.Uint64
 }
 
-// NewPeaks are those of no node.
+// NewPeaks returns the peaks of no node.
 func (r *Rules) NewPeaks() *Peaks {
 	return &Peaks{rules: r, loads: make([]atomic.Uint64, len(r.Policy.Limits))}
 }
 
-// Raise takes a node in. One that was made by other rules is left out.
+// Raise adds a node. One created by other rules is ignored.
 func (p *Peaks) Raise(n *Node) {
 	if n.Rules != p.rules {
 		return
@@ -54,8 +54,8 @@ func raise(to *atomic.Uint64, x float64) {
 	}
 }
 
-// MayClose tells whether one of the nodes may be closed for a pod that will use so much, or does not say how loaded it is by a
-// metric that is limited. Where it is false, Closed is Open for each of them, and none is unknown.
+// MayClose reports whether any of the nodes may be closed for a pod with the given usage, or does not report a
+// limited metric. If false, Closed is Open for each of them, and none is unknown.
 func (f *Fleet) MayClose(p *Peaks, use Amount) bool {
 	var inverse [kinds]float64
 	for k := range inverse {

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestPeaksAnswerForAllNodes: where MayClose says no, no node is closed or unknown, whatever the nodes are and whatever has been
-// placed since; and where a node is closed it says yes.
+// TestPeaksAnswerForAllNodes checks that no node is closed or unknown if MayClose returns false, for any nodes and
+// placements, and that it returns true if a node is closed.
 func TestPeaksAnswerForAllNodes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	no, closed := 0, 0
@@ -28,13 +28,13 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 				seen.Samples[rng.IntN(len(seen.Samples))] = Sample{}
 			}
 			seen.Capacity.CPU = series.MilliCPU(1000 + rng.IntN(20_000))
-			nodes[i] = r.Look(seen, &Arrivals{}, at(0))
+			nodes[i] = r.NodeAt(seen, &Arrivals{}, at(0))
 			peaks.Raise(nodes[i])
 		}
 		f := fleet(r, at(0), nodes...)
 		for range rng.IntN(4) {
 			i := rng.IntN(len(nodes))
-			nodes[i] = nodes[i].Joined(Amount{CPU: series.MilliCPU(rng.IntN(1000))})
+			nodes[i] = nodes[i].WithPod(Amount{CPU: series.MilliCPU(rng.IntN(1000))})
 			peaks.Raise(nodes[i])
 		}
 		use := Amount{CPU: series.MilliCPU(rng.IntN(2000)), Memory: series.Bytes(rng.IntN(5)) * gib}
@@ -59,8 +59,8 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 
 func TestPeaksOfOthers(t *testing.T) {
 	r, other := rules(t, Strategy{}), rules(t, Strategy{})
-	full := other.Look(loaded(other, 0.99, 0.99, at(0)), &Arrivals{}, at(0))
-	half := r.Look(loaded(r, 0.5, 0.5, at(0)), &Arrivals{}, at(0))
+	full := other.NodeAt(loadedReport(other, 0.99, 0.99, at(0)), &Arrivals{}, at(0))
+	half := r.NodeAt(loadedReport(r, 0.5, 0.5, at(0)), &Arrivals{}, at(0))
 	f, peaks := fleet(r, at(0), half), r.NewPeaks()
 	var wait sync.WaitGroup
 	for range 4 {
@@ -75,14 +75,14 @@ func TestPeaksOfOthers(t *testing.T) {
 	if f.MayClose(peaks, Amount{CPU: 100}) {
 		t.Error("a node of other rules counts")
 	}
-	peaks.Raise(r.Look(loaded(r, 0.5, 0.5, at(-90000)), &Arrivals{}, at(0)))
+	peaks.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(-90000)), &Arrivals{}, at(0)))
 	if !f.MayClose(peaks, Amount{CPU: 100}) {
 		t.Error("a node that does not say how loaded it is passes for empty")
 	}
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
 	again := r.NewPeaks()
-	again.Raise(r.Look(loaded(r, 0.5, 0.5, at(0)), &arrivals, at(0)))
+	again.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(0)), &arrivals, at(0)))
 	if f.MayClose(again, Amount{CPU: 500}) || !f.MayClose(again, Amount{CPU: 501}) {
 		t.Error("60 % and 5 % are at the limit of 65 %, and no more than that")
 	}

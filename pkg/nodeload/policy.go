@@ -13,37 +13,37 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Source is where a metric is read from.
+// Source is the source of a metric.
 type Source string
 
-// The sources of metrics.
+// Sources of metrics.
 const (
 	// FromPrometheus reads a recording rule or a query; it is the default.
 	FromPrometheus Source = "Prometheus"
-	// FromMetricsServer reads what a node uses at the moment from metrics.k8s.io.
+	// FromMetricsServer reads the current usage of a node from metrics.k8s.io.
 	FromMetricsServer Source = "MetricsServer"
-	// FromForecast takes the peak that is forecast for the coming hour.
+	// FromForecast reads the forecast peak of the coming hour.
 	FromForecast Source = "Forecast"
 )
 
-// Metric is a load that nodes carry.
+// Metric is one load of nodes.
 type Metric struct {
-	// Name is the name of the recording rule, and the key of the annotation.
+	// Name is the name of the recording rule and the key of the annotation.
 	Name string
-	// Period is the time between two readings.
+	// Period is the interval between readings.
 	Period time.Duration
-	// Query in PromQL gives the percentage, 0 to 100, of every node; empty for the series called Name.
+	// Query is PromQL for the percentage, 0 to 100, of every node; empty for the series called Name.
 	Query string
-	// Resource that it is a share of; empty where that is not known.
+	// Resource is the measured resource; empty if unknown.
 	Resource Resource
 	// From is its source; empty for Prometheus.
 	From Source
 }
 
-// Active is how long a value of the metric counts.
+// Active returns how long a value of the metric is valid.
 func (m Metric) Active() time.Duration { return m.Period + Grace }
 
-// NamedLimit is a predicate: a node above Max takes no new pod. A Max of 0 is switched off.
+// NamedLimit is a predicate: a node above Max gets no new pod. A Max of 0 disables it.
 type NamedLimit struct {
 	Name string
 	Max  series.Ratio
@@ -55,13 +55,13 @@ type NamedWeight struct {
 	Weight float64
 }
 
-// HotRange says how recent placements count: one for each Count of them within Range.
+// HotRange counts recent placements: each Count of them within Range add one to the hot value.
 type HotRange struct {
 	Range time.Duration
 	Count int64
 }
 
-// Spec is a policy as it is written down.
+// Spec is a policy as configured.
 type Spec struct {
 	Metrics    []Metric
 	Predicates []NamedLimit
@@ -71,26 +71,26 @@ type Spec struct {
 	Marks map[Resource]WaterMarks
 }
 
-// Limit is what Filter checks of one metric.
+// Limit is a limit of Filter on one metric.
 type Limit struct {
 	// Metric is an index in Policy.Metrics.
 	Metric int
-	// Max is the load above which the node is closed, more than 0.
+	// Max is the load above which the node is closed; > 0.
 	Max series.Ratio
-	// Mark tells that Max is the mark schedule, and not the predicate's own limit.
+	// Mark means that Max is the mark schedule and not the predicate's own limit.
 	Mark bool
 }
 
-// Weight is what Score takes of one metric.
+// Weight is the weight of one metric in Score.
 type Weight struct {
 	// Metric is an index in Policy.Metrics.
 	Metric int
-	// Weight is more than 0. All weights of a policy add up to 1.
+	// Weight is > 0. All weights of a policy add up to 1.
 	Weight float64
 }
 
-// Policy is a Spec made ready for use: names resolved, what is switched off left out, marks worked in. It is never
-// changed, so that many may read it.
+// Policy is a resolved Spec: names replaced by indexes, disabled parts left out, marks applied. It is immutable, so
+// that many goroutines may read it.
 type Policy struct {
 	// Metrics in the order of the file.
 	Metrics []Metric
@@ -98,15 +98,16 @@ type Policy struct {
 	Weights []Weight
 	Hot     []HotRange
 	Marks   map[Resource]WaterMarks
-	// Warnings are sentences about parts of the Spec that have no effect.
+	// Warnings are sentences about parts of the Spec without effect.
 	Warnings []string
 }
 
-// NewPolicy resolves a Spec. It fails where a metric has no name or period, a number is not what it must be, or marks are
-// out of order. What names a metric that is not read only warns: gocrane takes such a file too.
+// NewPolicy resolves a Spec. It returns an error if a metric has no name or period, a number is out of range, or
+// marks are out of order. A reference to a metric that is not read is only a warning, because gocrane accepts such a
+// file.
 //
-// Where a resource has marks, each of its limits is the lower of the predicate's and schedule; its Gauge is limited by
-// schedule even if no predicate names it.
+// If a resource has marks, each of its limits is the lower of the predicate's and schedule; its Gauge is limited by
+// schedule even without a predicate.
 func NewPolicy(spec Spec) (*Policy, error) {
 	p := &Policy{Metrics: make([]Metric, len(spec.Metrics)), Hot: spec.Hot, Marks: spec.Marks}
 	index := map[string]int{}
@@ -127,7 +128,7 @@ func NewPolicy(spec Spec) (*Policy, error) {
 	}
 	errs = append(errs, p.limit(spec.Predicates, index)...)
 	errs = append(errs, p.weigh(spec.Priorities, index)...)
-	errs = append(errs, p.mark()...)
+	errs = append(errs, p.applyMarks()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -180,8 +181,8 @@ func (p *Policy) weigh(priorities []NamedWeight, index map[string]int) []error {
 	return nil
 }
 
-// mark checks the marks and closes each resource that has some.
-func (p *Policy) mark() []error {
+// applyMarks validates the marks and limits each resource that has some.
+func (p *Policy) applyMarks() []error {
 	var errs []error
 	for _, resource := range sortedKeys(p.Marks) {
 		marks := p.Marks[resource]
@@ -209,21 +210,21 @@ func (p *Policy) warnf(format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
-// Gauge is the metric that says how much of a resource a node uses now: of those that measure the resource the one that
-// is read most often, the first of equals. Forecasts and maxima, which tell of other times, are taken only where there is
-// nothing else. It is an index in Metrics.
+// Gauge returns the metric of the present usage of a resource, as an index in Metrics: of those that measure the
+// resource the one with the shortest period, the first of equals. Forecasts and maxima are used only if there is no
+// other.
 func (p *Policy) Gauge(of Resource) (int, bool) {
 	best, found := 0, false
 	for i, m := range p.Metrics {
-		if m.Resource == of && (!found || m.tellsMoreThan(p.Metrics[best])) {
+		if m.Resource == of && (!found || m.preferredOver(p.Metrics[best])) {
 			best, found = i, true
 		}
 	}
 	return best, found
 }
 
-// tellsMoreThan compares what two metrics tell of the present.
-func (m Metric) tellsMoreThan(other Metric) bool {
+// preferredOver reports whether a metric reflects the present better than another.
+func (m Metric) preferredOver(other Metric) bool {
 	if m.ofNow() != other.ofNow() {
 		return m.ofNow()
 	}
@@ -232,11 +233,11 @@ func (m Metric) tellsMoreThan(other Metric) bool {
 
 func (m Metric) ofNow() bool { return m.From != FromForecast && !m.maximum() }
 
-// maximum tells by its name that the metric is the maximum of a time that is past.
+// maximum reports whether the metric is a maximum over past time, by its name.
 func (m Metric) maximum() bool { return m.From != FromForecast && strings.Contains(m.Name, "_max_") }
 
-// ResourceOf is the resource that a metric measures by its name: cpu_... and mem_... or memory_..., as gocrane's are
-// called; empty for others.
+// ResourceOf returns the resource of a metric by its name: cpu_... and mem_... or memory_..., as in gocrane; empty
+// for others.
 func ResourceOf(metric string) Resource {
 	switch {
 	case strings.HasPrefix(metric, "cpu_"):
@@ -247,8 +248,8 @@ func ResourceOf(metric string) Resource {
 	return ""
 }
 
-// HotValue is the hot value of a node: for each range the whole part of the placements in it over its count, added up.
-// placements has one number for each of ranges.
+// HotValue returns the hot value of a node: the sum over the ranges of the whole part of placements / Count.
+// placements has one number per range.
 func HotValue(ranges []HotRange, placements []int64) int64 {
 	var sum int64
 	for i, r := range ranges {

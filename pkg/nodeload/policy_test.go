@@ -37,7 +37,7 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 }
 
-// limits is what Filter checks, by name.
+// limits returns the limits of Filter, by name.
 func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 	out := map[string]nodeload.Limit{}
 	for _, l := range p.Limits {
@@ -54,7 +54,7 @@ func TestMarksCloseFilter(t *testing.T) {
 		nodeload.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		nodeload.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
 	}
-	// The mark holds although the predicate is switched off.
+	// The mark applies although the predicate is disabled.
 	spec.Predicates[2].Max = 0
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {

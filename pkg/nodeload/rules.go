@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxMetrics bounds the metrics of a policy that scheduling looks at.
+// maxMetrics is the maximum number of metrics of a policy in scheduling.
 const maxMetrics = 64
 
 // kind is the index of a resource in pairs.
@@ -45,22 +45,23 @@ func (a Amount) of(k kind) float64 {
 	return 0
 }
 
-// Rules are a policy and a strategy made ready for decisions on nodes. They are never changed, so that many may read them.
+// Rules are a policy and a strategy prepared for decisions. They are immutable, so that many goroutines may read
+// them.
 type Rules struct {
 	Policy   *Policy
 	Strategy Strategy
 
 	kinds   []kind
 	windows []time.Duration
-	// maxima tells which metrics are maxima over a longer time: what has ended stays in them.
+	// maxima marks metrics that are maxima over a longer time: usage of ended pods stays in them.
 	maxima []bool
-	// counting tells to which metrics the pods on their way are added one by one. To the others they are not, because they
-	// are of no known resource, or maxima that follow the gauge.
+	// counting marks the metrics to which pending pods are added one by one. The others have no known resource, or
+	// are maxima that follow the gauge.
 	counting []bool
 	gauges   [kinds]int
 }
 
-// NewRules fails where the policy has more than 64 metrics, or the strategy is not what it must be.
+// NewRules returns an error if the policy has more than 64 metrics or the strategy is invalid.
 func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 	if len(policy.Metrics) > maxMetrics {
 		return nil, fmt.Errorf("the policy reads %d metrics: want at most %d", len(policy.Metrics), maxMetrics)
@@ -85,8 +86,8 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 	return r, nil
 }
 
-// present is the metric that says what is used at present of the resource of which a metric is the maximum; the metric itself
-// where it is none, or where there is nothing better.
+// present returns the metric of the present usage for the resource of a maximum; the metric itself if it is no
+// maximum or there is no better one.
 func (r *Rules) present(metric int) int {
 	k := r.kinds[metric]
 	if !r.maxima[metric] || k == kindOther || r.maxima[r.gauges[k]] {
@@ -95,9 +96,9 @@ func (r *Rules) present(metric int) int {
 	return r.gauges[k]
 }
 
-// Window is the time over which a value of the metric is averaged: what its name says after avg_, as in
-// cpu_usage_avg_5m, else five minutes. A maximum of averages, as in cpu_usage_max_avg_1h, has averages of five minutes in
-// gocrane's recording rules. metrics-server averages over about a minute.
+// Window returns the averaging window of a metric: the duration after avg_ in its name, as in cpu_usage_avg_5m, else
+// five minutes. A maximum of averages, as in cpu_usage_max_avg_1h, has averages of five minutes in gocrane's
+// recording rules. metrics-server averages over about a minute.
 func Window(m Metric) time.Duration {
 	const usual = 5 * time.Minute
 	if m.From == FromMetricsServer {
@@ -117,16 +118,16 @@ func Window(m Metric) time.Duration {
 	return window
 }
 
-// Unreadable counts annotations that could not be read, by what is wrong with them.
-type Unreadable struct {
+// ParseErrors counts invalid annotations, by error.
+type ParseErrors struct {
 	Form, Value, Time int
 }
 
-// Read takes the loads out of a node's annotations, in the order of the policy's metrics; the zero Sample for what is not
-// there or cannot be read.
-func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Unreadable) {
+// Read parses the loads in a node's annotations, in the order of the policy's metrics; the zero Sample for missing
+// and invalid ones.
+func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, ParseErrors) {
 	samples := make([]Sample, len(r.Policy.Metrics))
-	var bad Unreadable
+	var bad ParseErrors
 	for i, m := range r.Policy.Metrics {
 		text, found := annotations[m.Name]
 		if !found {
@@ -147,7 +148,7 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Un
 	return samples, bad
 }
 
-// GaugeSample is the sample of the metric that says how much of a resource is used now; the zero Sample if there is none.
+// GaugeSample returns the sample of the Gauge of a resource; the zero Sample if there is none.
 func (r *Rules) GaugeSample(of Resource, samples []Sample) Sample {
 	k := kindOf(of)
 	if k == kindOther || r.gauges[k] < 0 {
@@ -156,7 +157,7 @@ func (r *Rules) GaugeSample(of Resource, samples []Sample) Sample {
 	return samples[r.gauges[k]]
 }
 
-// Horizon is how long after its start a pod can be on its way: after it every metric that is read at all covers the pod.
+// Horizon returns how long after its start a pod can be arriving: after it every metric covers the pod.
 func (r *Rules) Horizon() time.Duration {
 	var longest time.Duration
 	for i, m := range r.Policy.Metrics {

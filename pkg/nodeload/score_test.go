@@ -16,13 +16,13 @@ func strategies() []Strategy {
 	return []Strategy{{Name: Spread}, {Name: Pack, Target: 0.5}, {Name: Risk, Margin: 2}}
 }
 
-// TestCostFollowsLoad: Spread and Risk prefer less load, Pack more up to its target and less above.
+// TestCostFollowsLoad checks that Spread and Risk prefer less load, and Pack more up to its target and less above.
 func TestCostFollowsLoad(t *testing.T) {
 	for _, s := range strategies() {
 		r := rules(t, s)
-		f := fleet(r, at(0), r.Look(loaded(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
+		f := fleet(r, at(0), r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
 		cost := func(load series.Ratio) Cost {
-			return f.Weigh(r.Look(loaded(r, load, load, at(0)), &Arrivals{}, at(0)), Amount{}, at(0).UnixNano()).Cost
+			return f.CostOf(r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)), Amount{}, at(0).UnixNano()).Cost
 		}
 		for load := series.Ratio(0); load < 1.2; load += 0.01 {
 			rises := cost(load+0.01) > cost(load)
@@ -43,30 +43,30 @@ func TestCostFollowsLoad(t *testing.T) {
 
 func TestRiskPrefersTheSteadyNode(t *testing.T) {
 	r := rules(t, Strategy{Name: Risk})
-	steady, swinging := loaded(r, 0.4, 0.3, at(0)), loaded(r, 0.35, 0.3, at(0))
+	steady, swinging := loadedReport(r, 0.4, 0.3, at(0)), loadedReport(r, 0.35, 0.3, at(0))
 	swinging.Deviation = [2]series.Ratio{0.2, 0}
-	a, b := r.Look(steady, &Arrivals{}, at(0)), r.Look(swinging, &Arrivals{}, at(0))
+	a, b := r.NodeAt(steady, &Arrivals{}, at(0)), r.NodeAt(swinging, &Arrivals{}, at(0))
 	f := fleet(r, at(0), a, b)
-	ca := f.Weigh(a, Amount{CPU: 100}, at(0).UnixNano()).Cost
-	cb := f.Weigh(b, Amount{CPU: 100}, at(0).UnixNano()).Cost
+	ca := f.CostOf(a, Amount{CPU: 100}, at(0).UnixNano()).Cost
+	cb := f.CostOf(b, Amount{CPU: 100}, at(0).UnixNano()).Cost
 	if ca >= cb {
 		t.Errorf("steady node at 40 %% costs %v, one at 35 %% that varies by 20 %% costs %v", ca, cb)
 	}
 }
 
-// TestUnknownIsNeutral: a node of which nothing is known lies between the best and the worst, and what is on its way to
-// it counts against it.
+// TestUnknownIsNeutral checks that a node without load is between the best and the worst, and that pending load
+// counts against it.
 func TestUnknownIsNeutral(t *testing.T) {
 	r := rules(t, Strategy{})
-	look := func(load series.Ratio) *Node { return r.Look(loaded(r, load, load, at(0)), &Arrivals{}, at(0)) }
-	stale := r.Look(loaded(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
-	absent := r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
+	look := func(load series.Ratio) *Node { return r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)) }
+	stale := r.NodeAt(loadedReport(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
+	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
 	f := fleet(r, at(0), look(0.2), look(0.4), look(0.6), stale, absent)
 	if f.States != [3]int{Absent: 1, Stale: 1, Fresh: 3} {
 		t.Errorf("states %v", f.States)
 	}
 	cost := func(n *Node) (Cost, bool) {
-		p := f.Weigh(n, Amount{CPU: 100, Memory: gib}, at(0).UnixNano())
+		p := f.CostOf(n, Amount{CPU: 100, Memory: gib}, at(0).UnixNano())
 		return p.Cost, p.Unknown
 	}
 	middle, _ := cost(look(0.4))
@@ -78,29 +78,30 @@ func TestUnknownIsNeutral(t *testing.T) {
 	}
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, time.Time{})
-	if got, _ := cost(r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &arrivals, at(0))); got <= middle {
+	if got, _ := cost(r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &arrivals, at(0))); got <= middle {
 		t.Error("what is on its way to an unknown node does not count")
 	}
 }
 
-// TestMetricsOutOfForce: what few nodes report is left out everywhere, and where nothing is left the fleet abstains.
+// TestMetricsOutOfForce checks that a metric reported by few nodes is ignored everywhere, and that the fleet abstains
+// without any.
 func TestMetricsOutOfForce(t *testing.T) {
 	r := rules(t, Strategy{})
-	report := loaded(r, 0.9, 0.1, at(0))
+	report := loadedReport(r, 0.9, 0.1, at(0))
 	for _, daily := range []int{2, 5} {
 		report.Samples[daily] = Sample{}
 	}
-	hot := r.Look(report, &Arrivals{}, at(0))
+	hot := r.NodeAt(report, &Arrivals{}, at(0))
 	f := fleet(r, at(0), hot, hot)
 	if f.InForce(2) || !f.InForce(0) || f.States[Fresh] != 2 {
 		t.Errorf("in force: 1d %v, 5m %v; states %v", f.InForce(2), f.InForce(0), f.States)
 	}
-	if p := f.Weigh(hot, Amount{}, at(0).UnixNano()); p.Unknown || math.Abs(float64(p.Cost)-0.5) > 1e-9 {
+	if p := f.CostOf(hot, Amount{}, at(0).UnixNano()); p.Unknown || math.Abs(float64(p.Cost)-0.5) > 1e-9 {
 		t.Errorf("%+v; want the mean of 0.9 and 0.1", p)
 	}
-	absent := r.Look(Report{Capacity: machine(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
+	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
 	f = fleet(r, at(0), hot, absent, absent)
-	if !f.Abstains() || f.Weighs() {
+	if !f.Abstains() || f.HasWeights() {
 		t.Error("does not abstain where a third of the nodes report")
 	}
 	if limit, _ := f.Closed(hot, Amount{}, at(0).UnixNano()); limit != Open {
@@ -132,8 +133,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestScoresOfAnything: whatever is reported, asked and on its way, scores lie from 0 to 100, the best has 100, and order
-// is that of cost.
+// TestScoresOfAnything checks for random input that scores are from 0 to 100, the best has 100, and the order is that
+// of cost.
 func TestScoresOfAnything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	wild := []float64{0, 1e-300, 0.3, 0.65, 1, 99.9, 100}
@@ -142,14 +143,14 @@ func TestScoresOfAnything(t *testing.T) {
 		nodes := make([]*Node, 1+rng.IntN(6))
 		use := Amount{CPU: series.MilliCPU(rng.Int64N(1 << uint(1+rng.IntN(60)))), Memory: series.Bytes(rng.Int64N(1 << uint(1+rng.IntN(62))))}
 		for i := range nodes {
-			report := loaded(r, series.Ratio(wild[rng.IntN(len(wild))]), series.Ratio(wild[rng.IntN(len(wild))]), at(rng.IntN(40000)-30000))
+			report := loadedReport(r, series.Ratio(wild[rng.IntN(len(wild))]), series.Ratio(wild[rng.IntN(len(wild))]), at(rng.IntN(40000)-30000))
 			report.Deviation = [2]series.Ratio{series.Ratio(rng.Float64()), 1}
 			if rng.IntN(4) == 0 {
 				report.Capacity = Amount{CPU: series.MilliCPU(rng.IntN(2))}
 			}
 			var arrivals Arrivals
 			arrivals.Add("pod", use, at(rng.IntN(20000)-10000))
-			nodes[i] = r.Look(report, &arrivals, at(0))
+			nodes[i] = r.NodeAt(report, &arrivals, at(0))
 		}
 		checkScores(t, fleet(r, at(0), nodes...), nodes, use)
 	}
@@ -160,7 +161,7 @@ func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
 	costs := make([]Cost, len(nodes))
 	lowest, highest := Cost(math.Inf(1)), Cost(math.Inf(-1))
 	for i, n := range nodes {
-		costs[i] = f.Weigh(n, use, f.Time.UnixNano()).Cost
+		costs[i] = f.CostOf(n, use, f.Time.UnixNano()).Cost
 		if c := float64(costs[i]); math.IsNaN(c) || math.IsInf(c, 0) {
 			t.Fatalf("cost %v", c)
 		}
@@ -180,7 +181,7 @@ func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
 	}
 }
 
-// FuzzAnnotationToScore: whatever stands in an annotation, decisions go on, and what cannot be read counts as unknown.
+// FuzzAnnotationToScore checks that decisions work for any annotation, and that invalid ones count as unknown.
 func FuzzAnnotationToScore(f *testing.F) {
 	for _, seed := range []string{
 		"0.63012,2023-11-14T22:13:20Z", "", ",", "0.5,2023-11-14T22:13:20Z,", "-1,2023-11-14T22:13:20Z", "1e308,2023-11-14T22:13:20Z",
@@ -191,9 +192,9 @@ func FuzzAnnotationToScore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r := rules(t, Strategy{})
 		samples, bad := r.Read(Format{}, map[string]string{"cpu_usage_avg_5m": text})
-		usual := r.Look(loaded(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0))
-		n := r.Look(Report{Capacity: machine(), Samples: samples}, &Arrivals{}, at(0))
-		if bad != (Unreadable{}) && n.Fresh != 0 {
+		usual := r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0))
+		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: samples}, &Arrivals{}, at(0))
+		if bad != (ParseErrors{}) && n.Fresh != 0 {
 			t.Fatalf("%q is unreadable and fresh", text)
 		}
 		fl := fleet(r, at(0), usual, usual, n)

@@ -10,21 +10,21 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// StrategyName says what Score wants.
+// StrategyName names the goal of Score.
 type StrategyName string
 
 // The strategies.
 const (
-	// Spread evens out load: the node that would be loaded least is the best.
+	// Spread balances load: the node with the least resulting load is the best.
 	Spread StrategyName = "Spread"
-	// Pack fills nodes up to a target, so that others stay empty: the node that would come closest to it from below is
-	// the best; above the target a node is worse than an empty one.
+	// Pack fills nodes up to a target, so that others stay empty: the node that comes closest to it from below is the
+	// best; above the target a node is worse than an empty one.
 	Pack StrategyName = "Pack"
-	// Risk evens out load plus a margin for how much it varies.
+	// Risk balances load plus a margin for its variation.
 	Risk StrategyName = "Risk"
 )
 
-// Strategy says what Score wants, and how much. The zero Strategy is Spread.
+// Strategy is the goal of Score and its parameters. The zero Strategy is Spread.
 type Strategy struct {
 	Name StrategyName
 	// Target of Pack, more than 0 and less than 1; 0 for DefaultPackTarget.

@@ -18,8 +18,8 @@ const (
 	Memory Resource = "memory"
 )
 
-// WaterMarks are the marks of one resource's use that scheduler, rebalancing and node agent share, as fractions of a
-// node's capacity. They are in order, so that nobody schedules onto what another evicts from.
+// WaterMarks are the usage marks of one resource that scheduler, rebalancing and node agent share, as fractions of a
+// node's capacity. They are in order, so that nothing is scheduled onto a node from which pods are evicted.
 type WaterMarks struct {
 	// Low is the mark below which a node takes what others have too much of.
 	Low series.Ratio

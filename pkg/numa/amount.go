@@ -11,28 +11,26 @@ import (
 	"strings"
 )
 
-// Resource is the name of a resource as Kubernetes writes it.
+// Resource is a resource name as in Kubernetes.
 type Resource string
 
-// CPU is the resource that is handed out in whole cores; every other is taken as it comes.
+// CPU is the resource that is assigned in whole cores; others are not rounded.
 const CPU Resource = "cpu"
 
-// Amount is how much of a resource: thousandths of a core of CPU, and of all others their own unit (bytes of memory, pieces
-// of a device).
+// Amount is an amount of a resource: thousandths of a core for CPU, otherwise the unit of the resource (bytes, devices).
 type Amount int64
 
 const (
 	// Core is one whole CPU.
 	Core Amount = 1000
-	// MaxAmount is the most that one holder may have of one resource in one zone: 2^50, which is a pebibyte. What lies
-	// above is a mistake, and sums of MaxOwners of them cannot overflow.
+	// MaxAmount is the maximum amount of one resource in one zone, 2^50 (1 PiB). Sums for MaxOwners cannot overflow.
 	MaxAmount Amount = 1 << 50
 )
 
-// Resources are amounts by resource. A missing resource is 0.
+// Resources maps resources to amounts. A missing resource is 0.
 type Resources map[Resource]Amount
 
-// names returns the resources with CPU first, then by name.
+// names returns the resources, CPU first, then by name.
 func (r Resources) names() []Resource {
 	return slices.SortedFunc(maps.Keys(r), compareResources)
 }
@@ -49,7 +47,7 @@ func compareResources(a, b Resource) int {
 	return cmp.Compare(a, b)
 }
 
-// String lists r such as "cpu=1500m, memory=1024"; CPU in cores where it is whole.
+// String formats r as in "cpu=1500m, memory=1024"; whole cores without unit.
 func (r Resources) String() string {
 	var parts []string
 	for _, name := range r.names() {
@@ -76,11 +74,11 @@ func (r Resources) validate() error {
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s is %d, want 0 to %d", bad, r[bad], MaxAmount)
+	return fmt.Errorf("%s is %d, allowed are 0 to %d", bad, r[bad], MaxAmount)
 }
 
-// Usable is what pods can have of a zone. Allocatable counts where it names a resource, else capacity; never more than
-// capacity where that is known, nor more CPU than capacity without the reserved CPUs.
+// Usable returns what pods can use of a zone: allocatable, or capacity for resources that allocatable lacks; never more than capacity,
+// nor more CPU than capacity without the reserved CPUs.
 func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
 	usable := maps.Clone(capacity)
 	if usable == nil {

@@ -3,24 +3,23 @@
 
 package numa
 
-// undoRecord is what Undo needs to take a Place or a Remove back.
+// undoRecord is a recorded Place or Remove.
 type undoRecord struct {
 	owner  string
 	before Placement
 	had    bool
 }
 
-// Checkpoint is a moment to which Undo goes back.
+// Checkpoint is a state that Undo can restore.
 type Checkpoint int
 
-// Checkpoint starts a trial: from now on placements and removals are remembered until Undo or Keep. Marks may nest. SetZones
-// belongs to no trial and is not undone.
+// Checkpoint starts recording placements and removals until Undo or Commit. Checkpoints may nest. SetZones is not recorded.
 func (n *Node) Checkpoint() Checkpoint {
 	n.recording = true
 	return Checkpoint(len(n.undoLog))
 }
 
-// Undo takes back what was placed and removed since m, exactly, and ends the trial if m was the first mark.
+// Undo exactly reverts placements and removals since m, and stops recording if m was the first checkpoint.
 func (n *Node) Undo(m Checkpoint) {
 	recording := n.recording
 	n.recording = false
@@ -38,7 +37,7 @@ func (n *Node) Undo(m Checkpoint) {
 	n.truncateUndo(m, recording)
 }
 
-// Commit ends the trial that began at the first mark and leaves things as they are.
+// Commit stops recording and keeps all changes.
 func (n *Node) Commit() { n.truncateUndo(0, false) }
 
 func (n *Node) truncateUndo(m Checkpoint, recording bool) {

@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// exhaustive is the number of zones up to which every combination is looked at: at most C(12,6) = 924 of one size. Above it
-// one set is grown from each of the seeds largest zones.
+// maxExhaustiveZones is the number of zones up to which all combinations are compared: at most C(12,6) = 924 of one size. Above it one
+// set is grown from each of the maxSeeds largest zones.
 const (
 	maxExhaustiveZones = 12
 	maxSeeds           = 16
 )
 
-// chooseZones returns the zones for need, ascending, as Assign describes them.
+// chooseZones returns the zones for need in ascending order, as described at Assign.
 func (n *Node) chooseZones(need []Amount, single bool) ([]int, bool) {
 	if !n.fits(need, single, n.free) {
 		return nil, false
@@ -32,7 +32,7 @@ func (n *Node) chooseZones(need []Amount, single bool) ([]int, bool) {
 			return set, true
 		}
 	}
-	return nil, false // all zones together fit, so that this is not reached
+	return nil, false // unreachable: all zones together have enough
 }
 
 // bestSingle returns the zone with the least free CPU that has enough of everything.
@@ -46,7 +46,7 @@ func (n *Node) bestSingle(need []Amount) (int, bool) {
 	return best, best >= 0
 }
 
-// minZones is the number of zones below which no set can have enough: for each resource, as many of its largest as it takes.
+// minZones returns a lower bound of the number of zones: for each resource, as many of the largest as it takes.
 func (n *Node) minZones(need []Amount) int {
 	least := 2
 	for k, want := range need {
@@ -64,8 +64,8 @@ func (n *Node) minZones(need []Amount) int {
 	return least
 }
 
-// bestSet returns the best set of the given size, or nil where none has enough. It walks the bit masks with size bits set
-// in ascending order (Gosper's hack, HAKMEM item 175).
+// bestSet returns the best set of the given size, or nil if none has enough. It enumerates bit masks with size bits set in ascending
+// order (Gosper's hack, HAKMEM item 175).
 func (n *Node) bestSet(need []Amount, size int) []int {
 	var (
 		best     []int
@@ -91,7 +91,7 @@ func (n *Node) bestSet(need []Amount, size int) []int {
 	return best
 }
 
-// greedySet takes zones nearest first from each of the largest zones and returns the best set that came of it.
+// greedySet grows a set from each of the largest zones, nearest zones first, and returns the best.
 func (n *Node) greedySet(need []Amount) []int {
 	order := make([]int, len(n.zones))
 	for i := range order {
@@ -115,7 +115,7 @@ func (n *Node) greedySet(need []Amount) []int {
 	return best
 }
 
-// prune drops the zones that the others can do without, the smallest first.
+// prune drops zones that are not needed, smallest first.
 func (n *Node) prune(need []Amount, set []int) []int {
 	for _, i := range slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(a) - n.freeCPU(b)) }) {
 		if without := slices.DeleteFunc(slices.Clone(set), func(j int) bool { return j == i }); n.setCovers(need, without) {
@@ -125,7 +125,7 @@ func (n *Node) prune(need []Amount, set []int) []int {
 	return set
 }
 
-// setCovers says whether the zones of set together have what is needed.
+// setCovers reports whether the zones of set together have what is needed.
 func (n *Node) setCovers(need []Amount, set []int) bool {
 	for k, want := range need {
 		for _, i := range set {
@@ -145,7 +145,7 @@ func (n *Node) sumFreeCPU(set []int) (sum Amount) {
 	return sum
 }
 
-// sumDistances is the sum of distances between each two zones of set.
+// sumDistances returns the sum of distances between all pairs of zones of set.
 func (n *Node) sumDistances(set []int) (sum int) {
 	for a, i := range set {
 		for _, j := range set[a+1:] {
@@ -169,7 +169,7 @@ func (n *Node) closeness(set []int) float64 {
 	return sum / float64(pairs)
 }
 
-// distance of zones i and j, the larger of both directions where both are known.
+// distance returns the distance of zones i and j, the larger of both directions if known.
 func (n *Node) distance(i, j int) int {
 	if i == j {
 		return localDistance
@@ -187,8 +187,7 @@ func (n *Node) distance(i, j int) int {
 	return int(d)
 }
 
-// newDistanceRow is what z says of all zones; 0 where it says nothing. Distances below that of the zone itself cannot be and
-// count as it.
+// newDistanceRow returns the distances of z to all zones; 0 for unknown. Distances below the local one are raised to it.
 func newDistanceRow(z Zone, zones []Zone) []int32 {
 	row := make([]int32, len(zones))
 	for j, other := range zones {

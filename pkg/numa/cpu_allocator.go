@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// Policy says which CPUs a holder runs on.
+// Policy determines the CPUs of an owner.
 type Policy string
 
-// None runs on all that nobody has alone. Exclusive has CPUs that nobody else runs on. NUMA shares those of its zones.
-// Immovable has fixed CPUs, on which those who share may run too, but no other that is Exclusive or Immovable.
+// PolicyNone owners run on all shared CPUs. PolicyExclusive owners have CPUs on which no other owner runs. PolicyNUMA owners share those
+// of their zones. PolicyImmovable owners have fixed CPUs, which sharing owners may use, but no other exclusive or immovable one.
 const (
 	PolicyNone      Policy = "none"
 	PolicyExclusive Policy = "exclusive"
@@ -21,8 +21,8 @@ const (
 	PolicyImmovable Policy = "immovable"
 )
 
-// CPUAllocator says who runs on which CPUs of a machine. No CPU is given to two holders that are Exclusive or Immovable; reserved
-// ones are given to nobody; those who share zones keep as many CPUs there as they asked for; and some CPU is always left to share.
+// CPUAllocator assigns the CPUs of a machine to owners. No CPU is assigned to two exclusive or immovable owners, and no reserved CPU to
+// any; owners that share zones keep as many CPUs there as they requested; and at least one CPU is always shared.
 type CPUAllocator struct {
 	layout      *Layout
 	reserved    CPUSet
@@ -31,18 +31,18 @@ type CPUAllocator struct {
 
 type allocation struct {
 	policy Policy
-	cpus   CPUSet         // of Exclusive and Immovable
-	counts map[string]int // by zone, of NUMA
+	cpus   CPUSet         // of exclusive and immovable owners
+	counts map[string]int // by zone, of NUMA owners
 }
 
-// NewCPUAllocator returns a ledger where nobody runs.
+// NewCPUAllocator returns an allocator without owners.
 func NewCPUAllocator(layout *Layout, reserved CPUSet) *CPUAllocator {
 	return &CPUAllocator{layout: layout, reserved: reserved.Intersection(layout.all), allocations: map[string]allocation{}}
 }
 
-// Allocate gives owner CPUs by policy, counts of them in each zone (for None they mean nothing). It ran on the CPUs had before, of which it keeps
-// as many as it can; those that are reserved by now only where the zone has no others. An owner that holds something gets the new in its
-// place. Where a zone has not as many, or nobody would be left a CPU to share, nothing changes and the error says what is missing.
+// Allocate assigns CPUs to an owner by policy, counts in each zone (ignored for PolicyNone). It keeps as many of the owner's previous
+// CPUs had as possible, now reserved ones only if the zone has no others. It replaces the owner's allocation. If a zone has too few CPUs,
+// or no shared CPU would be left, it changes nothing and returns an error.
 func (l *CPUAllocator) Allocate(owner string, policy Policy, counts map[string]int, had CPUSet) error {
 	before, held := l.allocations[owner]
 	delete(l.allocations, owner)
@@ -62,16 +62,16 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 		return h, nil
 	case PolicyNUMA, PolicyExclusive, PolicyImmovable:
 	default:
-		return h, fmt.Errorf("policy %q, want %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
+		return h, fmt.Errorf("policy %q is not %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(counts)) {
 		n, room, spare := counts[zone], l.unallocated(zone), l.Available(zone)
-		var lost CPUSet // what it had of the zone and what is reserved now
+		var lost CPUSet // previous CPUs that are now reserved
 		if policy != PolicyNUMA {
 			lost = had.Intersection(l.layout.zones[zone]).Intersection(l.reserved).Difference(l.pinned())
 		}
 		if n < 0 || n > spare+lost.Len() {
-			return h, fmt.Errorf("%d CPUs of zone %q for %s, of which %d are left", n, zone, owner, spare)
+			return h, fmt.Errorf("%d CPUs of zone %q requested for %s, %d are available", n, zone, owner, spare)
 		}
 		if policy == PolicyNUMA {
 			continue
@@ -84,12 +84,12 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 		h.counts = maps.Clone(counts)
 	}
 	if policy == PolicyExclusive && l.Shared().Difference(h.cpus) == (CPUSet{}) {
-		return h, fmt.Errorf("%d CPUs for %s are all that is left to share", h.cpus.Len(), owner)
+		return h, fmt.Errorf("%d CPUs for %s would leave none to share", h.cpus.Len(), owner)
 	}
 	return h, nil
 }
 
-// takePreferring takes n CPUs of room, those of had first.
+// takePreferring takes n of the free CPUs, those of had first.
 func (l *CPUAllocator) takePreferring(had, room CPUSet, n int) CPUSet {
 	own := had.Intersection(room)
 	if own.Len() >= n {
@@ -100,40 +100,40 @@ func (l *CPUAllocator) takePreferring(had, room CPUSet, n int) CPUSet {
 	return own.Union(more)
 }
 
-// Available is how many CPUs of a zone can still be asked for.
+// Available returns how many CPUs of a zone can be allocated.
 func (l *CPUAllocator) Available(zone string) int {
 	return max(0, l.unallocated(zone).Len()-l.promised(zone))
 }
 
-// Restore records CPUs that owner had before, such as those of a state file, reserved ones included: Hold looks for others. It refuses CPUs
-// that are not the machine's or that another has, and all where nobody would be left a CPU to share.
+// Restore records CPUs that an owner had before, such as those of a state file, including reserved ones: Allocate replaces them. It
+// returns an error for unknown or pinned CPUs, and if no shared CPU would be left.
 func (l *CPUAllocator) Restore(owner string, policy Policy, cpus CPUSet) error {
 	if policy != PolicyExclusive && policy != PolicyImmovable {
-		return fmt.Errorf("%s: CPUs of its own with policy %q", owner, policy)
+		return fmt.Errorf("%s: policy %q has no CPUs of its own", owner, policy)
 	}
 	if bad := cpus.Difference(l.layout.all.Difference(l.pinned())); bad.Len() > 0 {
-		return fmt.Errorf("%s: the CPUs %s are another's or not there", owner, bad)
+		return fmt.Errorf("%s: CPUs %s are unknown or belong to another owner", owner, bad)
 	}
 	if _, ok := l.allocations[owner]; ok {
-		return fmt.Errorf("%s holds CPUs already", owner)
+		return fmt.Errorf("%s already has CPUs", owner)
 	}
 	if policy == PolicyExclusive && l.Shared().Difference(cpus) == (CPUSet{}) {
-		return fmt.Errorf("%s: the CPUs %s are all that is left to share", owner, cpus)
+		return fmt.Errorf("%s: CPUs %s would leave none to share", owner, cpus)
 	}
 	l.allocations[owner] = allocation{policy: policy, cpus: cpus}
 	return nil
 }
 
-// Policy is that by which owner holds CPUs; false where it holds none.
+// Policy returns the policy of an owner; false if it has no allocation.
 func (l *CPUAllocator) Policy(owner string) (Policy, bool) {
 	h, ok := l.allocations[owner]
 	return h.policy, ok
 }
 
-// Release takes from owner what it holds.
+// Release removes the allocation of an owner.
 func (l *CPUAllocator) Release(owner string) { delete(l.allocations, owner) }
 
-// CPUs are those on which owner runs now; of those who share they change when others come and go. Who holds nothing shares.
+// CPUs returns the CPUs on which an owner runs; those of sharing owners depend on other owners.
 func (l *CPUAllocator) CPUs(owner string) CPUSet {
 	h := l.allocations[owner]
 	switch h.policy {
@@ -152,7 +152,7 @@ func (l *CPUAllocator) CPUs(owner string) CPUSet {
 	}
 }
 
-// Shared are the CPUs that nobody has alone, reserved ones included.
+// Shared returns all CPUs that are not exclusive, including reserved ones.
 func (l *CPUAllocator) Shared() CPUSet {
 	shared := l.layout.all
 	for _, h := range l.allocations {
@@ -163,7 +163,7 @@ func (l *CPUAllocator) Shared() CPUSet {
 	return shared
 }
 
-// pinned are the CPUs of all that are Exclusive or Immovable.
+// pinned returns the CPUs of exclusive and immovable owners.
 func (l *CPUAllocator) pinned() (cpus CPUSet) {
 	for _, h := range l.allocations {
 		cpus = cpus.Union(h.cpus)
@@ -171,12 +171,12 @@ func (l *CPUAllocator) pinned() (cpus CPUSet) {
 	return cpus
 }
 
-// unallocated are the CPUs of a zone that may still be given.
+// unallocated returns the CPUs of a zone that are neither reserved nor pinned.
 func (l *CPUAllocator) unallocated(zone string) CPUSet {
 	return l.layout.zones[zone].Difference(l.reserved).Difference(l.pinned())
 }
 
-// promised is how many CPUs of a zone those who share it have asked for.
+// promised returns how many CPUs of a zone its sharing owners requested.
 func (l *CPUAllocator) promised(zone string) (n int) {
 	for _, h := range l.allocations {
 		n += h.counts[zone]

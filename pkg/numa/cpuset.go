@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// MaxCPU is the largest number of a CPU; Linux knows at most 8192 of them.
+// MaxCPU is the largest CPU number; Linux supports at most 8192 CPUs.
 const MaxCPU = 8191
 
-// CPUSet is a set of CPUs by number. Numbers may have gaps. A value does not change; the zero value is empty.
+// CPUSet is an immutable set of CPU numbers. The zero value is empty.
 type CPUSet struct {
 	words string // 64 CPUs in 8 bytes, no trailing zero words, so that equal sets are equal values
 }
 
-// NewCPUSet returns the set of the given CPUs. Numbers below 0 or above MaxCPU are left out.
+// NewCPUSet returns the set of the given CPUs. Numbers below 0 or above MaxCPU are ignored.
 func NewCPUSet(cpus ...int) CPUSet {
 	var words []uint64
 	for _, c := range cpus {
@@ -78,7 +78,7 @@ func (s CPUSet) Difference(o CPUSet) CPUSet {
 	return s.combine(o, func(a, b uint64) uint64 { return a &^ b })
 }
 
-// Len is the number of CPUs.
+// Len returns the number of CPUs.
 func (s CPUSet) Len() (n int) {
 	for i := range len(s.words) / 8 {
 		n += bits.OnesCount64(s.word(i))
@@ -86,10 +86,10 @@ func (s CPUSet) Len() (n int) {
 	return n
 }
 
-// Contains says whether CPU c is in s.
+// Contains reports whether CPU c is in s.
 func (s CPUSet) Contains(c int) bool { return c >= 0 && c <= MaxCPU && s.word(c/64)>>(c%64)&1 == 1 }
 
-// All are the CPUs, ascending.
+// All returns the CPUs in ascending order.
 func (s CPUSet) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range len(s.words) / 8 {
@@ -102,7 +102,7 @@ func (s CPUSet) All() iter.Seq[int] {
 	}
 }
 
-// String writes s as Linux does in cpuset.cpus, such as 0-3,8.
+// String formats s as in cpuset.cpus, such as 0-3,8.
 func (s CPUSet) String() string {
 	var b strings.Builder
 	cpus := slices.Collect(s.All())
@@ -123,8 +123,7 @@ func (s CPUSet) String() string {
 	return b.String()
 }
 
-// ParseCPUSet reads what String writes: numbers and ranges with commas between, in any order, blanks around them. The
-// error names the part that is wrong.
+// ParseCPUSet parses comma-separated numbers and ranges in any order, with optional blanks. The error contains the invalid part.
 func ParseCPUSet(list string) (CPUSet, error) {
 	list = strings.TrimSpace(list)
 	if list == "" {
@@ -144,7 +143,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 			}
 		}
 		if to < from {
-			return CPUSet{}, fmt.Errorf("CPU list: %q goes down", part)
+			return CPUSet{}, fmt.Errorf("CPU list: %q is descending", part)
 		}
 		for c := from; c <= to; c++ {
 			words[c/64] |= 1 << (c % 64)
@@ -156,10 +155,10 @@ func ParseCPUSet(list string) (CPUSet, error) {
 func parseCPU(s string) (int, error) {
 	c, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no CPU number", s)
+		return 0, fmt.Errorf("%q is not a CPU number", s)
 	}
 	if c > MaxCPU {
-		return 0, fmt.Errorf("CPU %d, want at most %d", c, MaxCPU)
+		return 0, fmt.Errorf("CPU %d is not at most %d", c, MaxCPU)
 	}
 	return int(c), nil
 }

@@ -21,8 +21,8 @@ func TestParseCPUSet(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"8192": "at most 8191", "3-1": "goes down", "1,,2": "no CPU number", "-1": "no CPU number", "1-": "no CPU number",
-		"0x3": "no CPU number", "1-2-3": "no CPU number", "99999999999999999999": "no CPU number", "0-4294967295": "at most",
+		"8192": "at most 8191", "3-1": "is descending", "1,,2": "not a CPU number", "-1": "not a CPU number", "1-": "not a CPU number",
+		"0x3": "not a CPU number", "1-2-3": "not a CPU number", "99999999999999999999": "not a CPU number", "0-4294967295": "at most",
 	} {
 		if _, err := ParseCPUSet(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", in, err, want)
@@ -77,8 +77,8 @@ func TestCPUSetIsASet(t *testing.T) {
 	}
 }
 
-// newHyperthreadedLayout makes a machine of zones with that many cores of two threads each, numbered as Linux does: first threads first,
-// and with a gap between zones.
+// newHyperthreadedLayout returns zones with cores of two threads each, numbered as in Linux: first threads first, with a gap between
+// zones.
 func newHyperthreadedLayout(t testing.TB, zones, cores int) *Layout {
 	t.Helper()
 	var threads []Thread
@@ -107,9 +107,9 @@ func TestTakeWholeCores(t *testing.T) {
 		{"0-7", 2, "0,4"},
 		{"0-7", 4, "0-1,4-5"},
 		{"0-7", 3, "0-1,4"},
-		{"0-3,5-7", 2, "1,5"}, // core 0 is broken
+		{"0-3,5-7", 2, "1,5"}, // core 0 is incomplete
 		{"0-3,5-7", 3, "0-1,5"},
-		{"0-3,5-7", 1, "0"}, // the broken one first
+		{"0-3,5-7", 1, "0"}, // the incomplete core first
 		{"0-3", 2, "0-1"},
 		{"0-7", 8, "0-7"},
 		{"0-7", 0, ""},
@@ -141,7 +141,7 @@ func TestLayoutRefuses(t *testing.T) {
 	}
 }
 
-// TestCPUAllocator runs holders of all policies in and out of a machine and looks at the whole ledger after each step.
+// TestCPUAllocator allocates and releases for owners of all policies and checks the allocator after each step.
 func TestCPUAllocator(t *testing.T) {
 	policies := []Policy{PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable}
 	for seed := range uint64(40) {
@@ -157,7 +157,7 @@ func TestCPUAllocator(t *testing.T) {
 				delete(asked, owner)
 				continue
 			}
-			// Who holds something asks for something else, as a container that is resized; it ran on what it holds, or is new on the machine.
+			// An owner with an allocation requests another, as for a resize; it kept its CPUs, or is new on the machine.
 			var had CPUSet
 			if h := l.allocations[owner]; r.IntN(3) > 0 {
 				had = h.cpus
@@ -186,7 +186,7 @@ func TestCPUAllocator(t *testing.T) {
 	}
 }
 
-// verifyAllocator fails where a CPU is given twice, a reserved one at all, or somebody has fewer than were promised.
+// verifyAllocator fails if a CPU is assigned twice, a reserved one at all, or an owner has fewer than promised.
 func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]int, when string) {
 	t.Helper()
 	given := map[int]string{}

@@ -1,10 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package numa knows the zones of a machine: what each has free, into which of them a request fits, which to take, and
-// which CPUs of a zone to hand out. A Node keeps the account of zones (for a scheduler), CPUSet and Ledger that of single
-// CPUs (for an agent on the machine).
+// Package numa models the NUMA zones of a machine: free amounts by zone, the zones for a request, and the CPUs of a zone. A Node tracks
+// amounts by zone (for the scheduler), a CPUAllocator single CPUs (for the agent).
 //
-// The package is pure. It knows neither NodeResourceTopology objects nor pods: zones come as values, who holds something
-// is a string, and annotations are read and written elsewhere. Nothing in it is safe for concurrent use.
+// The package is pure: zones are values, owners are strings, and API objects and annotations are converted by
+// internal/kube/topologyconv. It is not safe for concurrent use.
 package numa

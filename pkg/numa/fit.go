@@ -5,26 +5,25 @@ package numa
 
 import "slices"
 
-// Request is what is asked of a node's zones.
+// Request is a request for resources of a node's zones.
 type Request struct {
-	// Resources that are asked, CPU in whole cores (a part of a core counts as one).
+	// Resources holds the requested amounts; CPU is rounded up to whole cores.
 	Resources Resources
-	// SingleZone asks for all of it in one zone; otherwise it may be spread.
+	// SingleZone requires all of it in one zone; otherwise it may be spread.
 	SingleZone bool
 }
 
-// Fit is whether a request fits.
+// Fit is the result of matching a request with a node.
 type Fit int
 
-// Never means that the node's zones are too small even when nobody holds anything, so that nobody's leaving helps; NotNow
-// that too much is held.
+// Never means that the zones are too small even without owners; NotNow that too much is allocated.
 const (
 	Never Fit = iota
 	NotNow
 	Fits
 )
 
-// neededAmounts is a request in the order of a node's kinds. Resources that no zone of the node names are not its business.
+// neededAmounts returns a request in the order of the node's resources. Resources that no zone has are ignored.
 func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
 	for _, kind := range n.resources {
 		a := max(0, r.Resources[kind])
@@ -36,7 +35,7 @@ func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
 	return buf
 }
 
-// Fit says whether r fits into what is free. On a node without zones nothing fits ever; ask Known first.
+// Fit reports whether r fits into what is free. On a node without zones the result is Never; check HasZones first.
 func (n *Node) Fit(r Request) Fit {
 	var buf [4]Amount
 	need := n.neededAmounts(r, buf[:0])
@@ -72,7 +71,7 @@ func (n *Node) fits(need []Amount, single bool, free func(i, k int) Amount) bool
 	return len(n.zones) > 0
 }
 
-// covers says whether zone i alone has all that is needed.
+// covers reports whether zone i alone has all that is needed.
 func (n *Node) covers(need []Amount, i int, free func(i, k int) Amount) bool {
 	for k, want := range need {
 		if want > free(i, k) {
@@ -82,10 +81,9 @@ func (n *Node) covers(need []Amount, i int, free func(i, k int) Amount) bool {
 	return true
 }
 
-// Assign chooses zones for r and returns each one's share, or false where r does not fit. It takes the fewest zones that
-// have enough; among as many, those that are nearest to one another; among these, those with the least free CPU, so that
-// large holes stay whole for requests that need them; then the first by name. Where several zones are taken, the one with
-// the most free CPU gives as much as it can, and so on.
+// Assign chooses zones for r and returns their shares, or false if r does not fit. It prefers the fewest zones; then those nearest to one
+// another; then those with the least free CPU, which keeps large free zones for requests that need them; then the first by name. Of
+// several zones the one with the most free CPU contributes as much as possible, and so on.
 func (n *Node) Assign(r Request) (Placement, bool) {
 	var buf [4]Amount
 	need := n.neededAmounts(r, buf[:0])
@@ -93,7 +91,7 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	if !ok {
 		return nil, false
 	}
-	// The largest gives first; what is left of every resource goes to the next.
+	// The zone with the most free CPU contributes first.
 	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(b) - n.freeCPU(a)) })
 	given := make(map[int]Resources, len(set))
 	for _, i := range byFree {
@@ -114,8 +112,8 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	return p, true
 }
 
-// Spread says over how many zones Assign would spread r and how far apart these are: 1 for one zone, towards 0 the farther
-// (the mean of 10 over the distance of each two). 0 zones means that r does not fit.
+// Spread returns the number of zones that Assign would use for r and their closeness: 1 for one zone, less for distant ones (the mean of
+// 10 / distance over all pairs). 0 zones means that r does not fit.
 func (n *Node) Spread(r Request) (zones int, closeness float64) {
 	var buf [4]Amount
 	set, ok := n.chooseZones(n.neededAmounts(r, buf[:0]), r.SingleZone)
@@ -125,7 +123,7 @@ func (n *Node) Spread(r Request) (zones int, closeness float64) {
 	return len(set), n.closeness(set)
 }
 
-// freeCPU is the free amount of the first kind, which is CPU where there is any.
+// freeCPU returns the free amount of the first resource, which is CPU if zones have any.
 func (n *Node) freeCPU(i int) Amount {
 	if len(n.resources) == 0 {
 		return 0

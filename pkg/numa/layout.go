@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Thread is a CPU as Linux counts it: a hardware thread, of a physical core, of a zone. All numbers may have gaps.
+// Thread is a CPU as numbered by Linux: a hardware thread of a core in a zone. Numbers may have gaps.
 type Thread struct {
 	CPU  int
-	Core int // unique within the machine, not only within its socket
+	Core int // unique on the machine, not only in its socket
 	Zone string
 }
 
-// Layout is which CPU belongs to which core and zone.
+// Layout maps CPUs to cores and zones.
 type Layout struct {
 	threads map[int]Thread
 	zones   map[string]CPUSet
@@ -24,14 +24,14 @@ type Layout struct {
 	all     CPUSet
 }
 
-// NewLayout refuses a CPU that stands twice, one without a zone or out of range, and a core in two zones.
+// NewLayout returns an error for duplicate CPUs, CPUs without a zone or out of range, and cores in two zones.
 func NewLayout(threads []Thread) (*Layout, error) {
 	l := &Layout{threads: map[int]Thread{}, zones: map[string]CPUSet{}, cores: map[int]CPUSet{}}
 	zone, zones, cores := map[int]string{}, map[string][]int{}, map[int][]int{}
 	all := make([]int, 0, len(threads))
 	for _, t := range threads {
 		if _, twice := l.threads[t.CPU]; twice || t.CPU < 0 || t.CPU > MaxCPU || t.Zone == "" {
-			return nil, fmt.Errorf("CPU %d (core %d, zone %q): stands twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
+			return nil, fmt.Errorf("CPU %d (core %d, zone %q): is listed twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
 		}
 		if z, known := zone[t.Core]; known && z != t.Zone {
 			return nil, fmt.Errorf("core %d is in the zones %q and %q", t.Core, z, t.Zone)
@@ -50,13 +50,13 @@ func NewLayout(threads []Thread) (*Layout, error) {
 	return l, nil
 }
 
-// All are the machine's CPUs.
+// All returns the CPUs of the machine.
 func (l *Layout) All() CPUSet { return l.all }
 
-// ZoneCPUs are the CPUs of a zone; none where there is no such zone.
+// ZoneCPUs returns the CPUs of a zone; none for an unknown zone.
 func (l *Layout) ZoneCPUs(name string) CPUSet { return l.zones[name] }
 
-// CountByZone is how many CPUs of a set are in each zone; zones without any are left out.
+// CountByZone returns the number of CPUs in each zone, without empty zones.
 func (l *Layout) CountByZone(cpus CPUSet) map[string]int {
 	counts := map[string]int{}
 	for zone, all := range l.zones {
@@ -67,9 +67,8 @@ func (l *Layout) CountByZone(cpus CPUSet) map[string]int {
 	return counts
 }
 
-// Take chooses n CPUs of free, or says false where there are fewer. It takes whole physical cores as long as it can, then
-// fills up from the cores of which the fewest threads are free, and breaks a whole core only at the end: so that the
-// fewest cores are shared between holders. Among equals the lowest CPU comes first.
+// Take takes n CPUs of free, or returns false if there are fewer. It takes whole cores first, then threads of cores with the fewest free
+// threads, and splits a whole core last, so that owners share as few cores as possible. Among equals the lowest CPU comes first.
 func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 	free = free.Intersection(l.all)
 	if n < 0 || free.Len() < n {

@@ -13,46 +13,45 @@ import (
 )
 
 const (
-	// MaxZones is the most zones a node may have. The largest machines that Linux runs on today have some dozens.
+	// MaxZones is the maximum number of zones; the largest Linux machines have some dozens.
 	MaxZones = 256
-	// MaxOwners is the most that may hold something on a node; Kubernetes supports 110 pods, large nodes 500.
+	// MaxOwners is the maximum number of owners; Kubernetes supports 110 pods, large nodes 500.
 	MaxOwners = 4096
-	// localDistance and remoteDistance are what the firmware's table (ACPI SLIT) says of a zone itself and, by custom, of
-	// one that it says nothing about.
+	// localDistance and remoteDistance are the distances of a zone to itself and, by convention, to a zone without an entry in the
+	// firmware's table (ACPI SLIT).
 	localDistance, remoteDistance = 10, 20
 )
 
 // Zone is a NUMA node of a machine.
 type Zone struct {
-	// Name is unique on the machine and otherwise free; node0 is usual.
+	// Name is unique on the machine; node0 is usual.
 	Name string
-	// Usable is what pods can have of it. A resource that no zone of the machine names is not the zones' business and
-	// limits nothing; one that other zones name and this one does not, this one has none of.
+	// Usable is what pods can use. A resource that no zone has is unlimited; one that only other zones have is 0 here.
 	Usable Resources
-	// Distances to other zones by name, 10 for the zone itself. What is missing counts as 20.
+	// Distances maps zone names to distances, 10 for the zone itself. A missing distance is 20.
 	Distances map[string]int
 }
 
-// Share is what is held of one zone.
+// Share is an amount in one zone.
 type Share struct {
 	Zone      string
 	Resources Resources
 }
 
-// Placement is what is held of a node, at most one share for each zone, by the order of the zones.
+// Placement is an allocation on a node, at most one share per zone, in the order of the zones.
 type Placement []Share
 
-// Validate reports shares without a zone, two of one zone, and amounts that cannot be.
+// Validate returns an error for shares without a zone, duplicate zones and amounts out of range.
 func (p Placement) Validate() error {
 	if len(p) > MaxZones {
-		return fmt.Errorf("%d zones, want at most %d", len(p), MaxZones)
+		return fmt.Errorf("%d zones, at most %d are allowed", len(p), MaxZones)
 	}
 	for i, s := range p {
 		if s.Zone == "" {
 			return fmt.Errorf("share %d names no zone", i)
 		}
 		if slices.ContainsFunc(p[:i], func(o Share) bool { return o.Zone == s.Zone }) {
-			return fmt.Errorf("zone %q stands twice", s.Zone)
+			return fmt.Errorf("zone %q is listed twice", s.Zone)
 		}
 		if err := s.Resources.validate(); err != nil {
 			return fmt.Errorf("zone %q: %w", s.Zone, err)
@@ -61,11 +60,11 @@ func (p Placement) Validate() error {
 	return nil
 }
 
-// Node is the account of a node's zones: what they have and who holds what. The zero value has no zone and takes
-// placements all the same, so that holders may come before the zones are known.
+// Node tracks the zones of a node and the placements of owners. The zero value has no zones but accepts placements, so that owners may
+// come before the zones are known.
 type Node struct {
-	resources  []Resource // what the zones name, CPU first
-	zones      []zone     // by natural order of their names
+	resources  []Resource // of the zones, CPU first
+	zones      []zone     // in natural order of their names
 	placements map[string]Placement
 
 	undoLog   []undoRecord
@@ -74,17 +73,16 @@ type Node struct {
 
 type zone struct {
 	name      string
-	usable    []Amount // by kinds
-	used      []Amount // by kinds; may exceed usable, where the zone shrank or others wrote the placements
-	distances []int32  // by zones; nil where nothing is known
+	usable    []Amount // by resource
+	used      []Amount // by resource; above usable if the zone shrank or others wrote the placements
+	distances []int32  // by zone; nil for unknown
 }
 
-// HasZones says whether there is any zone.
+// HasZones reports whether there are any zones.
 func (n *Node) HasZones() bool { return len(n.zones) > 0 }
 
-// SetZones replaces the zones. Holders stay; what they hold of zones that are gone counts again when these come back.
-// Zones that cannot be (no name, a name twice, too many, amounts below 0 or beyond MaxAmount) are an error and change
-// nothing.
+// SetZones replaces the zones. Placements stay; those in removed zones count again when the zones come back. It returns an error and
+// changes nothing for zones without a name, duplicate or too many zones, and amounts out of range.
 func (n *Node) SetZones(zones []Zone) error {
 	if err := validateZones(zones); err != nil {
 		return err
@@ -113,7 +111,7 @@ func (n *Node) SetZones(zones []Zone) error {
 
 func validateZones(zones []Zone) error {
 	if len(zones) > MaxZones {
-		return fmt.Errorf("%d zones, want at most %d", len(zones), MaxZones)
+		return fmt.Errorf("%d zones, at most %d are allowed", len(zones), MaxZones)
 	}
 	seen := make(map[string]bool, len(zones))
 	for i, z := range zones {
@@ -121,7 +119,7 @@ func validateZones(zones []Zone) error {
 			return fmt.Errorf("zone %d has no name", i)
 		}
 		if seen[z.Name] {
-			return fmt.Errorf("zone %q stands twice", z.Name)
+			return fmt.Errorf("zone %q is listed twice", z.Name)
 		}
 		seen[z.Name] = true
 		if err := z.Usable.validate(); err != nil {
@@ -131,18 +129,18 @@ func validateZones(zones []Zone) error {
 	return nil
 }
 
-// Place records that owner holds p, in place of what it held before. It does not ask whether p fits: what is so already
-// is so. An impossible placement, or one holder too many, is an error and changes nothing.
+// Place records the placement of an owner and replaces its previous one. It does not check whether p fits. It returns an error and
+// changes nothing for an invalid placement or too many owners.
 func (n *Node) Place(owner string, p Placement) error {
 	if owner == "" {
-		return errors.New("a placement without an owner")
+		return errors.New("placement without an owner")
 	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	before, had := n.placements[owner]
 	if !had && len(n.placements) >= MaxOwners {
-		return fmt.Errorf("%d holders already", len(n.placements))
+		return fmt.Errorf("too many owners, at most %d are allowed", MaxOwners)
 	}
 	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
 	if had {
@@ -156,7 +154,7 @@ func (n *Node) Place(owner string, p Placement) error {
 	return nil
 }
 
-// Remove takes from owner what it holds and says whether that was anything.
+// Remove removes the placement of an owner and reports whether it had one.
 func (n *Node) Remove(owner string) bool {
 	before, had := n.placements[owner]
 	if !had {
@@ -168,16 +166,16 @@ func (n *Node) Remove(owner string) bool {
 	return true
 }
 
-// Placement returns what owner holds. It must not be changed.
+// Placement returns the placement of an owner, which must not be changed.
 func (n *Node) Placement(owner string) (Placement, bool) {
 	p, ok := n.placements[owner]
 	return p, ok
 }
 
-// Owners is the number of those that hold something.
+// Owners returns the number of owners.
 func (n *Node) Owners() int { return len(n.placements) }
 
-// Free returns what is free in each zone, CPU in whole cores.
+// Free returns the free amounts by zone, CPU in whole cores.
 func (n *Node) Free() Placement {
 	free := make(Placement, len(n.zones))
 	for i := range n.zones {
@@ -189,7 +187,7 @@ func (n *Node) Free() Placement {
 	return free
 }
 
-// Clone returns a copy that shares nothing that either may change. Marks do not go with it.
+// Clone returns an independent copy without checkpoints.
 func (n *Node) Clone() *Node {
 	c := &Node{resources: n.resources, zones: slices.Clone(n.zones), placements: maps.Clone(n.placements)}
 	used := make([]Amount, 0, len(n.zones)*len(n.resources))
@@ -200,7 +198,7 @@ func (n *Node) Clone() *Node {
 	return c
 }
 
-// adjustUsed adds p to what is used, or takes it away (sign -1). It is exact, so that one undoes the other.
+// adjustUsed adds p to the used amounts, or subtracts it (sign -1).
 func (n *Node) adjustUsed(p Placement, sign Amount) {
 	for _, s := range p {
 		i := slices.IndexFunc(n.zones, func(z zone) bool { return z.name == s.Zone })
@@ -213,7 +211,7 @@ func (n *Node) adjustUsed(p Placement, sign Amount) {
 	}
 }
 
-// free is what zone i has left of kind k, at least 0; of CPU only whole cores, since a part of one cannot be handed out.
+// free returns the free amount of resource k in zone i, at least 0; CPU in whole cores.
 func (n *Node) free(i, k int) Amount {
 	return n.roundFree(k, n.zones[i].usable[k]-n.zones[i].used[k])
 }

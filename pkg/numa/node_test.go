@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// newZones makes zones node0, node1, ... with that many CPUs.
+// newZones returns zones node0, node1, ... with that many CPUs.
 func newZones(counts ...int) []Zone {
 	var zones []Zone
 	for i, c := range counts {
@@ -47,7 +47,7 @@ func TestAssign(t *testing.T) {
 		req   Request
 		want  string
 		fit   Fit
-		zone  int // of Spread
+		zone  int // expected from Spread
 	}{
 		"one zone": {
 			zones: newZones(4, 4), req: Request{Resources: Resources{CPU: 2 * Core}, SingleZone: true},
@@ -284,8 +284,8 @@ func TestNaturalOrder(t *testing.T) {
 	}
 }
 
-// TestSmallRequestsKeepZonesFree: small requests go where others are already, so that one for a whole zone still finds one. With
-// gocrane's rule, the emptiest zone first, it would not.
+// TestSmallRequestsKeepZonesFree checks that small requests share zones, so that whole zones stay free for large ones. gocrane's rule,
+// the emptiest zone first, would leave none.
 func TestSmallRequestsKeepZonesFree(t *testing.T) {
 	n := newNode(t, newZones(8, 8, 8, 8)...)
 	for i := range 8 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// randomZones draws a node with some zones of uneven size and, at times, distances.
+// randomZones returns zones of different sizes, some with distances.
 func randomZones(r *rand.Rand, zones int) []Zone {
 	out := make([]Zone, zones)
 	for i := range out {
@@ -37,7 +37,7 @@ func randomRequest(r *rand.Rand) Request {
 	return req
 }
 
-// minimalZones returns the smallest number of zones that have enough, by looking at all sets: what Assign has to reach.
+// minimalZones returns the smallest number of zones that have enough, by comparing all sets.
 func minimalZones(n *Node, req Request) int {
 	best := 0
 	for mask := 1; mask < 1<<len(n.zones); mask++ {
@@ -61,9 +61,8 @@ func minimalZones(n *Node, req Request) int {
 	return best
 }
 
-// TestAssignIsMinimalExactAndNeverOver runs pods in and out of random machines. Whatever Assign returns adds up to the
-// request, lies within what is free, and takes as few zones as any set could; Fit says the same; removing all restores the
-// empty machine.
+// TestAssignIsMinimalExactAndNeverOver places and removes pods on random machines. Every assignment must equal the request, lie within
+// what is free, and use as few zones as possible; Fit must agree; removing all must restore the empty machine.
 func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -105,7 +104,7 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 	}
 }
 
-// verifyPlacement fails where p is not req, or more than is free.
+// verifyPlacement fails if p is not the request or more than is free.
 func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 	t.Helper()
 	if err := p.Validate(); err != nil {
@@ -128,8 +127,7 @@ func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 	}
 }
 
-// TestManyZones: beyond the exhaustive search the result need not be the smallest set, but it is exact, within what is
-// free, and no zone of it is needless.
+// TestManyZones checks that assignments beyond the exhaustive search are exact and within what is free.
 func TestManyZones(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -145,7 +143,7 @@ func TestManyZones(t *testing.T) {
 	}
 }
 
-// TestUndoRestoresExactly compares the whole account before and after nested trials.
+// TestUndoRestoresExactly compares the node before and after nested checkpoints.
 func TestUndoRestoresExactly(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -214,7 +212,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-// FuzzNode drives an account with arbitrary bytes: it must not panic, and must be as before once all have left.
+// FuzzNode applies arbitrary operations: they must not panic, and removing all owners must restore the node.
 func FuzzNode(f *testing.F) {
 	f.Add([]byte{4, 4, 1, 0, 3, 1, 9, 2, 0})
 	f.Add([]byte{255, 0, 0, 255, 1, 2, 3, 4, 5, 6, 7, 8})

@@ -3,15 +3,14 @@
 
 package numa
 
-// Reserve takes what is reserved on a machine from its zones, in their order: as much from each as it has, the rest from the next. has is
-// what each zone has of a resource. It returns what is taken of each, and what is reserved beyond all zones together. Amounts below 0 count
-// as 0.
+// Reserve distributes a reservation over zones in their order, as much as each has. It returns the amount taken of each zone, and what
+// exceeds all zones together. Negative amounts count as 0.
 func Reserve(has []Amount, reserved Amount) (taken []Amount, beyond Amount) {
 	return ReserveNamed(has, nil, reserved)
 }
 
-// ReserveNamed is Reserve where it is said how much is to be taken of each zone: that is taken first, as far as the zone has it and as it
-// is reserved at all. What is reserved besides is taken in the zones' order. Zones for which named has nothing count as 0.
+// ReserveNamed is Reserve with amounts named for zones, which are taken first as far as the zone has them and they are reserved. The rest
+// is taken in the order of the zones. Missing entries of named count as 0.
 func ReserveNamed(has, named []Amount, reserved Amount) (taken []Amount, beyond Amount) {
 	beyond = max(0, reserved)
 	taken = make([]Amount, len(has))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestReserveCarries: what a zone has not is carried to the next (gocrane carried 6 of 5 beyond a zone of 4).
+// TestReserveCarries checks that the next zone provides what a zone lacks (gocrane carried 6 of 5 beyond a zone of 4).
 func TestReserveCarries(t *testing.T) {
 	for _, c := range []struct {
 		has      []Amount
@@ -31,7 +31,7 @@ func TestReserveCarries(t *testing.T) {
 	}
 }
 
-// TestReserveIsExact: nothing is lost or made, no zone gives more than it has, and a zone gives only when those before it are used up.
+// TestReserveIsExact checks that the sum is exact, no zone gives more than it has, and zones are used up in order.
 func TestReserveIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for range 2000 {
@@ -57,7 +57,7 @@ func TestReserveIsExact(t *testing.T) {
 	}
 }
 
-// TestReserveNamed: what is named is taken where it is named, as far as it is there and reserved; the sum is what it would be without names.
+// TestReserveNamed checks that named amounts are taken as far as possible, and that the sum is the same as without names.
 func TestReserveNamed(t *testing.T) {
 	for _, c := range []struct {
 		has, named []Amount

@@ -16,18 +16,18 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Cause says who ended the container.
+// Cause is the reason why a container ended.
 type Cause string
 
 // The causes.
 const (
-	// Killed by the kernel: the container was above its limit, or the node was out of memory.
+	// Killed means that the kernel killed the container: it was above its limit, or the node was out of memory.
 	Killed Cause = "OOMKilled"
-	// Evicted by the kubelet, with its pod, because the node was low on memory.
+	// Evicted means that the kubelet evicted the pod because the node was low on memory.
 	Evicted Cause = "Evicted"
 )
 
-// Owner is the workload that a pod belongs to.
+// Owner is the workload of a pod.
 type Owner struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
@@ -36,21 +36,20 @@ type Owner struct {
 
 // Kill is the end of one run of a container for lack of memory.
 type Kill struct {
-	// ID is the same whenever the same kill is seen; empty in records of gocrane.
+	// ID identifies the kill; empty in records of gocrane.
 	ID                        string
 	Namespace, Pod, Container string
-	// Memory is what the container had: its limit, else its request; 0 where it had neither.
+	// Memory is the limit of the container, else its request; 0 if it had neither.
 	Memory series.Bytes
-	// At is when the run ended, to the second.
+	// At is the time at which the run ended, in seconds.
 	At    time.Time
 	Cause Cause
-	// Owner is empty in records of gocrane, and where it is not known.
+	// Owner is empty in records of gocrane, and if it is unknown.
 	Owner Owner
 }
 
-// NewID makes an identity of what stays the same about one end of a container: its pod's UID, its name, and the run (the
-// container's ID at the runtime, or the time at which it ended). 64 bits: two of 10,000 kills are mixed up with a
-// probability below 1e-11.
+// NewID returns the ID of a kill from the UID of its pod, the container name, and the run (the container ID of the runtime,
+// or the time at which it ended). With 64 bits the probability of a collision among 10,000 kills is below 1e-11.
 func NewID(podUID, container, run string) string {
 	h := sha256.New()
 	for _, part := range []string{podUID, container, run} {
@@ -60,7 +59,7 @@ func NewID(podUID, container, run string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// isSame tells whether two records are of one kill. Those of gocrane have no ID.
+// isSame reports whether two records are of one kill. Records of gocrane have no ID.
 func (k Kill) isSame(other Kill) bool {
 	if k.ID != "" && other.ID != "" {
 		return k.ID == other.ID
@@ -68,10 +67,10 @@ func (k Kill) isSame(other Kill) bool {
 	return k.containerPath() == other.containerPath() && k.At.Equal(other.At)
 }
 
-// containerPath names the container that was killed.
+// containerPath returns the container that was killed.
 func (k Kill) containerPath() string { return k.Namespace + "/" + k.Pod + "/" + k.Container }
 
-// record is a record as gocrane wrote it, with fields of ours that its readers skip.
+// record is a kill in gocrane's format, with additional fields that gocrane ignores.
 type record struct {
 	Namespace string
 	Pod       string
@@ -83,7 +82,7 @@ type record struct {
 	Owner     *Owner `json:",omitempty"`
 }
 
-// MarshalJSON writes the record in gocrane's form.
+// MarshalJSON returns the record in gocrane's format.
 func (k Kill) MarshalJSON() ([]byte, error) {
 	w := record{
 		Namespace: k.Namespace, Pod: k.Pod, Container: k.Container, OOMAt: k.At.UTC(), ID: k.ID, Cause: k.Cause,
@@ -95,10 +94,10 @@ func (k Kill) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// maxNameLength of a name in Kubernetes, in bytes.
+// maxNameLength is the maximum length of Kubernetes names, in bytes.
 const maxNameLength = 253
 
-// UnmarshalJSON reads a record and refuses one that cannot be a kill.
+// UnmarshalJSON decodes a record and rejects one that cannot be a kill.
 func (k *Kill) UnmarshalJSON(data []byte) error {
 	var w record
 	if err := json.Unmarshal(data, &w); err != nil {

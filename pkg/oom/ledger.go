@@ -12,39 +12,41 @@ import (
 	"time"
 )
 
-// Limits say how much is kept.
+// Limits bound the ledger.
 type Limits struct {
-	// Count is the most records, 1 or more.
+	// Count is the maximum number of records, 1 or more.
 	Count int
-	// Bytes is the most that they take when written, more than 2.
+	// Bytes is the maximum size of the encoded records, more than 2.
 	Bytes int
-	// Age is how long a record is of use, more than 0.
+	// Age is the age up to which a record is kept, more than 0.
 	Age time.Duration
 }
 
-// ConfigMapName is the name of the ConfigMapName that holds the ledger, Key that of the records in it: as gocrane's.
+// ConfigMapName is the name of the ConfigMap that holds the ledger, ConfigMapKey the key of the records in it, as in
+// gocrane.
 const (
 	ConfigMapName = "oom-record"
 	ConfigMapKey  = "data"
 )
 
-// Ledger is the book of kills, oldest first. What was dropped for lack of room does not come back, though it may still be
-// seen in the status of a pod: the ledger remembers up to when it has dropped. The zero value is an empty book. It is not
-// safe for concurrent use.
+// Ledger holds kills, oldest first. The zero value is empty. It is not safe for concurrent use.
+//
+// Kills that were dropped for lack of space are not added again, though the status of their pods may still show them: the
+// ledger stores the time up to which it has dropped kills.
 type Ledger struct {
 	kills []Kill
-	// droppedThrough is the time of the youngest kill that was dropped for lack of room.
+	// droppedThrough is the time of the youngest kill that was dropped for lack of space.
 	droppedThrough time.Time
 }
 
-// UnreadableRecord is a record that could not be read, as it was found, and why.
+// UnreadableRecord is the text of an invalid record and its error.
 type UnreadableRecord struct {
 	Text string
 	Err  error
 }
 
-// Parse reads a book as it was written by Text, or by gocrane. Records that are none are returned apart; the error says that
-// the whole is no list of records. Records of one kill that are there twice are taken once.
+// Parse decodes a ledger that Encode or gocrane wrote. Duplicates are dropped and invalid records returned separately; it is
+// an error if the text is not a list.
 func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 	l := &Ledger{}
 	if len(bytes.TrimSpace([]byte(text))) == 0 {
@@ -68,7 +70,7 @@ func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 	return l, bad, nil
 }
 
-// merge takes many records over, each kill once.
+// merge adds records, each kill once.
 func (l *Ledger) merge(kills []Kill) {
 	seen := newIndex(l.kills)
 	for _, k := range kills {
@@ -87,7 +89,7 @@ func byTime(a, b Kill) int {
 // index finds records of the same kill in constant time.
 type index struct {
 	ids map[string]bool
-	// places hold, by container and second, the IDs that are there; an empty one is gocrane's.
+	// places holds the IDs of records by container and second; the ID of gocrane's records is empty.
 	places map[string][]string
 }
 
@@ -122,7 +124,7 @@ func (x index) has(k Kill) bool {
 	return false
 }
 
-// Add takes kills over and returns those that are new: not known yet, not older than the limit, and not dropped before.
+// Add adds kills and returns the new ones: those that are not known, not older than the limit, and not dropped before.
 func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 	seen := newIndex(l.kills)
 	var added []Kill
@@ -138,7 +140,7 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 	return added
 }
 
-// Known tells whether a kill needs no more attention: it is in the book, or too old for it.
+// Known reports whether a kill is in the ledger or too old for it.
 func (l *Ledger) Known(k Kill, now time.Time, limits Limits) bool {
 	if now.Sub(k.At) > limits.Age || !k.At.After(l.droppedThrough) {
 		return true
@@ -146,7 +148,8 @@ func (l *Ledger) Known(k Kill, now time.Time, limits Limits) bool {
 	return slices.ContainsFunc(l.kills, k.isSame)
 }
 
-// Prune drops what is too old, then the oldest until the rest is within the limits, and returns how many it dropped.
+// Prune drops records that are too old, then the oldest ones until the rest is within the limits, and returns the number of
+// dropped records.
 func (l *Ledger) Prune(now time.Time, limits Limits) int {
 	before := len(l.kills)
 	l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { return now.Sub(k.At) > limits.Age })
@@ -154,7 +157,7 @@ func (l *Ledger) Prune(now time.Time, limits Limits) int {
 	for i, k := range l.kills {
 		raw, err := json.Marshal(k)
 		if err != nil {
-			continue // A kill has nothing in it that cannot be written.
+			continue // Encoding a kill does not fail.
 		}
 		sizes[i] = len(raw) + 1 // The comma.
 		total += sizes[i]
@@ -176,17 +179,16 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Kills are the records, oldest first; not to be changed.
+// Kills returns the records, oldest first. They must not be modified.
 func (l *Ledger) Kills() []Kill { return l.kills }
 
-// DroppedThrough is the time up to which kills were dropped for lack of room; the zero time where none was. SetDroppedThrough takes over
-// what an earlier process remembered.
+// DroppedThrough returns the time up to which kills were dropped for lack of space; zero if none was.
 func (l *Ledger) DroppedThrough() time.Time { return l.droppedThrough }
 
-// SetDroppedThrough see Through.
+// SetDroppedThrough restores the time that DroppedThrough returned in an earlier process.
 func (l *Ledger) SetDroppedThrough(t time.Time) { l.droppedThrough = later(l.droppedThrough, t) }
 
-// Encode is the book as it is written.
+// Encode returns the ledger as text.
 func (l *Ledger) Encode() (string, error) {
 	if len(l.kills) == 0 {
 		return "[]", nil

@@ -5,15 +5,15 @@ package oom
 
 import "regexp"
 
-// How Kubernetes names pods after their workloads.
+// Names of pods that Kubernetes derives from their workloads.
 var (
 	ofDeployment  = regexp.MustCompile(`^(.+)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
 	ofStatefulSet = regexp.MustCompile(`^(.+)-[0-9]+$`)
 	ofDaemonSet   = regexp.MustCompile(`^(.+)-[a-z0-9]{5}$`)
 )
 
-// Owners are the workloads that a kill may be of: the one that is recorded, and for records of gocrane, which name none,
-// those whose pods have such names.
+// Owners returns the workloads that a kill may belong to: the recorded one or, for records of gocrane without one, those
+// whose pods have such names.
 func (k Kill) Owners() []Owner {
 	if k.Owner.Kind != "" {
 		return []Owner{k.Owner}

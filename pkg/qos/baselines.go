@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// persistedSamples are kept of a ring: enough to say what is usual, and a third of what there may be.
+	// persistedSamples is the number of samples kept per ring: a third of them, enough for stable statistics.
 	persistedSamples = 40
-	// baselineWait is how long what was remembered waits for a rule on interference: after a start rules come a moment later.
+	// baselineWait is how long loaded baselines are kept before a rule uses them: rules arrive shortly after the start.
 	baselineWait = 5 * time.Minute
-	// maxBaselines bounds how many pods are remembered.
+	// maxBaselines bounds the number of pods.
 	maxBaselines = 1000
 )
 
-// Baseline is what is usual with a pod, to outlast who has learnt it.
+// Baseline holds the samples of a pod across restarts of the agent.
 type Baseline struct {
 	UID string `json:"uid"`
-	// Waits are shares of time, 0 to 1, that it waited for a resource in calm times, the oldest first; Uses what it used of it, in
-	// millicores, bytes or DiskWork.
+	// Waits are shares of time, 0 to 1, the pod waited for a resource in calm times, the oldest first; Uses its use in millicores, bytes
+	// or DiskWork.
 	Waits map[Resource][]float32 `json:"waits,omitempty"`
 	Uses  map[Resource][]float32 `json:"uses,omitempty"`
-	// Above is since when it has waited more than usual; absent where it does not.
+	// Above is since when the pod waits longer than usual; absent if it does not.
 	Above map[Resource]time.Time `json:"above,omitempty"`
 }
 
-// Baselines are what is usual with the pods of the node, by their UIDs; none where no rule asks for it.
+// Baselines returns the samples of the node's pods ordered by UID; none unless a rule uses them.
 func (s *State) Baselines() []Baseline {
 	if s.detector == nil {
 		return nil
@@ -44,7 +44,7 @@ func (s *State) Baselines() []Baseline {
 	return out
 }
 
-// RestoreBaselines takes over what another state had learnt, for the pods that are still there. It is for a state that has seen nothing yet.
+// RestoreBaselines loads the samples of another state, for pods that still exist, into a new state.
 func (s *State) RestoreBaselines(list []Baseline) {
 	if len(list) == 0 {
 		return
@@ -57,7 +57,7 @@ func (s *State) RestoreBaselines(list []Baseline) {
 	}
 }
 
-// expired tells whether a detector that no rule asks for may go. One that was remembered waits for its rules for a while.
+// expired reports whether a detector that no rule uses can be dropped. A loaded one is kept for baselineWait.
 func (d *detector) expired(now time.Time) bool {
 	if d == nil || !d.restored {
 		return true
@@ -84,7 +84,7 @@ func (h *podHistory) baseline(uid string) (b Baseline, learnt bool) {
 	return b, len(b.Waits)+len(b.Uses) > 0
 }
 
-// history is what a detector works with. What cannot have been measured is left out.
+// history converts the baseline to rings and drops impossible values.
 func (b *Baseline) history() *podHistory {
 	h := &podHistory{}
 	for k, r := range contendedResources {

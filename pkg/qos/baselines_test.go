@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// restart is another state that knows what the one before has learnt, by way of a file.
+// restart returns a new state that loaded the baselines of the previous one from JSON.
 func (c *fixture) restart(t *testing.T) {
 	t.Helper()
 	raw, err := json.Marshal(c.state.Baselines())
@@ -29,8 +29,8 @@ func (c *fixture) restart(t *testing.T) {
 	c.state.RestoreBaselines(list)
 }
 
-// TestRemember: who starts anew judges at its first look, and takes nothing for usual that was not.
-func TestRemember(t *testing.T) {
+// TestRestoreBaselines checks that a restarted state detects interference at once and learns nothing unusual.
+func TestRestoreBaselines(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 	c.restart(t)
@@ -41,12 +41,12 @@ func TestRemember(t *testing.T) {
 			t.Fatalf("look %d: %+v, %+v", look, f, i)
 		}
 	}
-	// While it waits the agent starts anew once more, and still knows.
+	// The agent restarts once more during the interference.
 	c.restart(t)
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
 		t.Errorf("the third agent: %+v", f)
 	}
-	// Without it, all of that is what is usual.
+	// Without baselines the wait becomes the usual one.
 	c.state = State{}
 	for range 200 {
 		c.tick(0.4, 500, 1000, 6500)
@@ -56,8 +56,8 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// TestRememberLasts: an hour of waiting is an hour, whichever agent has seen it.
-func TestRememberLasts(t *testing.T) {
+// TestRestoreBaselinesAge checks that the hour until relearning continues across restarts.
+func TestRestoreBaselinesAge(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 	c.policy.Rules[0].Preview = true
@@ -78,8 +78,8 @@ func TestRememberLasts(t *testing.T) {
 	}
 }
 
-// TestRememberGone: what was learnt of a pod goes with it, and rules may come a while after the start.
-func TestRememberGone(t *testing.T) {
+// TestRestoreBaselinesGone checks that the baseline of a removed pod is dropped and that rules may arrive later.
+func TestRestoreBaselinesGone(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 	c.restart(t)
@@ -111,8 +111,8 @@ func TestRememberGone(t *testing.T) {
 	}
 }
 
-// TestRememberBad: what cannot have been measured is not taken, and not more pods than there can be.
-func TestRememberBad(t *testing.T) {
+// TestRestoreBaselinesInvalid checks that impossible values and surplus pods are dropped.
+func TestRestoreBaselinesInvalid(t *testing.T) {
 	c := newFixture()
 	bad := Baseline{UID: "web", Waits: map[Resource][]float32{}, Uses: map[Resource][]float32{}, Above: map[Resource]time.Time{CPU: at(1 << 30)}}
 	for range 2 * ringSize {
@@ -136,8 +136,8 @@ func TestRememberBad(t *testing.T) {
 	}
 }
 
-// TestRingList: a list of few is all of them in order, one of many is spread over all.
-func TestRingList(t *testing.T) {
+// TestRingEvenSamples checks that few samples are returned in order and many are thinned evenly.
+func TestRingEvenSamples(t *testing.T) {
 	for _, n := range []int{0, 1, 39, 40, 41, 100, ringSize, ringSize + 1, 3 * ringSize} {
 		var r ring
 		for i := range n {
@@ -156,7 +156,7 @@ func TestRingList(t *testing.T) {
 	}
 }
 
-// TestDisks: a pod that waits for disks because of another that is known by what it does to them; nothing is throttled for it.
+// TestDisks checks the interference of disks, for which nothing is throttled.
 func TestDisks(t *testing.T) {
 	c := newFixture()
 	c.policy.Rules[0].Metric = InterferenceIO
@@ -168,7 +168,7 @@ func TestDisks(t *testing.T) {
 		c.o.Pods[0].StalledDisks = Measurement[series.Ratio]{waits, now}
 		return c.tick(0, 500, 1000, 1000)
 	}
-	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "what pods do to disks is not known" {
+	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "the disk use of pods is unknown" {
 		t.Errorf("without any measurement: %+v", f)
 	}
 	for range 200 {
@@ -176,7 +176,7 @@ func TestDisks(t *testing.T) {
 			t.Fatalf("calm: %+v", plan.Rules[0])
 		}
 	}
-	// A pod that does a little more than usual is not the cause, however little that is.
+	// A pod with a slightly higher use is not the cause.
 	if f := look(0.5, 100, 2000, 100).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "no other pod uses more than usual") {
 		t.Errorf("%+v", f)
 	}
@@ -193,10 +193,10 @@ func TestDisks(t *testing.T) {
 	if len(plan.Throttles) > 0 || len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "two" || plan.Evictions[0].Resource != Disks || plan.Evictions[0].Freed != 3050 {
 		t.Errorf("%+v", plan)
 	}
-	// The one that does more may not be touched, and the one that may does not do more.
+	// The pod with the higher use is exempt, and the candidate has its usual use.
 	c.o.Pods[2].Allowed, c.state.terminating, c.state.evicted = nil, nil, nil
 	plan = look(0.5, 100, 2000, 3050)
-	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "nobody to evict: n/web") || !strings.HasSuffix(f.Reason, "no pod that may be touched can be the cause") {
+	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "no pod to evict: n/web") || !strings.HasSuffix(f.Reason, "no permitted pod can be the cause") {
 		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
 	}
 	if got := (DiskRates{Reads: 60, Writes: 40, ReadBytes: 7 * diskUnit, WriteBytes: 3 * diskUnit}).Work(); got != 110 {

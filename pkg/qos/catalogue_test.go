@@ -11,11 +11,11 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestCatalogue: of each metric that gocrane names, what victims are ordered by, the resource whose water mark counts, how much one unit
-// above the threshold is (0: it does not say, and one goes at a time), and who can be a victim.
+// TestCatalogue checks for each of gocrane's metrics the order of victims, the resource of its water mark, the gap per unit above the
+// threshold (0: unknown, one victim at a time) and the possible victims.
 func TestCatalogue(t *testing.T) {
 	const anybody, elastic, own, holders, none = "any", "elastic", "own", "holders", "none"
-	const gap = 1.1 // a tenth more than is above
+	const gap = 1.1 // a tenth more than the excess
 	node := Node{CPUs: 8000, Memory: 1 << 30}
 	for name, want := range map[string]struct {
 		by  Criterion
@@ -67,7 +67,7 @@ func TestCatalogue(t *testing.T) {
 			}
 			o.Pods = append(o.Pods, p)
 		}
-		// One that holds or is elastic comes before others in any case: then any is elastic.
+		// Elastic pods come first, so any selects the elastic one.
 		o.Samples = map[string][]Sample{name: {
 			{Value: 1.5, At: at(0), Labels: map[string]string{labelPod: anybody}}, {Value: 3, At: at(0), Labels: map[string]string{labelPod: own}},
 		}}
@@ -81,7 +81,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		who := want.who
 		if who == anybody {
-			who = elastic // Of all it is the first.
+			who = elastic // the first of all
 		}
 		got := none
 		if len(plan.Evictions) > 0 {
@@ -90,7 +90,7 @@ func TestCatalogue(t *testing.T) {
 		if len(plan.Evictions) > 1 || got != who {
 			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Reason)
 		}
-		// A water mark holds for what the metric is of alone.
+		// A water mark applies only to the metric's resource.
 		policy.WaterMarks = map[Resource]series.Ratio{CPU: 1, Memory: 1}
 		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
 		if held != (want.of != NoResource) {
@@ -99,8 +99,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestOwnUse: for a rule on what each pod uses itself the one goes that is above and that the rule selects, also where others come before
-// it; where that one may not be touched, those come that may, in their order.
+// TestOwnUse checks that a rule on the own use of pods evicts the selected pod above the threshold even if others come first in order, and
+// falls back to the order if that pod is exempt.
 func TestOwnUse(t *testing.T) {
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 	for i, name := range []string{"small", "large", "largest"} {
@@ -133,8 +133,8 @@ func TestOwnUse(t *testing.T) {
 	}
 }
 
-// TestElasticRuleHoldsOthersNot: a rule on what elastic pods use, close to its value, keeps no other pod from getting back what it lost.
-func TestElasticRuleHoldsOthersNot(t *testing.T) {
+// TestElasticRuleKeepsOthers checks that a rule on elastic use close to its threshold does not delay the restore of other pods.
+func TestElasticRuleKeepsOthers(t *testing.T) {
 	for _, elastic := range []bool{false, true} {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{
 			{Name: "cpu", Metric: "cpu_total_usage", Threshold: 6000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},

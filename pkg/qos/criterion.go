@@ -6,15 +6,14 @@ package qos
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 )
 
-// Criterion is what of their use victims are ordered by where elastic resources, priority and QoS class do not tell them apart: who has
-// most of it goes first. Its text is for people and for records.
+// Criterion is the use by which victims are ordered when reclaimed capacity, priority and QoS class are equal; the largest use goes first.
+// Its text appears in messages and audit records.
 type Criterion string
 
-// The criteria. Those of disks are by second; DiskWork counts an operation for each 64 KiB as well.
+// Criteria. Those of disks are rates per second; DiskWork also counts one operation per 64 KiB.
 const (
 	ByCPU            Criterion = "cpu"
 	ByMemory         Criterion = "memory"
@@ -23,43 +22,20 @@ const (
 	ByDiskWrites     Criterion = "disk writes"
 	ByDiskReadBytes  Criterion = "bytes read from disks"
 	ByDiskWriteBytes Criterion = "bytes written to disks"
-	// ByDiskWait is the share of time in which a task of the pod waits for disks. It says who has them at work and not with how much, and
-	// stands in where the kernel does not count that.
+	// ByDiskWait is the share of time in which a task of the pod waits for disks. It shows that a pod uses disks, not how much, and
+	// replaces disk counters that the kernel lacks.
 	ByDiskWait Criterion = "time waiting for disks"
 )
 
-// minDiskWait is the share of time waiting for disks from which on it counts.
+// minDiskWait is the smallest share of time waiting for disks that counts.
 const minDiskWait = 0.05
 
-// victimCriterion is what a rule's metric is about. Of a disk's busy time and of waiting for disks no pod's part is known: what is done to them
-// causes both.
-func (m Metric) victimCriterion() Criterion {
-	switch m.victimResource() {
-	case Memory:
-		return ByMemory
-	case CPU, NoResource:
-		return ByCPU
-	case Disks:
-	}
-	switch strings.TrimPrefix(strings.TrimPrefix(m.Name, "node_"), "pod_") {
-	case "disk_reads_per_second", "disk_read_iops":
-		return ByDiskReads
-	case "disk_writes_per_second":
-		return ByDiskWrites
-	case "disk_read_bytes_per_second", "disk_read_kibps":
-		return ByDiskReadBytes
-	case "disk_write_bytes_per_second", "disk_write_kibps":
-		return ByDiskWriteBytes
-	}
-	return ByDiskWork
-}
-
-// criterion is what the victims of a rule are ordered by: what its metric is about; and time waiting for disks where the kernel does not
-// count what pods do to them, and none is seen to do anything.
-func (d *decision) criterion(r *Rule) Criterion {
-	metric := d.state.rules[r.Name].metric
+// criterion returns the criterion for the victims of a rule: that of its metric, or the time waiting for disks where the kernel counts no
+// disk use of pods and no pod shows any.
+func (d decision) criterion(r *Rule) Criterion {
+	metric := d.metric(r)
 	c := metric.victimCriterion()
-	if metric.victimResource() != Disks || interferenceResource(r.Metric) != NoResource {
+	if !metric.IsDisk() || interferenceResource(r.Metric) != NoResource {
 		return c
 	}
 	measured := false
@@ -76,12 +52,12 @@ func (d *decision) criterion(r *Rule) Criterion {
 	return c
 }
 
-// countsWrites tells whether writes count.
+// countsWrites reports whether the criterion includes writes.
 func (c Criterion) countsWrites() bool {
 	return c == ByDiskWork || c == ByDiskWrites || c == ByDiskWriteBytes
 }
 
-// resource is what it is a figure of.
+// resource returns the resource the criterion measures.
 func (c Criterion) resource() Resource {
 	switch c {
 	case ByCPU:
@@ -93,7 +69,7 @@ func (c Criterion) resource() Resource {
 	return Disks
 }
 
-// value is a pod's figure, in millicores, bytes, by second or a share of time; it means nothing where it was not measured.
+// value returns the pod's use in millicores, bytes, per second or as a share of time. It is meaningless if unmeasured.
 func (c Criterion) value(p *Pod) float64 {
 	switch c {
 	case ByCPU:
@@ -116,7 +92,7 @@ func (c Criterion) value(p *Pod) float64 {
 	return 0
 }
 
-// valueOf is a pod's figure, and whether it is known.
+// valueOf returns the pod's use and whether it is known.
 func (c Criterion) valueOf(p *Pod, now time.Time, maxAge time.Duration) (float64, bool) {
 	v := c.value(p)
 	if c == ByDiskWait {
@@ -126,8 +102,8 @@ func (c Criterion) valueOf(p *Pod, now time.Time, maxAge time.Duration) (float64
 	return v, known && v >= 0
 }
 
-// minimum is the figure below which a pod is not the cause of what disks show: the twentieth of what all pods have, and work that no disk
-// feels. Of cpu and memory it is the gap that says so, and whatever is more than nothing counts here.
+// minimum returns the smallest use that makes a pod a victim. For disks it is a twentieth of the use of all pods, and at least what no
+// disk notices. For CPU and memory any use counts, since the gap already excludes small users.
 func (c Criterion) minimum(o *Observation) float64 {
 	if c.resource() != Disks {
 		return math.SmallestNonzeroFloat64
@@ -147,7 +123,7 @@ func (c Criterion) minimum(o *Observation) float64 {
 	return max(minDiskShare*sum, minDiskWork)
 }
 
-// suffix names it where the metric alone does not.
+// suffix names the criterion where the metric alone does not.
 func (c Criterion) suffix() string {
 	if c.resource() == Disks {
 		return " by " + string(c)
@@ -155,7 +131,7 @@ func (c Criterion) suffix() string {
 	return ""
 }
 
-// describe writes a pod's figure for people.
+// describe formats a pod's use for messages.
 func (c Criterion) describe(v float64, n *Node) string {
 	const mebi = 1 << 20
 	switch c {
@@ -172,7 +148,7 @@ func (c Criterion) describe(v float64, n *Node) string {
 		if why == "" {
 			why = "the kernel counts none of the pods' writes"
 		}
-		return fmt.Sprintf("waits %.1f %% of the time for disks, since what it does to them is not known: %s", 100*v, why)
+		return fmt.Sprintf("waits %.1f %% of the time for disks; its disk use is unknown: %s", 100*v, why)
 	case ByCPU, ByMemory, ByDiskWork:
 	}
 	return "uses " + c.resource().format(v)

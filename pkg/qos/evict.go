@@ -10,56 +10,49 @@ import (
 	"time"
 )
 
-// minGapShare is the share of a gap below which a victim is spared: it would end for nothing.
+// minGapShare is the share of a gap below which evicting a pod is not worth it.
 const minGapShare = 0.01
 
-// planEvictions plans the victims of a rule that fires: as many as close the gap, in victim order, without those who turn out not to be needed.
-// A metric that is no amount of a resource says nothing of how much has to go: one pod goes, and the next one not before the first is
-// gone and the metric shows it.
-func (d *decision) planEvictions(r *Rule, f *Finding, gap float64, quantified bool) []Eviction {
+// evictionPlan holds planned evictions, or why there are none or too few.
+type evictionPlan struct {
+	evictions []Eviction
+	// shortfall is the part of the gap left after them; negative if it is unknown.
+	shortfall float64
+	withheld  WithholdReason
+	reason    string
+}
+
+// planEvictions plans the evictions of a firing rule: as many pods as close the gap, in victim order, without those that prove unnecessary.
+// A metric that measures no amount of a resource does not determine the gap: one pod is evicted, and the next one only after the metric
+// shows the effect.
+func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *planned) evictionPlan {
 	limits := d.policy.Limits
 	if quantified && gap <= 0 {
-		f.withhold(WithheldByWaterMark, "what is about to go brings the node down to the water mark")
-		return nil
+		return evictionPlan{shortfall: -1, withheld: WithheldByWaterMark, reason: "pending releases bring the node down to the water mark"}
 	}
-	if why := d.state.pauseReason(d.observation.At); why != "" {
-		f.Shortfall = gap
-		f.withhold(WithheldByPause, why)
-		return nil
+	if reason := d.state.pauseReason(d.observation.At); reason != "" {
+		return evictionPlan{shortfall: gap, withheld: WithheldByPause, reason: reason}
 	}
-	recent := d.state.recentEvictions() + len(d.plan.Evictions)
+	recent := d.state.recentEvictions() + len(earlier.Evictions)
 	allowed := limits.MaxEvictions - recent
 	if allowed <= 0 {
-		f.Shortfall = gap
-		f.withhold(WithheldByRate, fmt.Sprintf("%d pods were evicted within %s, the most that are", recent, limits.EvictionWindow))
-		return nil
+		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("%d pods were evicted within %s, which is the limit", recent, limits.EvictionWindow)}
 	}
 	if !quantified {
-		if why := d.waitReason(r); why != "" {
-			f.withhold(WithheldForMetric, why)
-			return nil
+		if reason := d.waitReason(r, earlier); reason != "" {
+			return evictionPlan{shortfall: -1, withheld: WithheldForMetric, reason: reason}
 		}
 		gap, allowed = math.SmallestNonzeroFloat64, 1
 	}
 	by := d.criterion(r)
-	chosen, spared := d.chooseVictims(r, f, by, gap, quantified)
+	chosen, spared := d.chooseVictims(r, by, gap, quantified, earlier)
+	out := evictionPlan{shortfall: -1}
 	if len(chosen) > allowed {
-		f.withhold(WithheldByRate, fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.MaxEvictions, limits.EvictionWindow))
+		out.withheld = WithheldByRate
+		out.reason = fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.MaxEvictions, limits.EvictionWindow)
 		chosen = chosen[:allowed]
 	}
-	out, left := d.buildEvictions(r, by, chosen, gap)
-	if quantified {
-		f.Shortfall = math.Max(left, 0)
-	}
-	if len(out) == 0 && f.Reason == "" {
-		f.withhold(WithheldNoCandidate, "nobody to evict"+spared)
-	}
-	return out
-}
-
-// buildEvictions names the victims, and what is left of the gap without them.
-func (d *decision) buildEvictions(r *Rule, by Criterion, chosen []*Pod, gap float64) (out []Eviction, left float64) {
-	left = gap
+	left := gap
 	for _, p := range chosen {
 		use, _ := by.valueOf(p, d.observation.At, r.MaxAge)
 		left -= use
@@ -70,18 +63,24 @@ func (d *decision) buildEvictions(r *Rule, by Criterion, chosen []*Pod, gap floa
 		if e.GraceOverride != nil {
 			e.GracePeriod = *e.GraceOverride
 		}
-		out = append(out, e)
+		out.evictions = append(out.evictions, e)
 	}
-	return out, left
+	if quantified {
+		out.shortfall = max(left, 0)
+	}
+	if len(out.evictions) == 0 && out.reason == "" {
+		out.withheld, out.reason = WithheldNoCandidate, "no pod to evict"+spared
+	}
+	return out
 }
 
-// chooseVictims takes victims in order until the gap is closed, and then lets those go free, last first, without whom it is closed as well.
-func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64, quantified bool) (chosen []*Pod, spared string) {
+// chooseVictims selects victims in order until the gap is closed, and then drops unnecessary ones, the last first.
+func (d decision) chooseVictims(r *Rule, by Criterion, gap float64, quantified bool, earlier *planned) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
-	candidates, least := d.orderVictims(r, f, by), by.minimum(d.observation)
-	// What is held is free when its holder is gone, however little that uses.
-	held := d.state.rules[r.Name].metric.HolderResource != NoResource
+	candidates, least := d.orderVictims(r, by), by.minimum(d.observation)
+	// Reserved capacity is released with its holder, however little of it is used.
+	held := d.metric(r).HolderResource != NoResource
 	if len(candidates) == 0 {
 		return nil, ": " + noCandidate
 	}
@@ -91,7 +90,7 @@ func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64,
 		}
 		use, known := by.valueOf(p, d.observation.At, r.MaxAge)
 		switch {
-		case p.Terminating || d.state.terminating[p.UID] != nil || d.evicting[p.UID]:
+		case p.Terminating || d.state.terminating[p.UID] != nil || earlier.pods[p.UID]:
 		case p.ExemptReason != "":
 			kept++
 		case !known && !held:
@@ -115,17 +114,17 @@ func (d *decision) chooseVictims(r *Rule, f *Finding, by Criterion, gap float64,
 		}
 	}
 	if n := kept + unmeasured + trifling + refused; n > 0 {
-		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are not measured, %d use too little, %d were refused just now", kept, unmeasured, trifling, refused)
+		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are unmeasured, %d use too little, %d were just refused", kept, unmeasured, trifling, refused)
 	}
 	return chosen, spared
 }
 
-// waitReason says why the metric cannot show yet what the last eviction brought.
-func (d *decision) waitReason(r *Rule) string {
-	if d.state.anyTerminating(d.observation.At, d.policy.Limits) || len(d.plan.Evictions) > 0 {
-		return "waits for a pod that is ending"
+// waitReason returns why the metric cannot show the effect of the last eviction yet; empty if it can.
+func (d decision) waitReason(r *Rule, earlier *planned) string {
+	if d.state.anyTerminating(d.observation.At, d.policy.Limits) || len(earlier.Evictions) > 0 {
+		return "waits for a terminating pod"
 	}
-	settle := d.state.rules[r.Name].metric.Settle
+	settle := d.metric(r).Settle
 	for _, at := range d.state.evicted {
 		if since := d.observation.At.Sub(at); since < settle {
 			return fmt.Sprintf("waits for the metric to show the last eviction, %s ago", since.Truncate(time.Second))

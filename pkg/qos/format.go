@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// FormatValue is a value of a metric for people, with its unit. Many bytes are MiB, since nobody reads 2.577e+10.
+// FormatValue formats a metric value with its unit, large numbers of bytes as MiB.
 func FormatValue(v float64, unit string) string {
 	const mib = 1 << 20
 	if rest, ok := strings.CutPrefix(unit, "bytes"); ok && math.Abs(v) >= mib {

@@ -11,70 +11,70 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Interference is found by comparing a pod with itself: a latency-sensitive pod that waits for a resource more than it usually does, while
-// others take more of it or there is no more of it, is interfered with. What is usual is the median of its calm times and how far they
-// scatter; it is not learnt while anybody on the node is interfered with.
+// Interference is detected by comparing a pod with its own past: a latency-sensitive pod is interfered with if it waits for a resource
+// longer than usual while other pods use more of it, or none of it is left. Its usual wait is the median in calm times with their scatter;
+// no samples are learned while any pod of the node is interfered with.
 //
-// A pod that waits for its own limit is not interfered with: the share of time in which its limit held it up is taken off. Nor is one that
-// waits because it does more than usual itself while the node has room.
+// Waiting for its own limit is not interference: the share of time in which the limit stopped the pod is subtracted. Neither is waiting
+// caused by a higher use of its own while the node has capacity left.
 
 const (
-	// deviationFactor is the number of deviations up to which a pod waits as usual, and minExcess the share of time above the median up to which it
-	// does in any case: noise that is small never counts, however calm the pod was before.
+	// deviationFactor is the number of deviations above the median that is still usual, and minExcess the share of time above the median
+	// that always is: small noise never counts, however calm the pod was before.
 	deviationFactor = 3
 	minExcess       = 0.05
-	// contentionThreshold is the share of a resource in use from which on all that want it compete.
+	// contentionThreshold is the share of a resource in use from which all its users compete.
 	contentionThreshold = 0.8
-	// minRise is the share of the node's capacity from which on it counts that a pod uses more than usual.
+	// minRise is the smallest increase of a pod's use that counts, as a share of the node's capacity.
 	minRise = 0.02
-	// minDiskShare is the same for disks, of which the capacity is not known: a share of what all pods do to them; and minDiskWork what
-	// no disk feels, a tenth of what a disk that turns can do.
+	// minDiskShare replaces minRise for disks, whose capacity is unknown: a share of the use of all pods. minDiskWork is what no disk
+	// notices, a tenth of what a rotating disk can do.
 	minDiskShare = 0.05
 	minDiskWork  = 10
-	// relearnAfter is how long a pod waits more than usual before that is what is usual with it. Whatever it is, nothing has helped in that time,
-	// and a baseline that is wrong must not hold others down for ever.
+	// relearnAfter is how long a pod waits longer than usual before its wait becomes the usual one. No action helped in that time, and a
+	// wrong baseline must not throttle other pods forever.
 	relearnAfter = time.Hour
 )
 
-// contendedResources are the resources that pods compete for, in the order of arrays by resource.
+// contendedResources lists the resources pods compete for, in the order of arrays by resource.
 var contendedResources = [...]Resource{CPU, Memory, Disks}
 
-// podHistory is what is remembered of a pod.
+// podHistory holds the samples of a pod.
 type podHistory struct {
 	waits, uses [len(contendedResources)]ring
-	// measured and learnt are the times of the last measurement that counted, and of the last that went into the rings.
+	// measured holds the times of the last measurements, learnt those of the last measurements added to the rings.
 	measured, learnt [len(contendedResources)]time.Time
-	// aboveSince is since when it has waited more than usual; zero where it does not.
+	// aboveSince is since when the pod waits longer than usual; zero if it does not.
 	aboveSince [len(contendedResources)]time.Time
 	lastRun    uint64
 }
 
-// detector remembers what is usual with the pods of a node.
+// detector learns the usual waits and uses of the pods of a node.
 type detector struct {
 	runs     uint64
 	pods     map[string]*podHistory
 	verdicts [len(contendedResources)][]verdict
-	// learning are the pods of which it is not known yet what is usual; blind that it is not known how much the node uses.
+	// learning counts the pods whose usual wait is not known yet; useUnknown reports that the node's use is unknown.
 	learning   [len(contendedResources)]int
 	useUnknown [len(contendedResources)]bool
-	// restored tells that it was remembered and no rule has asked for it yet, since when.
+	// restored reports that the history was loaded and no rule has used it yet; restoredAt is since when.
 	restored   bool
 	restoredAt time.Time
 }
 
-// verdict is what is found out about a sensitive pod and a resource.
+// verdict is the evaluation of a latency-sensitive pod and a resource.
 type verdict struct {
 	pod *Pod
-	// wait is the share of time that it waited without its own limit's part, usual the median, deviation how far it scatters.
+	// wait is the share of time the pod waited, without that caused by its own limit; median and deviation describe its usual wait.
 	wait, median, deviation float64
 	at                      time.Time
-	// excess is the excess: how much more than usual it waits because of others; 0 where it is not interfered with.
+	// excess is how much longer than usual the pod waits because of others; 0 without interference.
 	excess float64
-	// ownCause says why what it waits more than usual is no interference.
+	// ownCause explains why a longer wait is not interference.
 	ownCause string
 }
 
-// update judges every sensitive pod and learns what is usual. It forgets pods that are gone.
+// update evaluates every latency-sensitive pod, learns from calm times and drops pods that are gone.
 func (d *detector) update(o *Observation, maxAge time.Duration) {
 	if d.pods == nil {
 		d.pods = map[string]*podHistory{}
@@ -104,7 +104,7 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 	}
 }
 
-// waitShare is the share of time that a pod waited for a resource without the part that is its own limit's.
+// waitShare returns the share of time the pod waited for a resource, without that caused by its own limit.
 func (p *Pod) waitShare(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
 	m := p.stalled(r)
 	if !m.fresh(now, maxAge) {
@@ -113,14 +113,14 @@ func (p *Pod) waitShare(r Resource, now time.Time, maxAge time.Duration) (float6
 	share := min(float64(m.Value), 1)
 	if r == CPU {
 		if p.Throttled.fresh(now, maxAge) {
-			// Of a period that its limit ended early only a part was waited; to count all of it errs on the side of doing nothing.
+			// The pod waited for only a part of a period its limit cut short; subtracting all of it errs on the side of doing nothing.
 			share = max(share-float64(p.Throttled.Value), 0)
 		}
 	}
 	return share, m.At, true
 }
 
-// evaluate makes the verdicts of a resource, of which the node uses a share.
+// evaluate makes the verdicts on a resource of which the node uses the given share.
 func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge time.Duration) {
 	for i := range o.Pods {
 		p := &o.Pods[i]
@@ -147,26 +147,26 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 	}
 }
 
-// ownCause says why a pod that waits more than usual is not interfered with, empty where it is.
+// ownCause returns why a pod that waits longer than usual is not interfered with; empty if it is.
 func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
 	r := contendedResources[k]
 	switch {
 	case r == Memory && p.atMemoryLimit(o.At, maxAge):
-		return "it uses what its own limit of memory leaves"
+		return "it is at its own memory limit"
 	case r == CPU && p.ExclusiveCPUs:
-		return "it has CPUs of its own, and nobody else waits for them"
+		return "it has exclusive CPUs"
 	}
 	if used >= contentionThreshold {
 		return ""
 	}
 	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
 	if r == Memory {
-		// Where there is memory it waits for its own limit, whatever others do.
+		// While memory is available the pod waits for its own limit, whatever other pods do.
 		return room
 	}
 	if r == Disks {
-		// A disk that has become slow is nobody's fault.
-		room = "how much disks bear is not known"
+		// A slow disk is no interference.
+		room = "the capacity of disks is unknown"
 	}
 	most, all := 0.0, 0.0
 	for i := range o.Pods {
@@ -185,7 +185,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	return ""
 }
 
-// used is the share of a resource that is in use. Of disks it is not known; it is 0 where what pods do to them is.
+// used returns the share of a resource in use. It is unknown for disks, and 0 if the disk use of pods is measured.
 func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool) {
 	if r != Disks {
 		return o.Node.used(r, o.At, maxAge)
@@ -193,7 +193,7 @@ func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool
 	return 0, slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UsedDisks.fresh(o.At, maxAge) })
 }
 
-// minRise is from how much on it counts that a pod uses more than usual.
+// minRise returns the smallest increase of a pod's use that counts.
 func (o *Observation) minRise(r Resource, maxAge time.Duration) float64 {
 	if r != Disks {
 		return minRise * o.Node.capacity(r)
@@ -206,7 +206,7 @@ func (o *Observation) minRise(r Resource, maxAge time.Duration) float64 {
 	return max(minDiskShare*sum, minDiskWork)
 }
 
-// atMemoryLimit tells whether a container of a pod uses nearly all that its own limit of memory leaves, so that it waits for that.
+// atMemoryLimit reports whether a container uses nearly all of its own memory limit, so that it waits for that.
 func (p *Pod) atMemoryLimit(now time.Time, maxAge time.Duration) bool {
 	const nearly = 0.95
 	return slices.ContainsFunc(p.Containers, func(c Container) bool {
@@ -218,7 +218,7 @@ func (p *Pod) atMemoryLimit(now time.Time, maxAge time.Duration) bool {
 	})
 }
 
-// increase is how much more than usual a pod uses; all of it where it came after what is usual was learnt. It is 0 where it is not known.
+// increase returns how much more than usual a pod uses: all of its use if its usual use was not learned, and 0 if its use is unknown.
 func (d *detector) increase(k int, p *Pod, now time.Time, maxAge time.Duration) float64 {
 	use, ok := p.use(contendedResources[k], now, maxAge)
 	h := d.pods[p.UID]
@@ -232,7 +232,7 @@ func (d *detector) increase(k int, p *Pod, now time.Time, maxAge time.Duration) 
 	return use - usual
 }
 
-// learn takes the measurements of calm times into the rings.
+// learn adds the measurements of calm times to the rings.
 func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 	calm, above := true, map[string]bool(nil)
 	for i := range d.verdicts[k] {
@@ -263,7 +263,7 @@ func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 	}
 }
 
-// relearn makes what lasts what is usual.
+// relearn discards the usual wait of a pod that exceeded it for too long.
 func (d *detector) relearn(k int, h *podHistory, above bool, now time.Time) {
 	switch {
 	case !above:
@@ -276,15 +276,14 @@ func (d *detector) relearn(k int, h *podHistory, above bool, now time.Time) {
 	}
 }
 
-// Names of the metrics of interference: how much more of the time than usual a pod waits for cpu, memory or disks because of others, as a
-// ratio.
+// Metrics of interference: the excess, as a ratio of time, that a pod waits for CPU, memory or disks because of other pods.
 const (
 	InterferenceCPU    = "pod_interference_cpu_ratio"
 	InterferenceMemory = "pod_interference_memory_ratio"
 	InterferenceIO     = "pod_interference_io_ratio"
 )
 
-// interferenceResource is the resource that a metric of interference is about, None for other metrics.
+// interferenceResource returns the resource of an interference metric; NoResource for other metrics.
 func interferenceResource(metric string) Resource {
 	switch metric {
 	case InterferenceCPU:
@@ -297,12 +296,12 @@ func interferenceResource(metric string) Resource {
 	return NoResource
 }
 
-// index is a resource's place in arrays by resource.
+// index returns the resource's position in arrays by resource.
 func (r Resource) index() int {
 	return max(slices.Index(contendedResources[:], r), 0)
 }
 
-// samples are the verdicts on a resource as a metric: none where there are only pods of which it is not known what is usual.
+// samples returns the verdicts on a resource as samples of a metric, or why there are none.
 func (d *detector) samples(r Resource) (samples []Sample, why string) {
 	k := r.index()
 	for _, v := range d.verdicts[k] {
@@ -313,18 +312,17 @@ func (d *detector) samples(r Resource) (samples []Sample, why string) {
 	}
 	if d.useUnknown[k] {
 		if r == Disks {
-			return nil, "what pods do to disks is not known"
+			return nil, "the disk use of pods is unknown"
 		}
-		return nil, fmt.Sprintf("how much %s the node uses is not known", r)
+		return nil, fmt.Sprintf("the use of %s by the node is unknown", r)
 	}
 	if n := d.learning[k]; n > 0 {
-		return nil, fmt.Sprintf("what is usual with %d latency-sensitive pods is not known yet: that takes %s", n, minSamples*sampleInterval)
+		return nil, fmt.Sprintf("the usual wait of %d latency-sensitive pods is not known yet: learning takes %s", n, minSamples*sampleInterval)
 	}
-	return nil, "no latency-sensitive pod of this node says how long it waits"
+	return nil, "no waiting time of a latency-sensitive pod is known"
 }
 
-// worst is the verdict on the pod that waits most because of others, of those that a rule selects; else the one of whom it is to be said
-// why it is no interference.
+// worst returns the verdict on the selected pod with the largest excess; if no pod is interfered with, one that explains a longer wait.
 func (d *detector) worst(r *Rule, of Resource) *verdict {
 	var out *verdict
 	list := d.verdicts[of.index()]

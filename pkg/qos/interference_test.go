@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestRing: the median and the deviation are those of the last samples, and outliers move neither.
+// TestRing checks that the statistics cover the last samples and ignore outliers.
 func TestRing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var r ring
@@ -48,7 +48,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// fixture is a node with a sensitive pod and two that may be touched.
+// fixture is a node with a latency-sensitive pod and two candidates.
 type fixture struct {
 	state  State
 	policy Policy
@@ -73,7 +73,7 @@ func newFixture() *fixture {
 	return c
 }
 
-// tick lets a moment pass in which the sensitive pod waits and all use what is given.
+// tick advances the clock with the given wait of the sensitive pod and the given uses.
 func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
 	c.o.At = c.o.At.Add(c.every)
 	var sum series.MilliCPU
@@ -96,7 +96,7 @@ func (c *fixture) calm(t *testing.T) {
 	}
 }
 
-// TestInterference: who waits, how much, compared with what, and who is the cause, with their numbers.
+// TestInterference checks the victim, its wait, the comparison and the cause with their numbers.
 func TestInterference(t *testing.T) {
 	c := newFixture()
 	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Reason, "not known yet") {
@@ -121,7 +121,7 @@ func TestInterference(t *testing.T) {
 	}
 }
 
-// TestNoInterference: what looks like it and is none.
+// TestNoInterference covers causes that only resemble interference.
 func TestNoInterference(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fixture)
@@ -134,12 +134,12 @@ func TestNoInterference(t *testing.T) {
 		"its own limit": {func(c *fixture) {
 			c.o.Pods[0].Throttled = Measurement[series.Ratio]{1, c.o.At.Add(time.Second)}
 		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "CPUs of its own"},
+		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
 		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
 		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
-		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "is not known"},
-		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
-		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no latency-sensitive pod"},
+		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
+		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
 		"nobody may be hurt": {func(c *fixture) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 		"as important": {func(c *fixture) {
 			for i := range c.o.Pods {
@@ -161,7 +161,7 @@ func TestNoInterference(t *testing.T) {
 	}
 }
 
-// TestOwnMemory: a pod that uses what its own limit of memory leaves waits for that, however full the node is.
+// TestOwnMemory checks that a pod at its own memory limit is not interfered with, however full the node is.
 func TestOwnMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		container Container
@@ -193,7 +193,7 @@ func TestOwnMemory(t *testing.T) {
 	}
 }
 
-// TestSelectedVictims: a rule may be about some pods only.
+// TestSelectedVictims checks a rule that selects some pods.
 func TestSelectedVictims(t *testing.T) {
 	c := newFixture()
 	c.policy.Rules[0].Matches = func(l map[string]string) bool { return l["PodName"] == "other" }
@@ -205,11 +205,11 @@ func TestSelectedVictims(t *testing.T) {
 	}
 }
 
-// TestNotLearntWhileFiring: what is usual does not change as long as somebody is interfered with, for an hour at most.
+// TestNotLearntWhileFiring checks that the usual wait stays fixed during interference, for at most an hour.
 func TestNotLearntWhileFiring(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
-	c.policy.Rules[0].Preview = true // so that nothing helps
+	c.policy.Rules[0].Preview = true // so that no action helps
 	c.every = 5 * time.Second
 	for i := range 3600 / 5 {
 		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Increase != 5500 {
@@ -224,8 +224,8 @@ func TestNotLearntWhileFiring(t *testing.T) {
 	}
 }
 
-// TestHoldBack: who is the cause again and again gets it back later and later, and is forgiven when it is not.
-func TestHoldBack(t *testing.T) {
+// TestRestoreDelay checks that a repeated cause is restored later each time, and that the delay resets.
+func TestRestoreDelay(t *testing.T) {
 	r := &Rule{TriggerCount: 1, RestoreCount: 1, Action: Action{CoolDown: 5 * time.Minute}}
 	var st ruleState
 	now := at(0)
@@ -258,7 +258,7 @@ func TestHoldBack(t *testing.T) {
 	}
 }
 
-// TestDrift: a load that changes slowly is what is usual all the time.
+// TestDrift checks that a slowly changing load stays usual.
 func TestDrift(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
@@ -271,7 +271,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestDetectorIsBounded: what is remembered is of a fixed size, goes with the pod, and all of it goes with the rule.
+// TestDetectorIsBounded checks that the history has a fixed size and goes with the pod and with the rule.
 func TestDetectorIsBounded(t *testing.T) {
 	policy := newFixture().policy
 	var s State
@@ -307,7 +307,7 @@ func TestDetectorIsBounded(t *testing.T) {
 	}
 }
 
-// TestClockAndDetector: a clock that is set teaches nothing twice, and a measurement that stands still is one.
+// TestClockAndDetector checks that a changed clock adds no sample twice and that an unchanged measurement counts once.
 func TestClockAndDetector(t *testing.T) {
 	c := newFixture()
 	for range 60 {
@@ -330,8 +330,7 @@ func TestClockAndDetector(t *testing.T) {
 	}
 }
 
-// TestAnyWaits plays random nodes: a value that is no share, a pod that comes and goes, and whatever else, neither panics nor throttles a
-// sensitive pod that is as important as the one that waits.
+// TestAnyWaits runs random nodes with invalid values and checks that no latency-sensitive pod of the same importance is throttled.
 func TestAnyWaits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	fired := 0

@@ -12,51 +12,51 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// MemoryHigh is a limit of memory in force: what is above it is reclaimed, and who grows above it sleeps; nobody is killed for it. NoMemoryHigh is
-// the largest, and 0 unknown.
+// MemoryHigh is a memory limit in force, as memory.high: memory above it is reclaimed and a process that grows beyond it is slowed down,
+// but not killed. 0 means unknown.
 type MemoryHigh series.Bytes
 
-// NoMemoryHigh is no limit.
+// NoMemoryHigh means no limit.
 const NoMemoryHigh MemoryHigh = math.MaxInt64
 
-// MemoryThrottleSettings takes memory from pods: files that can be read again at first, and room to grow.
+// MemoryThrottleSettings lower the memory limits of pods: first page cache is reclaimed, then growth is limited.
 type MemoryThrottleSettings struct {
-	// Reclaim has all of it dropped at once, where otherwise half of it is at each measurement.
+	// Reclaim reclaims all of it at once instead of half of it per measurement.
 	Reclaim bool
 }
 
-// MemoryThrottle is a change of a container's limit of memory.
+// MemoryThrottle is a change of a container's memory limit.
 type MemoryThrottle struct {
 	Pod                        PodRef
 	ContainerID, ContainerName string
 	From, To                   MemoryHigh
-	// Original is what the limit was before anything was taken.
+	// Original is the limit before the first throttle.
 	Original MemoryHigh
-	// Freed is what has to be dropped for it; 0 where only room to grow is taken, and negative where room is given back.
+	// Freed is the page cache to reclaim in bytes; 0 if only growth is limited, negative if the limit is raised.
 	Freed series.Bytes
-	// Reclaim is what is to be dropped at once, before the limit falls.
+	// Reclaim is the number of bytes to reclaim at once, before the limit is lowered.
 	Reclaim series.Bytes
 	Rule    string
 	Reason  string
 }
 
 const (
-	// workingSetMargin is how far above its working set a container's limit stays, so that what it uses now does not stall: only what it has
-	// not used lately goes, and growth. 5 % are some seconds of growth of a program that doubles in a minute.
+	// workingSetMargin is the distance of a limit above the working set, so that the memory in use does not stall: only unused page cache
+	// and growth are affected. 5 % are some seconds of growth of a program that doubles in a minute.
 	workingSetMargin = 0.05
-	// minMemoryHigh is the least limit: a shell needs some MiB.
+	// minMemoryHigh is the smallest limit: a shell needs some MiB.
 	minMemoryHigh MemoryHigh = 16 << 20
-	// minStepRatio is the share of a limit below which a step is not worth a write.
+	// minStepRatio is the smallest change of a limit, as a share of it, that is written.
 	minStepRatio = 0.02
-	// restoreRatio is the share of a limit by which it is raised.
+	// restoreRatio is the share of a limit by which it is raised per step.
 	restoreRatio = 0.1
-	// maxMemoryStall is the share of time stalled for memory from which on nothing more is taken from a pod.
+	// maxMemoryStall is the share of time stalled for memory from which a pod is not throttled further.
 	maxMemoryStall series.Ratio = 0.25
-	// highRounding is what the kernel may take off a limit: it counts in pages, of 64 KiB at most.
+	// highRounding is the most the kernel rounds a limit down: it counts in pages of at most 64 KiB.
 	highRounding MemoryHigh = 64 << 10
 )
 
-// String is a limit in MiB.
+// String formats the limit in MiB.
 func (h MemoryHigh) String() string {
 	switch {
 	case h == NoMemoryHigh:
@@ -67,7 +67,7 @@ func (h MemoryHigh) String() string {
 	return fmt.Sprintf("%.0f MiB", float64(h)/(1<<20))
 }
 
-// throttles tells whether an action takes a resource from pods.
+// throttles reports whether the action throttles a resource.
 func (a *Action) throttles(r Resource) bool {
 	if r == Memory {
 		return a.ThrottleMemory != nil
@@ -75,23 +75,22 @@ func (a *Action) throttles(r Resource) bool {
 	return a.Throttle != nil
 }
 
-// planMemoryThrottles plans the steps of a rule about memory that fires, in victim order: files are dropped, of one container after the other,
-// until what is dropped closes the gap; and one container that has none to drop is kept from growing. The next measurement decides on; so
-// it does after the first one that drops files where the metric is no amount of memory.
-func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantified bool) []MemoryThrottle {
-	if r.Action.ThrottleMemory == nil || d.state.rules[r.Name].metric.victimResource() != Memory {
-		return nil
+// planMemoryThrottles plans the steps of a firing rule on memory in victim order: page cache is reclaimed, one container after the other,
+// until it closes the gap; in addition the growth of one container without page cache is limited. If the metric measures no amount of
+// memory, it stops after the first container with page cache.
+func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []MemoryThrottle, reason string) {
+	if r.Action.ThrottleMemory == nil || !d.metric(r).IsMemory() {
+		return nil, ""
 	}
-	var out []MemoryThrottle
 	left, unmeasured, done, kept := gap, 0, 0, false
-	for _, p := range d.orderVictims(r, f, ByMemory) {
+	for _, p := range d.orderVictims(r, ByMemory) {
 		if p.Terminating || d.memoryStalled(p, r) {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case d.changed[limitKey{Memory, c.ID}]:
+			case earlier.limits[limitKey{Memory, c.ID}]:
 				continue
 			case !c.memoryMeasured(d.observation.At, r.MaxAge):
 				unmeasured++
@@ -108,18 +107,18 @@ func (d *decision) planMemoryThrottles(r *Rule, f *Finding, gap float64, quantif
 			out = append(out, step)
 			kept = kept || step.Freed == 0
 			if left -= float64(step.Freed); step.Freed > 0 && (left <= 0 || !quantified) {
-				return out
+				return out, ""
 			}
 		}
 	}
-	if len(out) == 0 && f.Reason == "" {
-		f.Reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above what they use or request, %d are not measured", done, unmeasured)
+	if len(out) == 0 {
+		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
 	}
-	return out
+	return out, reason
 }
 
-// nextMemoryStep is the next step of a container's memory; false where nothing is left to be taken.
-func (d *decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
+// nextMemoryStep returns the next throttle of a container; false if nothing is left to reclaim.
+func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
 	to, frees, reclaim := c.nextMemoryHigh()
 	if to == c.MemoryHigh {
 		return MemoryThrottle{}, false
@@ -137,19 +136,19 @@ func (d *decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle
 	return step, true
 }
 
-// memoryStalled tells whether a pod waits for memory so much that nothing more is taken from it. Where a pod is interfered with, everybody waits
-// for memory, who grows as well.
-func (d *decision) memoryStalled(p *Pod, r *Rule) bool {
+// memoryStalled reports whether a pod stalls so much that it is not throttled further. Under interference every pod stalls, the growing
+// one too, so it is ignored.
+func (d decision) memoryStalled(p *Pod, r *Rule) bool {
 	return d.interferedPod(r) == nil && p.StalledMemory.fresh(d.observation.At, r.MaxAge) && p.StalledMemory.Value > maxMemoryStall
 }
 
-// memoryMeasured tells whether a container's limit of memory and what it holds are known.
+// memoryMeasured reports whether the container's memory limit and use are known.
 func (c *Container) memoryMeasured(now time.Time, maxAge time.Duration) bool {
 	return c.MemoryHigh > 0 && c.MemoryUsage.fresh(now, maxAge) && c.WorkingSet.fresh(now, maxAge)
 }
 
-// nextMemoryHigh is the next limit of a container, the present one where nothing is left to be taken, what is dropped for it, and all that can
-// be dropped.
+// nextMemoryHigh returns the next limit of a container, the current one if nothing is left to reclaim, the page cache reclaimed by it and
+// all that can be reclaimed, in bytes.
 func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes) {
 	used := MemoryHigh(float64(c.WorkingSet.Value) * (1 + workingSetMargin))
 	floor := max(MemoryHigh(c.RequestMemory), used, minMemoryHigh)
@@ -165,29 +164,26 @@ func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes
 	return to, series.Bytes(max(held-to, 0)), reclaim
 }
 
-// reclaimsFiles tells whether files are dropped for steps.
+// reclaimsFiles reports whether steps reclaim page cache.
 func reclaimsFiles(steps []MemoryThrottle) bool {
 	return slices.ContainsFunc(steps, func(t MemoryThrottle) bool { return t.Freed > 0 })
 }
 
-// deferEvictions tells whether evictions for a rule wait for steps of throttling: for those alone that somebody carries out and that take something
-// off what the rule is about, and for files that are dropped no longer than they can matter.
-func (d *decision) deferEvictions(r *Rule, f *Finding, throttles []Throttle, memory []MemoryThrottle) bool {
+// deferEvictions reports whether the evictions of a rule wait for throttles: only for throttles that are enforced and affect the rule's
+// resource, and for page cache no longer than Limits.ReclaimWait.
+func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason string) {
 	st := d.state.rules[r.Name]
-	if st.metric.victimResource() == CPU {
-		return len(throttles) > 0 && !d.policy.Unthrottled[CPU]
+	if !st.metric.IsDisk() && !st.metric.IsMemory() {
+		return len(a.Throttles) > 0 && !d.policy.Unthrottled[CPU], ""
 	}
-	if !reclaimsFiles(memory) || d.policy.Unthrottled[Memory] {
-		return false
+	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[Memory] {
+		return false, ""
 	}
 	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {
 		st.reclaimingSince = d.observation.At
 	}
 	if d.observation.At.Sub(st.reclaimingSince) >= d.policy.Limits.ReclaimWait {
-		return false
+		return false, ""
 	}
-	if f.Reason == "" {
-		f.Reason = fmt.Sprintf("nobody is evicted while files are dropped, for %s at most", d.policy.Limits.ReclaimWait)
-	}
-	return true
+	return true, fmt.Sprintf("no pod is evicted while page cache is reclaimed, for at most %s", d.policy.Limits.ReclaimWait)
 }

@@ -17,14 +17,14 @@ const (
 	gibi = 1 << 30
 )
 
-// memoryFixture is a node of 16 GiB with a rule on 12 GiB, and pods that it may throttle.
+// memoryFixture is a node of 16 GiB with a rule at 12 GiB and pods it may throttle.
 type memoryFixture struct {
 	policy Policy
 	o      Observation
 	s      State
 }
 
-// memoryPod is a pod with one container.
+// memoryPod returns a pod with one container.
 func memoryPod(name string, held, working, request series.Bytes) Pod {
 	return Pod{
 		UID: name, Namespace: "batch", Name: name, Class: BestEffort, Allowed: []string{"calm-down"},
@@ -46,7 +46,7 @@ func newMemoryFixture(pods ...Pod) *memoryFixture {
 	}
 }
 
-// decide lets a second pass, and decides with so much memory in use.
+// decide advances the clock by a second and decides with the given memory in use.
 func (n *memoryFixture) decide(used float64) Plan {
 	n.o.At = n.o.At.Add(time.Second)
 	n.o.Samples = map[string][]Sample{"memory_total_usage": {{Value: used, At: n.o.At}}}
@@ -60,7 +60,7 @@ func (n *memoryFixture) decide(used float64) Plan {
 	return Decide(&n.policy, &n.o, &n.s)
 }
 
-// tick is decide, and does what is planned.
+// tick decides and executes the plan.
 func (n *memoryFixture) tick(used float64) Plan {
 	plan := n.decide(used)
 	for _, t := range plan.MemoryThrottles {
@@ -75,8 +75,8 @@ func (n *memoryFixture) tick(used float64) Plan {
 	return plan
 }
 
-// TestThrottleMemory: half of what was not used lately goes at each measurement, then growth; then somebody is evicted. All is given back
-// in steps when the node is calm.
+// TestThrottleMemory checks that half of the unused page cache is reclaimed per measurement, then growth is limited, then a pod is
+// evicted, and that limits are restored in steps when the node is calm.
 func TestThrottleMemory(t *testing.T) {
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, 1*gibi, 0))
 	c := &n.o.Pods[0].Containers[0]
@@ -99,9 +99,9 @@ func TestThrottleMemory(t *testing.T) {
 		t.Errorf("after %d steps the limit is %s, want %s", steps, c.MemoryHigh, floor)
 	}
 	if plan := n.tick(13 * gibi); len(plan.Evictions) != 1 {
-		t.Errorf("nobody is evicted when nothing more can be had back: %+v", plan.Rules)
+		t.Errorf("no pod is evicted when nothing more can be had back: %+v", plan.Rules)
 	}
-	// Calm for long enough: back in steps, to no limit.
+	// After enough calm measurements limits are restored in steps, up to no limit.
 	n.tick(11.9 * gibi)
 	if plan := n.tick(11.9 * gibi); len(plan.MemoryThrottles) > 0 {
 		t.Errorf("given back without room below the threshold: %+v", plan.MemoryThrottles)
@@ -120,7 +120,8 @@ func TestThrottleMemory(t *testing.T) {
 	}
 }
 
-// TestEvictWaitsForFiles: not for files that nobody drops, nor for ever for those that nobody can; each time that the rule fires anew.
+// TestEvictWaitsForFiles checks that evictions wait for page cache for a limited time, each time the rule fires anew, and not at all if
+// memory is not throttled.
 func TestEvictWaitsForFiles(t *testing.T) {
 	seconds := func(n *memoryFixture) int {
 		for second := range 100 {
@@ -132,7 +133,7 @@ func TestEvictWaitsForFiles(t *testing.T) {
 	}
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	for range 2 {
-		// As where writes fail: what is planned is never seen to be done.
+		// As if writes fail: the planned limits are never in force.
 		if got, want := seconds(n), int(DefaultLimits().ReclaimWait.Seconds()); got != want {
 			t.Errorf("waits for %d s, want %d", got, want)
 		}
@@ -158,7 +159,7 @@ func TestEvictWaitsForFiles(t *testing.T) {
 	}
 }
 
-// near tells whether a limit is at a floor, or so little above it that no step is worth it.
+// near reports whether a limit is at a floor or less than a step above it.
 func near(h, floor MemoryHigh) bool { return h == floor || h > floor && h-floor < floor/30 }
 
 func TestThrottleMemoryFloors(t *testing.T) {
@@ -193,7 +194,7 @@ func TestThrottleMemoryFloors(t *testing.T) {
 	}
 }
 
-// TestThrottleMemoryPreview: what would be done is told, and nothing else happens.
+// TestThrottleMemoryPreview checks that a preview only reports.
 func TestThrottleMemoryPreview(t *testing.T) {
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, 1*gibi, 0))
 	n.policy.Rules[0].Preview = true
@@ -203,7 +204,7 @@ func TestThrottleMemoryPreview(t *testing.T) {
 	}
 }
 
-// TestThrottleMemoryNoMoreThanNeeded: victims in order until the gap is closed.
+// TestThrottleMemoryNoMoreThanNeeded checks that victims are throttled in order until the gap is closed.
 func TestThrottleMemoryNoMoreThanNeeded(t *testing.T) {
 	important := memoryPod("important", 6*gibi, gibi, 0)
 	important.Priority = 1000
@@ -222,7 +223,7 @@ func TestThrottleMemoryNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
-// TestThrottleMemoryOthers: a limit that somebody else has set is not ours to give back.
+// TestThrottleMemoryOthers checks that a limit written by another process is not restored.
 func TestThrottleMemoryOthers(t *testing.T) {
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.tick(13 * gibi)
@@ -231,14 +232,14 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	if plan := n.tick(8 * gibi); len(plan.MemoryThrottles) > 0 || len(n.s.highs) > 0 {
 		t.Errorf("%+v", plan.MemoryThrottles)
 	}
-	// The rule is deleted: all at once.
+	// The rule is deleted: the limit is restored at once.
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.tick(13 * gibi)
 	n.policy.Rules = nil
 	if plan := n.tick(13 * gibi); len(plan.MemoryThrottles) != 1 || plan.MemoryThrottles[0].To != NoMemoryHigh {
 		t.Errorf("%+v", plan.MemoryThrottles)
 	}
-	// A container that is gone is forgotten.
+	// The record of a removed container is dropped.
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.tick(13 * gibi)
 	n.o.Pods = nil
@@ -250,9 +251,8 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	}
 }
 
-// TestThrottleMemoryHolds: whatever is measured, a limit that is written is at the floor or above it, below the one before on the way
-// down, and never above the original.
-func TestThrottleMemoryHolds(t *testing.T) {
+// TestThrottleMemoryBounds checks that a written limit is never below the floor, falls step by step and never exceeds the original.
+func TestThrottleMemoryBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		var pods []Pod

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestMetricCorrected: a rule whose metric had a name that there is not is judged as soon as that is corrected, and not what was said of
-// another metric counts for it.
+// TestMetricCorrected checks that a rule with a corrected metric name is evaluated at once and starts counting anew.
 func TestMetricCorrected(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_mim", Threshold: 10, TriggerCount: 2, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
@@ -21,7 +20,7 @@ func TestMetricCorrected(t *testing.T) {
 	}{
 		{"cpu_load_1_mim", Unknown},
 		{"cpu_load_1_min", Rising},
-		{"cpu_load_5_min", Rising}, // another metric begins anew
+		{"cpu_load_5_min", Rising}, // another metric starts anew
 		{"cpu_load_5_min", Firing},
 		{"cpu_load_5_mim", Unknown},
 		{"cpu_load_5_min", Rising},

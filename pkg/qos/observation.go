@@ -10,13 +10,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Measurement is a value and when it was measured. The zero value is unknown.
+// Measurement is a value and the time it was measured. The zero value is unknown.
 type Measurement[T series.MilliCPU | series.Bytes | series.Ratio | DiskWork] struct {
 	Value T
 	At    time.Time
 }
 
-// fresh tells whether a value was measured and is not older than maxAge, nor from a future that a clock that was set back leaves.
+// fresh reports whether the value was measured within maxAge of now, in either direction because clocks are set back.
 func (m Measurement[T]) fresh(now time.Time, maxAge time.Duration) bool {
 	return !m.At.IsZero() && absolute(now.Sub(m.At)) <= maxAge && m.Value >= 0
 }
@@ -32,7 +32,7 @@ func absolute(d time.Duration) time.Duration {
 type Sample struct {
 	Value float64
 	At    time.Time
-	// Labels tell the series of a metric apart, such as diskName; they are not changed.
+	// Labels identify the series, as diskName does; they are not modified.
 	Labels map[string]string
 }
 
@@ -40,25 +40,25 @@ func (s Sample) fresh(now time.Time, maxAge time.Duration) bool {
 	return !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) && absolute(now.Sub(s.At)) <= maxAge
 }
 
-// Observation is what is known of a node at a time.
+// Observation is the measured state of a node.
 type Observation struct {
 	At   time.Time
 	Node Node
-	// Samples are by the name of the metric. A metric that is not there is unknown.
+	// Samples are keyed by metric name. A missing metric is unknown.
 	Samples map[string][]Sample
 	Pods    []Pod
 
-	// derived are by the name of a metric that Decide makes of the others.
+	// derived holds the metrics that Decide computes, by name.
 	derived map[string]derivedMetric
 }
 
-// derivedMetric are the samples of a metric, or why there are none.
+// derivedMetric holds samples, or the reason there are none.
 type derivedMetric struct {
 	samples []Sample
 	reason  string
 }
 
-// samples returns those of a metric, or why there are none.
+// samples returns the samples of a metric, or why there are none.
 func (o *Observation) samples(metric string) (samples []Sample, why string) {
 	if d, ok := o.derived[metric]; ok {
 		return d.samples, d.reason
@@ -66,19 +66,19 @@ func (o *Observation) samples(metric string) (samples []Sample, why string) {
 	return o.Samples[metric], "the metric is missing"
 }
 
-// Node is the node as a whole.
+// Node is the state of the node as a whole.
 type Node struct {
-	// CPUs and Memory are its capacity; 0 where it is not known.
+	// CPUs and Memory are its capacity; 0 if unknown.
 	CPUs   series.MilliCPU
 	Memory series.Bytes
-	// UsedCPU and UsedMemory are what water marks are compared with.
+	// UsedCPU and UsedMemory are compared with the water marks.
 	UsedCPU    Measurement[series.MilliCPU]
 	UsedMemory Measurement[series.Bytes]
-	// DiskUsageUnavailable says why the kernel does not tell what any pod does to disks; empty where it does, or nobody has asked it.
-	// DiskUsagePartial tells that it counts what is written later as nobody's.
+	// DiskUsageUnavailable is the reason the kernel does not count the disk use of pods; empty if it does or was not read.
+	// DiskUsagePartial reports that writes of dirty pages are not counted.
 	DiskUsageUnavailable string
 	DiskUsagePartial     bool
-	// Avoided tells that new pods are kept away by a taint of ours.
+	// Avoided reports that Crane's taint keeps new pods away.
 	Avoided bool
 }
 
@@ -93,7 +93,7 @@ func (n Node) capacity(r Resource) float64 {
 	return 0
 }
 
-// used is the present use of a resource as a share of the capacity.
+// used returns the share of the capacity in use.
 func (n Node) used(r Resource, now time.Time, maxAge time.Duration) (series.Ratio, bool) {
 	capacity := n.capacity(r)
 	if capacity <= 0 {
@@ -108,7 +108,7 @@ func (n Node) used(r Resource, now time.Time, maxAge time.Duration) (series.Rati
 // Class is a pod's QoS class.
 type Class string
 
-// The classes.
+// QoS classes.
 const (
 	Guaranteed Class = "Guaranteed"
 	Burstable  Class = "Burstable"
@@ -121,43 +121,43 @@ type Pod struct {
 	// Priority is spec.priority.
 	Priority int32
 	Class    Class
-	// Elastic tells that it runs on reclaimed capacity and may lose it.
+	// Elastic reports that the pod runs on reclaimed capacity and may lose it.
 	Elastic bool
-	// HoldsCPU and HoldsMemory tell of which resource it holds some of that capacity.
+	// HoldsCPU and HoldsMemory report which reclaimed resources the pod requests.
 	HoldsCPU, HoldsMemory bool
 	Started               time.Time
-	// Terminating tells that it is ending already, Grace how long it may take.
+	// Terminating reports that the pod is terminating, Grace its grace period.
 	Terminating bool
 	Grace       time.Duration
-	// ExemptReason says why it is never evicted, as for a static pod; empty where it may be.
+	// ExemptReason is the reason the pod is never evicted, as for a static pod; empty if it may be.
 	ExemptReason string
-	// Allowed are the names of the actions that may be taken on it.
+	// Allowed lists the names of the actions that may be taken on the pod.
 	Allowed []string
 
-	// SensitiveReason says by what it is known to be latency-sensitive, empty where it is not: then nobody is held down for its sake.
+	// SensitiveReason is the reason the pod counts as latency-sensitive; empty if it does not, and then no pod is throttled to protect it.
 	SensitiveReason string
-	// ExclusiveCPUs tells that it runs on CPUs that nobody else has: it does not compete for them.
+	// ExclusiveCPUs reports that the pod runs on CPUs of its own and does not compete for CPU.
 	ExclusiveCPUs bool
-	// Labels are those of its series; they are not changed.
+	// Labels are the labels of its series; they are not modified.
 	Labels map[string]string
 
-	// UsedCPU is the use over the last interval, UsedMemory the working set, UsedDisks what it does to disks, which is sampled more seldom.
+	// UsedCPU is the use over the last interval, UsedMemory the working set, UsedDisks the disk use, which is sampled less often.
 	UsedCPU    Measurement[series.MilliCPU]
 	UsedMemory Measurement[series.Bytes]
 	UsedDisks  Measurement[DiskWork]
-	// DiskRates are what UsedDisks is made of.
+	// DiskRates are the components of UsedDisks.
 	DiskRates DiskRates
 	// StalledCPU, StalledMemory and StalledDisks are the shares of the last interval, 0 to 1, in which a task of the pod waited for the
-	// resource, whatever for; Throttled is the share of the periods in which it ran that its own limit ended early.
+	// resource for any reason. Throttled is the share of its periods that its own limit cut short.
 	StalledCPU, StalledMemory, StalledDisks Measurement[series.Ratio]
 	Throttled                               Measurement[series.Ratio]
 	Containers                              []Container
 }
 
-// holds tells whether it holds some of the reclaimed capacity of a resource.
+// holds reports whether the pod requests a reclaimed resource.
 func (p *Pod) holds(r Resource) bool { return r == CPU && p.HoldsCPU || r == Memory && p.HoldsMemory }
 
-// use is what the pod uses of a resource.
+// use returns the pod's use of a resource and whether it is known.
 func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, bool) {
 	switch r {
 	case CPU:
@@ -171,7 +171,7 @@ func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, boo
 	return 0, false
 }
 
-// stalled is how long the pod waits for a resource.
+// stalled returns the share of time the pod waits for a resource.
 func (p *Pod) stalled(r Resource) Measurement[series.Ratio] {
 	switch r {
 	case CPU:
@@ -185,7 +185,7 @@ func (p *Pod) stalled(r Resource) Measurement[series.Ratio] {
 	return Measurement[series.Ratio]{}
 }
 
-// measuredAt is when the use of a resource was measured.
+// measuredAt returns the time the use of a resource was measured.
 func (p *Pod) measuredAt(r Resource) time.Time {
 	switch r {
 	case CPU:
@@ -199,40 +199,40 @@ func (p *Pod) measuredAt(r Resource) time.Time {
 	return time.Time{}
 }
 
-// DiskWork is what somebody has disks do, by second: operations, and one more for each 64 KiB. Disks are busy with either: those that turn
-// and those of clouds with operations, all of them with bytes; how much of the one is worth how much of the other depends on the disk, and
-// is of no consequence where one pod is compared with another (the linear model of Documentation/admin-guide/cgroup-v2.rst, io.cost.model).
+// DiskWork is a disk load per second: operations, plus one for each 64 KiB. Rotating disks and cloud disks are limited by operations, all
+// disks by bytes. Their exact ratio depends on the disk and does not matter for comparing pods (the linear model of
+// Documentation/admin-guide/cgroup-v2.rst, io.cost.model).
 type DiskWork float64
 
-// diskUnit are the bytes that count as one operation.
+// diskUnit is the number of bytes that count as one operation.
 const diskUnit = 64 << 10
 
-// DiskRates are what somebody has disks do, by second.
+// DiskRates is a disk load per second.
 type DiskRates struct{ Reads, Writes, ReadBytes, WriteBytes float64 }
 
-// Work is all of it together.
+// Work returns the combined load.
 func (r DiskRates) Work() DiskWork {
 	return DiskWork(r.Reads + r.Writes + (r.ReadBytes+r.WriteBytes)/diskUnit)
 }
 
-// Quota is a limit of cpu in force. Unlimited is the largest.
+// Quota is a CPU limit in force, in millicores. 0 means unknown.
 type Quota series.MilliCPU
 
-// Unlimited is no limit.
+// Unlimited means no limit.
 const Unlimited Quota = math.MaxInt64
 
-// Container is a container of a pod that runs.
+// Container is a running container of a pod.
 type Container struct {
 	ID, Name string
 	// Request and Limit are those of the pod's spec; 0 for none.
 	Request, Limit series.MilliCPU
-	// Quota is the limit in force. It is 0, unknown, where it could not be read.
+	// Quota is the limit in force; 0 if it could not be read.
 	Quota   Quota
 	UsedCPU Measurement[series.MilliCPU]
 	// RequestMemory and LimitMemory are those of the pod's spec; 0 for none.
 	RequestMemory, LimitMemory series.Bytes
-	// MemoryHigh is the limit of memory in force; 0, unknown, where it could not be read or the kernel has none.
+	// MemoryHigh is the memory limit in force; 0 if it could not be read or the kernel has none.
 	MemoryHigh MemoryHigh
-	// MemoryUsage is all that it holds, WorkingSet that without files that were not used lately.
+	// MemoryUsage is all its memory, WorkingSet the memory without unused page cache.
 	MemoryUsage, WorkingSet Measurement[series.Bytes]
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// rank is the place of a QoS class among victims.
+// rank returns the position of a QoS class among victims.
 func (c Class) rank() int {
 	switch c {
 	case BestEffort:
@@ -20,8 +20,8 @@ func (c Class) rank() int {
 	return 2
 }
 
-// orderedVictims are the pods that an action may be taken on, first victim first: pods on reclaimed capacity, lower priority, lower QoS class,
-// more by the criterion, younger, then by name, so that the order is the same each time.
+// orderedVictims returns the pods an action may be taken on, the first victim first: pods on reclaimed capacity, lower priority, lower QoS
+// class, larger use, younger, then by name for a stable order.
 func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
 	var out []*Pod
 	for i := range o.Pods {
@@ -52,7 +52,7 @@ func trueFirst(a, b bool) int {
 	return 1
 }
 
-// describe says by what a pod was chosen.
+// describe returns the properties by which a pod was chosen.
 func (p *Pod) describe(now time.Time) string {
 	kind := string(p.Class)
 	if p.Elastic {

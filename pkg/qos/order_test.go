@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestOrder: each criterion decides before those after it, whatever these say, and however the pods came in.
+// TestOrder checks that each criterion takes precedence over the following ones.
 func TestOrder(t *testing.T) {
-	// In the order of victims; each is ahead of the next by what its name says, and behind by all that counts less.
+	// In the order of victims: each precedes the next by the property in its name only.
 	want := []Pod{
 		{Name: "elastic", Elastic: true, Priority: 2000, Class: Guaranteed, Started: at(0)},
 		{Name: "lower-priority", Priority: -5, Class: Guaranteed, Started: at(0)},

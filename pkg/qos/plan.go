@@ -10,105 +10,125 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Plan is what is to be done, and what each rule says.
+// Actions are the changes of limits and the evictions of a plan.
+type Actions struct {
+	// Throttles lower and raise CPU limits, at most one per container.
+	Throttles []Throttle
+	// MemoryThrottles lower and raise memory limits, at most one per container.
+	MemoryThrottles []MemoryThrottle
+	Evictions       []Eviction
+}
+
+// addCause appends the description of the interference to the reasons of the actions taken against it.
+func (a *Actions) addCause(i *Interference) {
+	if i == nil {
+		return
+	}
+	for k := range a.Throttles {
+		a.Throttles[k].Reason += "; " + i.String()
+	}
+	for k := range a.MemoryThrottles {
+		a.MemoryThrottles[k].Reason += "; " + i.String()
+	}
+	for k := range a.Evictions {
+		a.Evictions[k].Reason += "; " + i.String()
+	}
+}
+
+// Plan holds the actions to take and the finding of each rule.
 type Plan struct {
+	Actions
+
 	At    time.Time
 	Rules []Finding
 	Avoid Avoidance
-	// Throttles take cpu away and give it back, one for a container at most.
-	Throttles []Throttle
-	// MemoryThrottles take memory away and give it back, one for a container at most.
-	MemoryThrottles []MemoryThrottle
-	Evictions       []Eviction
-	// Previews are what rules in preview would do.
+	// Previews are the actions of rules in preview.
 	Previews []Preview
 }
 
-// Preview is what a rule in preview would do.
+// Preview holds the actions that a rule in preview would take.
 type Preview struct {
-	Rule            string
-	Throttles       []Throttle
-	MemoryThrottles []MemoryThrottle
-	Evictions       []Eviction
+	Actions
+
+	Rule string
 }
 
-// Phase is where a rule stands.
+// Phase is the state of a rule.
 type Phase string
 
-// The phases.
+// Phases.
 const (
-	// Calm is not above the threshold.
+	// Calm: not above the threshold.
 	Calm Phase = "calm"
-	// Rising is above it, not yet often enough.
+	// Rising: above the threshold, not often enough yet.
 	Rising Phase = "rising"
-	// Firing is above it, often enough: the action is taken.
+	// Firing: above the threshold often enough; the action is taken.
 	Firing Phase = "firing"
-	// Falling has fired and is no longer above it, not yet often enough: nothing more is taken and nothing given back.
+	// Falling: fired and no longer above the threshold, not often enough yet; nothing is throttled or restored.
 	Falling Phase = "falling"
-	// Unknown has no measurement that counts: nothing is done.
+	// Unknown: no usable measurement; nothing is done.
 	Unknown Phase = "unknown"
-	// Held has fired before its metric became unknown: what was done stays for a while.
+	// Held: fired before its metric became unknown; actions stay in place for a while.
 	Held Phase = "held"
 )
 
-// WithholdReason is why a rule that fires evicts nobody, or not all that it should.
+// WithholdReason is the reason a firing rule evicts no pod, or fewer than needed.
 type WithholdReason string
 
-// The reasons, other than that nobody has to go.
+// Reasons other than that no eviction is needed.
 const (
 	NotWithheld WithholdReason = ""
-	// WithheldByWaterMark is a use that is not above the mark.
+	// WithheldByWaterMark: the use is not above the water mark.
 	WithheldByWaterMark WithholdReason = "water-mark"
-	// WithheldByRate is the node's own limit.
+	// WithheldByRate: the node's rate limit is reached.
 	WithheldByRate WithholdReason = "rate"
-	// WithheldByPause is what State.PauseEvictions was told.
+	// WithheldByPause: State.PauseEvictions is in effect.
 	WithheldByPause WithholdReason = "hold"
-	// WithheldForMetric is for the metric to show the last eviction.
+	// WithheldForMetric: the metric does not show the last eviction yet.
 	WithheldForMetric WithholdReason = "waiting"
-	// WithheldNoCandidate is that none is left who may be evicted.
+	// WithheldNoCandidate: no pod is left that may be evicted.
 	WithheldNoCandidate WithholdReason = "nobody"
 )
 
-// Finding is what a rule says.
+// Finding is the result of evaluating a rule.
 type Finding struct {
-	// Rule is its name, Action that of what it does.
+	// Rule is the rule's name, Action the name of its action.
 	Rule, Action string
 	Phase        Phase
-	// Value is the highest of the selected series; it means nothing where the metric is unknown.
+	// Value is the highest value of the selected series; it is meaningless while the metric is unknown.
 	Value, Threshold float64
 	Unit             string
-	// Count of Needed measurements in a row, towards firing or towards the end.
+	// Count of Needed consecutive measurements, towards firing or towards the end.
 	Count, Needed int
-	// Gap is how much has to go, in the unit of Of, before what is about to go; Going is the latter.
+	// Gap is the amount to release, in the unit of Resource; PendingRelease is the part of it that terminating pods and planned actions
+	// release.
 	Gap, PendingRelease float64
 	Resource            Resource
-	// Shortfall is what remains of the gap after all that the plan does for it.
+	// Shortfall is the part of the gap left after all planned actions.
 	Shortfall float64
-	// Reason says what the phase does not: why a metric is unknown, why nothing is done, who was left alone.
+	// Reason explains the phase: why a metric is unknown, why nothing is done, which pods were spared.
 	Reason string
-	// Withheld says in a word why nobody is evicted though the action says so; Why has the numbers.
+	// Withheld is the reason no pod, or too few, are evicted; Reason has the numbers.
 	Withheld WithholdReason
-	// Preview tells that nothing is done for it.
+	// Preview reports that the rule takes no action.
 	Preview bool
-	// Interference is, for rules on it, who waits and who is likely to be the cause; nil where nobody waits more than usual.
+	// Interference is set for rules on interference while a pod waits longer than usual.
 	Interference *Interference
 }
 
-func (f *Finding) withhold(by WithholdReason, why string) { f.Withheld, f.Reason = by, why }
-
-// Avoidance is whether new pods are kept away.
+// Avoidance states whether new pods are kept away.
 type Avoidance struct {
-	// Desired is how it should be; Change tells that it is not so.
+	// Desired is the desired state; Change reports that the current state differs.
 	Desired, Change bool
-	// Until is when it ends if nothing more happens; zero where that is not known.
+	// Until is the end if nothing else happens; zero if unknown.
 	Until  time.Time
 	Reason string
 }
 
-// PodRef names a pod.
+// PodRef identifies a pod.
 type PodRef struct{ UID, Namespace, Name string }
 
-// String is namespace/name, or the UID where the name is not known.
+// String returns namespace/name, or the UID if the name is unknown.
 func (r PodRef) String() string {
 	if r.Name == "" {
 		return r.UID
@@ -123,35 +143,35 @@ type Throttle struct {
 	Pod                        PodRef
 	ContainerID, ContainerName string
 	From, To                   Quota
-	// Original is what the quota was before anything was taken.
+	// Original is the quota before the first throttle.
 	Original Quota
-	// Freed is what it takes off the use; negative where cpu is given back.
+	// Freed is the reduction of use in millicores; negative when CPU is restored.
 	Freed series.MilliCPU
-	// Step is the share by which it is taken and given back.
+	// Step is the share by which the quota is lowered and raised.
 	Step series.Ratio
-	// Weight is the share of its weight that the pod keeps, 0 to 1, so that what it still may use it gets after others; 0 for all of it.
-	// Only pods without a claim to cpu lose weight: on reclaimed capacity, or BestEffort.
+	// Weight is the share of its CPU weight that the pod keeps, 0 to 1; 0 for all of it. It is lowered only for pods without a claim to
+	// CPU, on reclaimed capacity or BestEffort, so that other pods run first.
 	Weight series.Ratio
 	Rule   string
 	Reason string
 }
 
-// Eviction is a pod that has to go.
+// Eviction is a pod to evict.
 type Eviction struct {
 	Pod PodRef
-	// GraceOverride is nil for the pod's own; Takes is the one or the other.
+	// GraceOverride is nil for the pod's own grace period; GracePeriod is the effective one.
 	GraceOverride *time.Duration
 	GracePeriod   time.Duration
-	// Freed is what the pod uses of the resource Of, in millicores or bytes; of disks it is what By counts.
+	// Freed is the pod's use of Resource in millicores or bytes; for disks in the unit of Criterion.
 	Freed    float64
 	Resource Resource
-	// Criterion is what the victims were ordered by.
+	// Criterion is the order in which the victim was chosen.
 	Criterion Criterion
 	Rule      string
 	Reason    string
 }
 
-// String is a quota in cores.
+// String formats the quota in cores.
 func (q Quota) String() string {
 	switch {
 	case q == Unlimited:
@@ -162,7 +182,7 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%.3g cores", float64(q)/milli)
 }
 
-// format writes an amount of a resource for people.
+// format formats an amount of the resource for messages.
 func (r Resource) format(amount float64) string {
 	switch r {
 	case CPU:

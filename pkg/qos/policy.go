@@ -9,42 +9,41 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Policy is what holds for a node.
+// Policy holds the rules and bounds of a node.
 type Policy struct {
 	// Rules are in the order in which they act.
 	Rules []Rule
-	// WaterMarks are the use below which nobody is evicted for it, whatever a rule says; a resource without one has none.
+	// WaterMarks are the shares of the capacity in use below which no pod is evicted; resources without an entry have none.
 	WaterMarks map[Resource]series.Ratio
-	// Unthrottled are resources that are never taken from pods, since nobody carries throttling of them out: evictions do not wait for it.
+	// Unthrottled lists resources that trigger evictions but are never throttled, so that evictions do not wait for throttles.
 	Unthrottled map[Resource]bool
-	// Limits bound what is done.
+	// Limits bound the actions.
 	Limits Limits
 }
 
-// Limits bound what is done, whatever rules say.
+// Limits bound the actions of all rules.
 type Limits struct {
-	// MaxEvictions is how many pods of the node may be evicted within Window.
+	// MaxEvictions is the number of pods of the node that may be evicted within EvictionWindow.
 	MaxEvictions   int
 	EvictionWindow time.Duration
-	// Excess is how much more than what is above a threshold has to go, so that the node does not stand right at it.
+	// Excess is the share to release beyond the excess over a threshold, so that the node does not stay right at it.
 	Excess series.Ratio
-	// RestoreMargin is the share of a threshold that stays free below it when cpu is given back: without it the node would come to stand right
-	// at the threshold, and the next breath would be a breach.
+	// RestoreMargin is the share of a threshold that stays free when CPU is restored; without it the next measurement would exceed the
+	// threshold again.
 	RestoreMargin series.Ratio
-	// UnknownHold is how long a rule that has fired holds while its metric is unknown. The cool-down counts where it is longer.
+	// UnknownHold is how long the actions of a rule stay while its metric is unknown, or the cool-down if that is longer.
 	UnknownHold time.Duration
-	// StuckAfter is how long beyond its grace period a pod that is ending counts as about to be gone.
+	// StuckAfter is how long beyond its grace period a terminating pod still counts as about to end.
 	StuckAfter time.Duration
-	// ReclaimWait is how long the evictions of a rule wait for files to be dropped. These count as memory that is available, before and after: it
-	// is worth some seconds, and cannot be had where pods read again what they lose, or where the kernel or the disk is slow.
+	// ReclaimWait is how long the evictions of a rule wait while page cache is reclaimed. Page cache counts as available memory, so it is
+	// worth only some seconds, and it cannot be reclaimed if pods read it again or the disk is slow.
 	ReclaimWait time.Duration
-	// RefusalBackoff is how long a pod is left alone after its eviction was refused, as by a disruption budget.
+	// RefusalBackoff is how long a pod is spared after its eviction was refused, as by a disruption budget.
 	RefusalBackoff time.Duration
 }
 
-// DefaultLimits are the bounds without a configuration: Excess is gocrane's --execute-excess; at most five pods a minute leave time
-// to see what each eviction brought, since pods take some seconds to end; in half a minute files are dropped in some steps, whatever the
-// kernel does.
+// DefaultLimits returns the default bounds. Excess is gocrane's --execute-excess; five evictions a minute leave time to see the effect of
+// each, since pods take seconds to end; half a minute suffices to reclaim page cache in several steps.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxEvictions: 5, EvictionWindow: time.Minute, Excess: 0.1, RestoreMargin: 0.05,
@@ -52,46 +51,46 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Rule says when the node is tight.
+// Rule defines when the node is under pressure.
 type Rule struct {
-	// Name tells rules apart, as nodeqos/rule.
+	// Name identifies the rule, as nodeqos/rule.
 	Name string
-	// Metric is compared with Above, in the metric's own unit.
+	// Metric is compared with Threshold, in the metric's own unit.
 	Metric    string
 	Threshold float64
-	// Matches chooses series by their labels; nil for all.
+	// Matches selects series by their labels; nil selects all.
 	Matches func(labels map[string]string) bool
-	// TriggerCount is the number of measurements in a row above the threshold after which the rule fires, Restore that of those not above
-	// it after which it has ended. Both are at least 1.
+	// TriggerCount is the number of consecutive measurements above the threshold after which the rule fires, RestoreCount that of
+	// measurements not above it after which the rule ends. Both are at least 1.
 	TriggerCount, RestoreCount int
-	// MaxAge is the age up to which a measurement counts.
+	// MaxAge is the largest age of a usable measurement.
 	MaxAge time.Duration
-	// Preview tells of the action instead of taking it.
+	// Preview reports the action instead of taking it.
 	Preview bool
 	Action  Action
 }
 
-// Action is what is done while a rule fires. New pods are kept away in any case.
+// Action is taken while a rule fires. New pods are kept away in any case.
 type Action struct {
 	Name string
-	// CoolDown is how long after a rule last fired new pods are still kept away.
+	// CoolDown is how long new pods are kept away after the rule last fired.
 	CoolDown time.Duration
 	Throttle *CPUThrottling
-	// ThrottleMemory is nil where no memory is taken.
+	// ThrottleMemory is nil if memory is not throttled.
 	ThrottleMemory *MemoryThrottleSettings
 	Evict          *EvictionSettings
 }
 
-// CPUThrottling takes cpu from pods.
+// CPUThrottling lowers the CPU quota of pods.
 type CPUThrottling struct {
-	// Step is taken from a container's quota, or from its use where that is less, in one measurement; and given back.
+	// Step is the share by which a container's quota, or its use if lower, is reduced per measurement, and restored.
 	Step series.Ratio
-	// Floor is the share of a container's limit that it keeps; it keeps its request in any case.
+	// Floor is the share of its limit that a container keeps; it always keeps its request.
 	Floor series.Ratio
 }
 
-// EvictionSettings evicts pods.
+// EvictionSettings evict pods.
 type EvictionSettings struct {
-	// GracePeriod is the time that a pod has to end; nil for the pod's own.
+	// GracePeriod is the grace period; nil for the pod's own.
 	GracePeriod *time.Duration
 }

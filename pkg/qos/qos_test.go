@@ -14,7 +14,7 @@ import (
 
 func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
 
-// observation has one metric.
+// observation returns one with a single metric.
 func observation(seconds int, metric string, value float64) *Observation {
 	return &Observation{
 		At: at(seconds), Node: Node{CPUs: 8000, Memory: 32 << 30},
@@ -22,7 +22,7 @@ func observation(seconds int, metric string, value float64) *Observation {
 	}
 }
 
-// TestThresholds: in a row means in a row, both ways.
+// TestThresholds checks that only consecutive measurements count, in both directions.
 func TestThresholds(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 3, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
@@ -59,7 +59,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// TestSameMeasurement: looking twice at one measurement does not make two.
+// TestSameMeasurement checks that a measurement counts once.
 func TestSameMeasurement(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 2, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
@@ -77,7 +77,7 @@ func TestSameMeasurement(t *testing.T) {
 	}
 }
 
-// TestUnknown: why a metric is not known is said.
+// TestUnknown checks the reasons for an unknown metric.
 func TestUnknown(t *testing.T) {
 	stale := observation(100, "cpu_load_1_min", 11)
 	stale.Samples["cpu_load_1_min"][0].At = at(0)
@@ -88,7 +88,7 @@ func TestUnknown(t *testing.T) {
 		selects func(map[string]string) bool
 		o       *Observation
 	}{
-		"no metric of this name":     {"cpu_lood", nil, observation(0, "cpu_lood", 11)},
+		"unknown metric":             {"cpu_lood", nil, observation(0, "cpu_lood", 11)},
 		"the metric is missing":      {"cpu_load_5_min", nil, observation(0, "cpu_load_1_min", 11)},
 		"no series has the selected": {"cpu_load_1_min", func(map[string]string) bool { return false }, observation(0, "cpu_load_1_min", 11)},
 		"of the last 1m0s":           {"cpu_load_1_min", nil, stale},
@@ -123,7 +123,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestAmounts: what is too much of a metric, in millicores and bytes.
+// TestAmounts checks the conversion to millicores and bytes.
 func TestAmounts(t *testing.T) {
 	n := Node{CPUs: 8000, Memory: 1000}
 	for name, want := range map[string]float64{
@@ -145,8 +145,8 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestBook: what is told to the state is kept with what was before the first step, and ends where all is given back.
-func TestBook(t *testing.T) {
+// TestThrottleRecords checks that a record keeps the state before the first step and is dropped at the full restore.
+func TestThrottleRecords(t *testing.T) {
 	var s State
 	throttle := func(id string, from, to Quota, frees series.MilliCPU) {
 		s.RecordThrottle(Throttle{ContainerID: id, From: from, To: to, Original: Unlimited, Freed: frees, Step: 0.5})
@@ -163,8 +163,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestBookWhileWritten: a limit of memory that is being written is nobody else's, whether it is in force already or not.
-func TestBookWhileWritten(t *testing.T) {
+// TestThrottleRecordWhileWritten checks that a memory limit being written is recognized before and after it is in force.
+func TestThrottleRecordWhileWritten(t *testing.T) {
 	c := Container{ID: "c", MemoryHigh: 800 << 20}
 	o := Observation{Pods: []Pod{{Containers: []Container{c}}}}
 	see := func(s *State, high MemoryHigh) *throttleRecord[MemoryHigh] {

@@ -10,10 +10,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// planCPURestore plans what cpu is given back.
-func (d *decision) planCPURestore() []Throttle {
+// planCPURestore plans the CPU quotas to raise.
+func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) []Throttle {
 	var out []Throttle
-	for _, g := range planRestore(d, d.state.quotas, cpuLimits()) {
+	for _, g := range planRestore(d, findings, changed, d.state.quotas, cpuLimits()) {
 		out = append(out, Throttle{
 			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.Quota, To: g.to, Original: g.record.Original,
 			Freed: -series.MilliCPU(g.gain), Weight: g.pod.reducedWeight(g.to, series.MilliCPU(g.record.Before)), Reason: g.reason,
@@ -22,10 +22,10 @@ func (d *decision) planCPURestore() []Throttle {
 	return out
 }
 
-// planMemoryRestore plans what memory is given back.
-func (d *decision) planMemoryRestore() []MemoryThrottle {
+// planMemoryRestore plans the memory limits to raise.
+func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]bool) []MemoryThrottle {
 	var out []MemoryThrottle
-	for _, g := range planRestore(d, d.state.highs, memoryLimits()) {
+	for _, g := range planRestore(d, findings, changed, d.state.highs, memoryLimits()) {
 		out = append(out, MemoryThrottle{
 			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.MemoryHigh, To: g.to, Original: g.record.Original,
 			Freed: -max(series.Bytes(g.gain), 1), Reason: g.reason,
@@ -34,11 +34,11 @@ func (d *decision) planMemoryRestore() []MemoryThrottle {
 	return out
 }
 
-// mostImportant are the pods with a container that something was taken from, those first that get it back first.
-func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
+// mostImportant returns the pods with a throttled container, the first to restore first.
+func (d decision) mostImportant(throttled func(id string) bool) []*Pod {
 	var pods []*Pod
 	for i := range d.observation.Pods {
-		if slices.ContainsFunc(d.observation.Pods[i].Containers, func(c Container) bool { return taken(c.ID) }) {
+		if slices.ContainsFunc(d.observation.Pods[i].Containers, func(c Container) bool { return throttled(c.ID) }) {
 			pods = append(pods, &d.observation.Pods[i])
 		}
 	}
@@ -47,22 +47,21 @@ func (d *decision) mostImportant(taken func(id string) bool) []*Pod {
 	return pods
 }
 
-// headroom is how much of a resource may be given back before a rule that may throttle the pod fires, or one that evicts for the use of the
-// resource: nobody is to be evicted for what somebody else gets back. held tells that one of them has fired and has not ended; bound that
-// there is one that may throttle the pod.
-func (d *decision) headroom(p *Pod, of Resource) (room float64, held, bound bool) {
+// headroom returns how much of a resource may be restored before a rule fires that may throttle the pod or evicts for the resource: no pod
+// is evicted for what another one regains. held reports that such a rule has fired and not ended, bound that a rule may throttle the pod.
+func (d decision) headroom(findings []Finding, p *Pod, of Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
-		if d.state.rules[r.Name].metric.elasticOnly && !p.Elastic {
+		if d.metric(r).elasticOnly && !p.Elastic {
 			continue
 		}
-		takes := r.throttles(of) && slices.Contains(p.Allowed, r.Action.Name)
-		if r.Preview || !takes && (r.Action.Evict == nil || d.findings[i].Resource != of) {
+		throttles := d.metric(r).throttled(&r.Action, of) && slices.Contains(p.Allowed, r.Action.Name)
+		if r.Preview || !throttles && (r.Action.Evict == nil || findings[i].Resource != of) {
 			continue
 		}
-		free, holds := d.headroomBelow(r, &d.findings[i], of)
-		room, held, bound = min(room, free), held || holds, bound || takes
+		free, holds := d.headroomBelow(r, &findings[i], of)
+		room, held, bound = min(room, free), held || holds, bound || throttles
 	}
 	if held && bound {
 		return 0, true, true
@@ -70,15 +69,15 @@ func (d *decision) headroom(p *Pod, of Resource) (room float64, held, bound bool
 	return room, false, bound
 }
 
-// headroomBelow is how much of a resource is free below a rule's threshold and its margin, infinite where the rule does not say. holds tells that
-// nothing may be given back now.
-func (d *decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
+// headroomBelow returns how much of a resource is free below a rule's threshold and its margin, infinite if the metric does not determine
+// it. holds reports that nothing may be restored now.
+func (d decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
 	st := d.state.rules[r.Name]
 	switch f.Phase {
 	case Firing, Falling, Held:
 		return 0, true
 	case Calm, Rising:
-		// After a start, until it has been calm for long enough.
+		// After a start, until the rule was calm often enough.
 		if !st.evaluated || d.restoreDelayed(r) {
 			return 0, true
 		}
@@ -87,23 +86,23 @@ func (d *decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64
 			return free, false
 		}
 	case Unknown:
-		// Whether the node has room is not known; for a while it may come back.
+		// The metric may be known again soon.
 		return math.Inf(1), !st.evaluated || d.observation.At.Sub(st.unknownSince) < holdFor(r, d.policy.Limits)
 	}
 	return math.Inf(1), false
 }
 
-// cpuLimits is how quotas are given back.
+// cpuLimits describes how quotas are compared and raised.
 func cpuLimits() limitKind[Quota] {
 	return limitKind[Quota]{CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
 }
 
-// sameQuota: a quota is rounded to a millicore.
+// sameQuota compares quotas, which are rounded to a millicore.
 func sameQuota(a, b Quota) bool {
 	return a == b || a != Unlimited && b != Unlimited && a-b <= 1 && b-a <= 1
 }
 
-// raiseQuota gives back by the step by which was taken.
+// raiseQuota returns the next quota, one step up.
 func raiseQuota(k *throttleRecord[Quota], room float64) Quota {
 	step := max(series.MilliCPU(float64(k.Set)*float64(k.Step)), minQuota)
 	to := k.Set + Quota(step)
@@ -123,17 +122,17 @@ func raiseQuota(k *throttleRecord[Quota], room float64) Quota {
 	return to
 }
 
-// memoryLimits is how limits of memory are given back.
+// memoryLimits describes how memory limits are compared and raised.
 func memoryLimits() limitKind[MemoryHigh] {
 	return limitKind[MemoryHigh]{Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
 }
 
-// sameMemoryHigh: the kernel counts in pages.
+// sameMemoryHigh compares limits, which the kernel rounds to pages.
 func sameMemoryHigh(a, b MemoryHigh) bool {
 	return a == b || a != NoMemoryHigh && b != NoMemoryHigh && a-b < highRounding && b-a < highRounding
 }
 
-// raiseMemoryHigh gives back by tenths.
+// raiseMemoryHigh returns the next limit, a tenth higher.
 func raiseMemoryHigh(k *throttleRecord[MemoryHigh], room float64) MemoryHigh {
 	step := max(float64(k.Set)*restoreRatio, float64(minMemoryHigh))
 	end := k.restoreTarget()

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// ringSize samples, one each sampleInterval, are what is usual: ten minutes, short enough for a load that changes with the day.
+	// ringSize samples, one per sampleInterval, cover ten minutes: short enough to follow a daily load.
 	ringSize       = 120
 	sampleInterval = 5 * time.Second
-	// minSamples is the number of samples from which on they say what is usual: two minutes.
+	// minSamples is the number of samples, two minutes of them, from which the statistics are used.
 	minSamples = 24
 )
 
-// ring is the last samples of a pod. Its size is fixed, whatever becomes of the pod.
+// ring holds the last samples of a pod in fixed space.
 type ring struct {
 	values [ringSize]float32
-	n      int // that are there
-	next   int // place of the next
+	n      int // number of samples held
+	next   int // position of the next sample
 
-	cached            bool // middle and spread are of values
+	cached            bool // median and dev are up to date
 	median, deviation float64
 }
 
-// add takes a sample in, in the place of the oldest.
+// add replaces the oldest sample.
 func (r *ring) add(v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return
@@ -39,9 +39,9 @@ func (r *ring) add(v float64) {
 
 func (r *ring) clear() { *r = ring{} }
 
-// stats is the median of the samples and how far they are from it: 1.4826 times the median of the distances, which is the standard
-// deviation of a normal distribution (Hampel, The influence curve and its role in robust estimation, 1974). A few outliers, of a start or a
-// backup, move neither.
+// stats returns the median of the samples and their scatter, 1.4826 times the median absolute deviation, which estimates the standard
+// deviation of a normal distribution (Hampel, The influence curve and its role in robust estimation, 1974). A few outliers, as from a
+// start or a backup, change neither.
 func (r *ring) stats() (middle, deviation float64) {
 	if r.cached || r.n == 0 {
 		return r.median, r.deviation
@@ -57,7 +57,7 @@ func (r *ring) stats() (middle, deviation float64) {
 	return r.median, r.deviation
 }
 
-// median sorts values, of which there is one at least.
+// median sorts values, which must not be empty, and returns their median.
 func median(values []float32) float64 {
 	slices.Sort(values)
 	half := len(values) / 2
@@ -67,7 +67,7 @@ func median(values []float32) float64 {
 	return (float64(values[half-1]) + float64(values[half])) / 2
 }
 
-// evenSamples is the samples, the oldest first, and where there are more than most some of them, evenly spread.
+// evenSamples returns at most n samples, the oldest first, evenly spaced.
 func (r *ring) evenSamples(most int) []float32 {
 	n := min(r.n, most)
 	out := make([]float32, n)

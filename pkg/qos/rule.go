@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// ruleState is what a rule remembers.
+// ruleState is the state of a rule between measurements.
 type ruleState struct {
 	metric      Metric
-	metricKnown bool // there is such a metric
+	metricKnown bool // the metric exists
 
 	breaches, calm int
 	firing         bool
-	evaluated      bool      // has said once, often enough, that it is calm, or has fired
-	sampled        time.Time // of the last measurement that counted
+	evaluated      bool      // was calm often enough, or fired, once
+	sampled        time.Time // time of the last counted measurement
 	lastFired      time.Time
 	unknownSince   time.Time
-	// refires is how often it has fired again soon after it had ended.
+	// refires is the number of times it fired again soon after it ended.
 	refires int
-	// reclaimingSince is since when evictions have waited for files that are dropped; zero where they have not since it began to fire.
+	// reclaimingSince is when its evictions began to wait for page cache; zero if they did not since it began to fire.
 	reclaimingSince time.Time
 }
 
-// evaluate takes the rule's metric into account. breaching tells that this measurement is new and above the threshold, and that the rule
-// fires: only then is something taken.
+// evaluate updates the state with the rule's metric. breaching reports that a new measurement is above the threshold while the rule fires:
+// only then actions are planned.
 func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, breaching bool) {
 	f = Finding{Rule: r.Name, Action: r.Action.Name, Threshold: r.Threshold, Unit: st.metric.Unit, Resource: st.metric.Resource, Preview: r.Preview}
 	st.sampled, st.lastFired = earlier(st.sampled, o.At), earlier(st.lastFired, o.At)
@@ -59,7 +59,7 @@ func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, bre
 	return f, fresh && f.Phase == Firing
 }
 
-// countMeasurement adds a measurement. Thresholds are of measurements in a row: one that is not above ends the row, and so does one that is.
+// countMeasurement counts consecutive measurements above, or not above, the threshold.
 func (st *ruleState) countMeasurement(r *Rule, above bool, now time.Time) {
 	if above {
 		st.calm = 0
@@ -79,7 +79,7 @@ func (st *ruleState) countMeasurement(r *Rule, above bool, now time.Time) {
 	}
 }
 
-// markUnknown ends a row of measurements. What has fired holds what it did for a while, and then ends.
+// markUnknown resets the counts. A rule that fired keeps its actions for a while and then ends.
 func (st *ruleState) markUnknown(r *Rule, now time.Time, l Limits, f *Finding) {
 	st.breaches, st.calm = 0, 0
 	if st.unknownSince.IsZero() || st.unknownSince.After(now) {
@@ -94,10 +94,10 @@ func (st *ruleState) markUnknown(r *Rule, now time.Time, l Limits, f *Finding) {
 	}
 }
 
-// measure returns the highest of the selected series that counts, or why there is none.
+// measure returns the highest usable value of the selected series, or why there is none.
 func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Time, why string) {
 	if !st.metricKnown {
-		return 0, at, "there is no metric of this name"
+		return 0, at, "unknown metric"
 	}
 	samples, why := o.samples(r.Metric)
 	if len(samples) == 0 {
@@ -129,5 +129,5 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 	return value, at, ""
 }
 
-// holdFor is how long what a rule did stays while its metric is unknown.
+// holdFor returns how long the actions of a rule stay while its metric is unknown.
 func holdFor(r *Rule, l Limits) time.Duration { return max(l.UnknownHold, r.Action.CoolDown) }

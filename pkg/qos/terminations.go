@@ -10,12 +10,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// termination is a pod that is ending, or was asked to.
+// termination describes a pod that terminates or whose eviction was requested.
 type termination struct {
 	since       time.Time
 	grace       time.Duration
-	requested   bool // the answer is still out
-	terminating bool // seen as terminating
+	requested   bool // the outcome is not known yet
+	terminating bool // was seen terminating
 	absent      bool // was missing in the last observation
 	cpu         series.MilliCPU
 	memory      series.Bytes
@@ -28,26 +28,26 @@ type evictionPause struct {
 	reason string
 }
 
-// BeginEviction tells the state that an eviction of a plan is on its way and its answer still out: until Evicted, Gone, Refused or Failed tells
-// it the pod counts as about to go, so that nobody else is chosen in its place because an API server is slow.
+// BeginEviction records that an eviction was requested and its outcome is open. Until RecordEviction, RecordGone, RecordRefusal or
+// RecordFailure is called the pod counts as terminating, so that a slow API server does not lead to another victim.
 func (s *State) BeginEviction(e Eviction, at time.Time) {
 	s.trackTermination(e.Pod, &termination{since: at, grace: e.GracePeriod, requested: true})
 }
 
-// RecordEviction tells the state that a pod was asked to go, and may take grace for it.
+// RecordEviction records that a pod was evicted with the given grace period.
 func (s *State) RecordEviction(pod PodRef, at time.Time, grace time.Duration) {
 	s.evicted = append(s.evicted, at)
 	delete(s.refused, pod.UID)
 	s.trackTermination(pod, &termination{since: at, grace: grace})
 }
 
-// RecordGone tells the state that a pod that was asked to go is no more. Until the node is seen without it, it counts as about to go.
+// RecordGone records that a pod to be evicted no longer exists. It counts as terminating until the node is observed without it.
 func (s *State) RecordGone(pod PodRef, at time.Time) {
 	s.trackTermination(pod, &termination{since: at})
 }
 
-// RecordRefusal tells the state that a pod may not be evicted now, as by a disruption budget: the next in order is taken, and this one tried
-// again later.
+// RecordRefusal records that a pod may not be evicted now, as by a disruption budget: the next pod in order is evicted, and this one is
+// retried later.
 func (s *State) RecordRefusal(pod PodRef, at time.Time) {
 	if s.refused == nil {
 		s.refused = map[string]time.Time{}
@@ -56,19 +56,19 @@ func (s *State) RecordRefusal(pod PodRef, at time.Time) {
 	s.RecordFailure(pod)
 }
 
-// RecordFailure tells the state that what was Asked has come to nothing, for a reason that is not the pod's: it is chosen again.
+// RecordFailure records that the request of BeginEviction failed for a reason unrelated to the pod, which stays a candidate.
 func (s *State) RecordFailure(pod PodRef) {
 	if v := s.terminating[pod.UID]; v != nil && v.requested {
 		delete(s.terminating, pod.UID)
 	}
 }
 
-// PauseEvictions lets no rule evict anybody for a time, such as until the cluster has a budget for it again.
+// PauseEvictions prevents all evictions for a time, as until the cluster's budget allows more.
 func (s *State) PauseEvictions(at time.Time, span time.Duration, why string) {
 	s.pause = evictionPause{at, span, why}
 }
 
-// trackTermination keeps what is known of the pod's use.
+// trackTermination records a termination and keeps the known use of the pod.
 func (s *State) trackTermination(pod PodRef, v *termination) {
 	if s.terminating == nil {
 		s.terminating = map[string]*termination{}
@@ -79,7 +79,7 @@ func (s *State) trackTermination(pod PodRef, v *termination) {
 	s.terminating[pod.UID] = v
 }
 
-// pauseReason says why nobody is evicted now, empty where somebody may be.
+// pauseReason returns why evictions are paused; empty if they are not.
 func (s *State) pauseReason(now time.Time) string {
 	s.pause.from = earlier(s.pause.from, now)
 	if now.Sub(s.pause.from) >= s.pause.span {
@@ -88,7 +88,7 @@ func (s *State) pauseReason(now time.Time) string {
 	return s.pause.reason
 }
 
-// recentEvictions is how many pods were evicted within the window, or are being asked.
+// recentEvictions returns the number of pods evicted within the window or being evicted.
 func (s *State) recentEvictions() int {
 	n := len(s.evicted)
 	for _, v := range s.terminating {
@@ -99,7 +99,7 @@ func (s *State) recentEvictions() int {
 	return n
 }
 
-// reconcilePods compares who was to go with who is there.
+// reconcilePods compares the recorded terminations with the observed pods.
 func (s *State) reconcilePods(o *Observation, l Limits) {
 	seen := make(map[string]bool, len(s.terminating))
 	for i := range o.Pods {
@@ -116,7 +116,7 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 		}
 		seen[p.UID] = true
 		v.terminating, v.absent = v.terminating || p.Terminating, false
-		// What is not measured any more is as much as it was.
+		// An unmeasured use is taken as unchanged.
 		if !p.UsedCPU.At.IsZero() {
 			v.cpu = max(p.UsedCPU.Value, 0)
 		}
@@ -127,14 +127,14 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 	for uid, v := range s.terminating {
 		v.since = earlier(v.since, o.At)
 		switch {
-		case v.requested: // Until the answer is there.
+		case v.requested: // Until the outcome is known.
 		case seen[uid] && !v.terminating && o.At.Sub(v.since) > l.RefusalBackoff:
-			delete(s.terminating, uid) // It was asked to go and does not.
+			delete(s.terminating, uid) // It was evicted and does not terminate.
 		case seen[uid]:
 		case v.absent:
 			delete(s.terminating, uid)
 		default:
-			// The last measurement covers some time in which it was still there.
+			// The last measurement covers some time before it was gone.
 			v.absent = true
 		}
 	}
@@ -149,7 +149,7 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 	}
 }
 
-// pendingRelease is how much of a resource pods that are ending will free.
+// pendingRelease returns how much of a resource terminating pods will release.
 func (s *State) pendingRelease(r Resource, now time.Time, l Limits) (sum float64) {
 	for _, v := range s.terminating {
 		if now.Sub(v.since) > v.grace+l.StuckAfter {
@@ -164,7 +164,7 @@ func (s *State) pendingRelease(r Resource, now time.Time, l Limits) (sum float64
 	return sum
 }
 
-// anyTerminating tells whether a pod is ending that is not stuck.
+// anyTerminating reports whether a pod terminates within its expected time.
 func (s *State) anyTerminating(now time.Time, l Limits) bool {
 	for _, v := range s.terminating {
 		if now.Sub(v.since) <= v.grace+l.StuckAfter {

@@ -22,7 +22,7 @@ func memoryRule() Policy {
 	}}}
 }
 
-// memoryObservation is a node that uses so much, with pods of these uses, the first of lowest priority.
+// memoryObservation returns a node with the given use and pods, the first one of the lowest priority.
 func memoryObservation(seconds int, used float64, uses ...int64) *Observation {
 	o := observation(seconds, "memory_total_usage", used)
 	for i, use := range uses {
@@ -41,9 +41,8 @@ func podNames(list []Eviction) (out []string) {
 	return out
 }
 
-// TestAsked: while an answer is out nobody is chosen in the place of who was asked, even where the order has changed meanwhile, and it
-// counts for the node's limit.
-func TestAsked(t *testing.T) {
+// TestBeginEviction checks that an open eviction is not replaced by another one, even if the order changes, and counts for the rate limit.
+func TestBeginEviction(t *testing.T) {
 	policy := memoryRule()
 	var s State
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600, 600), &s)
@@ -58,7 +57,7 @@ func TestAsked(t *testing.T) {
 			t.Fatalf("second %d: %v, going %g", second, podNames(got.Evictions), got.Rules[0].PendingRelease)
 		}
 		if second == 89 {
-			break // From then on it counts as stuck, and somebody else has to go.
+			break // It counts as stuck from here on, and another pod is evicted.
 		}
 	}
 	policy.Limits.MaxEvictions = 1
@@ -72,8 +71,8 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredLeaver: what a pod that is ending uses does not become nothing because nobody can measure it any more.
-func TestUnmeasuredLeaver(t *testing.T) {
+// TestUnmeasuredTermination checks that the use of a terminating pod that is no longer measured is kept.
+func TestUnmeasuredTermination(t *testing.T) {
 	policy := memoryRule()
 	var s State
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600), &s)
@@ -86,8 +85,8 @@ func TestUnmeasuredLeaver(t *testing.T) {
 	}
 }
 
-// TestHoldEvictions: nobody is evicted for the time, whatever the rule; a clock that is set back does not make it longer.
-func TestHoldEvictions(t *testing.T) {
+// TestPauseEvictions checks that no pod is evicted during a pause, and that a clock set back does not extend it.
+func TestPauseEvictions(t *testing.T) {
 	policy := memoryRule()
 	for _, back := range []int{0, -100_000} {
 		var s State
@@ -104,8 +103,8 @@ func TestHoldEvictions(t *testing.T) {
 	}
 }
 
-// TestWithheldInAWord: each reason for which nobody is evicted.
-func TestWithheldInAWord(t *testing.T) {
+// TestWithholdReasons covers every reason not to evict.
+func TestWithholdReasons(t *testing.T) {
 	for want, change := range map[WithholdReason]func(p *Policy, o *Observation, s *State){
 		NotWithheld:         func(*Policy, *Observation, *State) {},
 		WithheldNoCandidate: func(_ *Policy, o *Observation, _ *State) { o.Pods[0].ExemptReason = "static pod" },
@@ -129,8 +128,8 @@ func TestWithheldInAWord(t *testing.T) {
 	}
 }
 
-// TestWhoHasTheMemory: where pods wait for memory the one that has the most of it goes, not the one that uses cpu.
-func TestWhoHasTheMemory(t *testing.T) {
+// TestLargestMemoryUser checks that a rule on memory pressure evicts the largest user of memory and not of CPU.
+func TestLargestMemoryUser(t *testing.T) {
 	for metric, want := range map[string]string{"node_pressure_memory_some_avg10_ratio": "p1", "node_pressure_cpu_some_avg10_ratio": "p0"} {
 		policy := memoryRule()
 		policy.Rules[0].Metric, policy.Rules[0].Threshold = metric, 0.1
@@ -147,8 +146,7 @@ func TestWhoHasTheMemory(t *testing.T) {
 	}
 }
 
-// TestExactlyAsMany: for any pods and any gap, without one of the victims the gap would not be closed, and with them it is, unless all
-// that may go do.
+// TestExactlyAsMany checks for random pods and gaps that every victim is needed and that the victims close the gap if possible.
 func TestExactlyAsMany(t *testing.T) {
 	for seed := range 300 {
 		var uses []int64
@@ -176,8 +174,7 @@ func TestExactlyAsMany(t *testing.T) {
 	}
 }
 
-// TestGoneIsStillMeasured: the first measurement without a pod covers time in which it was still there, so that nobody goes in its place for
-// it; the second one counts.
+// TestGoneIsStillMeasured checks that the first measurement without a pod still counts it, and the second does not.
 func TestGoneIsStillMeasured(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "memory_total_usage", Threshold: 10 << 30, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "evict", Evict: &EvictionSettings{}},

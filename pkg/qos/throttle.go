@@ -11,23 +11,21 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// minQuota is the least that the kernel takes: 1 ms in the usual period of 100 ms.
+// minQuota is the least quota the kernel accepts: 1 ms of the usual period of 100 ms.
 const minQuota series.MilliCPU = 10
 
-// noCandidate says that no pod of the node may be touched by an action.
+// noCandidate is the reason when an action may be taken on no pod of the node.
 const noCandidate = "no PodQOS allows this action on a pod of this node"
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// planThrottles plans the steps of a rule that fires: one container after the other, in victim order, each by a step at most, until the gap is
-// closed. A metric that is no amount of cpu says nothing of how much has to go: one container is throttled, and the next measurement
-// decides on.
-func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bool) []Throttle {
+// planThrottles plans the CPU steps of a firing rule: one container after the other in victim order, at most one step each, until the gap
+// is closed. If the metric measures no amount of CPU, one container is throttled per measurement.
+func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
-	var out []Throttle
 	left := gap
 	unmeasured, done, others, bare := 0, 0, 0, 0
-	candidates := d.orderVictims(r, f, ByCPU)
+	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
 			continue
@@ -40,7 +38,7 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 				break
 			}
 			c := &p.Containers[i]
-			if d.changed[limitKey{CPU, c.ID}] {
+			if earlier.limits[limitKey{CPU, c.ID}] {
 				others++
 				continue
 			}
@@ -64,23 +62,22 @@ func (d *decision) planThrottles(r *Rule, f *Finding, gap float64, quantified bo
 			})
 		}
 	}
-	f.Shortfall = math.Max(left, 0)
-	if !quantified {
-		f.Shortfall = 0
+	if quantified {
+		shortfall = max(left, 0)
 	}
 	switch {
 	case len(candidates) == 0:
-		f.Reason = noCandidate
+		reason = noCandidate
 	case len(out) == 0:
-		f.Reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use nothing above it, %d are not measured, %d are throttled by another rule", done, unmeasured, others)
+		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", done, unmeasured, others)
 		if bare > 0 {
-			f.Reason += fmt.Sprintf(", %d pods have no container that is known", bare)
+			reason += fmt.Sprintf(", %d pods have no known container", bare)
 		}
 	}
-	return out
+	return out, shortfall, reason
 }
 
-// reducedWeight is the share of its weight that a pod keeps with a quota, where it used so much before: as much as of its cpu.
+// reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.
 func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
 	const least = 0.01
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
@@ -89,7 +86,7 @@ func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
 	return min(max(series.Ratio(float64(to)/float64(before)), least), 1)
 }
 
-// nextQuota is the next quota of a container and what it takes off its use, 0 for nothing.
+// nextQuota returns the next quota of a container and the reduction of its use; 0 for none.
 func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Quota, series.MilliCPU) {
 	used := c.UsedCPU.Value
 	base := used
@@ -98,7 +95,7 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	}
 	to := ceilMilli(float64(base) * (1 - float64(t.Step)))
 	if quantified {
-		// No more than is needed.
+		// No more than needed.
 		to = max(to, used-ceilMilli(math.Min(left, math.MaxInt32)))
 	}
 	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)
@@ -108,5 +105,5 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	return Quota(to), used - to
 }
 
-// ceilMilli rounds up to whole millicores, but for what floating point adds.
+// ceilMilli rounds up to whole millicores, ignoring floating-point noise.
 func ceilMilli(m float64) series.MilliCPU { return series.MilliCPU(math.Ceil(m - 1e-6)) }

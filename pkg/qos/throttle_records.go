@@ -10,38 +10,38 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// limit is a limit of a container in force: of cpu, or of memory. 0 is one that is not known, noLimit none.
+// limit is a CPU or memory limit in force; 0 means unknown, noLimit none.
 type limit interface{ Quota | MemoryHigh }
 
 // noLimit is Unlimited and NoMemoryHigh.
 const noLimit = math.MaxInt64
 
-// throttleRecord is what a container was throttled by, to be given back.
+// throttleRecord describes a throttled container.
 type throttleRecord[L limit] struct {
 	Pod         PodRef
 	ContainerID string
-	// Original is the limit before, Set the one that was written.
+	// Original is the limit before the first throttle, Set the limit last written.
 	Original, Set L
-	// Before is the use when it was throttled first: what a container without a limit of its own is given back in steps.
+	// Before is the use at the first throttle: a container without a limit of its own is restored up to it in steps.
 	Before L
-	// Step is the share by which cpu was taken last.
+	// Step is the last share by which the CPU quota was lowered.
 	Step series.Ratio
 
-	// pending is a limit that is being written.
+	// pending is a limit being written.
 	pending L
 	missed  int
 }
 
-// forgetAfter is the number of observations without a container after which it is gone for good.
+// forgetAfter is the number of observations without a container after which its record is dropped.
 const forgetAfter = 60
 
-// throttleRecords has what was taken of a resource, by the container's id.
+// throttleRecords holds the records of a resource by container ID.
 type throttleRecords[L limit] map[string]*throttleRecord[L]
 
-// contains tells whether something was taken from a container.
+// contains reports whether a container is throttled.
 func (b throttleRecords[L]) contains(container string) bool { return b[container] != nil }
 
-// record books a limit that was set: the first one of a container with what was before, a later one as the next step of it.
+// record adds a written limit: the first one of a container with its original, later ones as further steps.
 func (b *throttleRecords[L]) record(next throttleRecord[L]) {
 	if next.Set == next.Original {
 		delete(*b, next.ContainerID)
@@ -61,8 +61,8 @@ func (b *throttleRecords[L]) record(next throttleRecord[L]) {
 	}
 }
 
-// reconcile gives up what somebody else has changed, such as a kubelet that resizes a pod or has MemoryQoS, whose value is the new original;
-// and who is gone.
+// reconcile drops records of containers whose limit another process changed, as a kubelet that resizes a pod or uses MemoryQoS, and of
+// containers that are gone. The changed limit becomes the new original.
 func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 	if len(b) == 0 {
 		return
@@ -90,57 +90,56 @@ func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 	}
 }
 
-// limitKind is how limits of a resource differ from those of the other.
+// limitKind describes how the limits of a resource are read, compared and raised.
 type limitKind[L limit] struct {
 	resource Resource
 	inForce  func(*Container) L
-	// same tells whether two limits are equal but for the kernel's rounding.
+	// same compares two limits up to the kernel's rounding.
 	same func(a, b L) bool
-	// raise is the next limit of a throttled container, the present one where there is no room for more.
+	// raise returns the next limit of a throttled container, the current one if the headroom is too small.
 	raise func(k *throttleRecord[L], room float64) L
 }
 
-// limitKey names a limit of a container, that of cpu or that of memory.
+// limitKey identifies a CPU or memory limit of a container.
 type limitKey struct {
 	resource  Resource
 	container string
 }
 
-// restoreStep is a limit that is raised.
+// restoreStep raises a limit.
 type restoreStep[L limit] struct {
 	pod       *Pod
 	container *Container
 	record    *throttleRecord[L]
 	to        L
-	// gain is how much more may be used by it.
+	// gain is the additional use it allows.
 	gain   L
 	reason string
 }
 
-// planRestore finds what is given back of a resource: to containers that no rule holds down any more, the most important first, by a step at
-// each measurement and never so much that a rule would fire again if it were used at once. Where no rule could throttle the pod any
-// more, all is given back at once.
-func planRestore[L limit](d *decision, b throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
+// planRestore plans the limits of a resource to raise: of containers that no rule throttles now, the most important first, one step per
+// measurement and never beyond the headroom. If no rule may throttle the pod any more, the original limit is restored at once.
+func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]bool, b throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
 	if len(b) == 0 {
 		return nil
 	}
 	var out []restoreStep[L]
 	given, stepped := 0.0, false
 	for _, p := range d.mostImportant(b.contains) {
-		room, held, bound := d.headroom(p, kind.resource)
+		room, held, bound := d.headroom(findings, p, kind.resource)
 		if held {
 			continue
 		}
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			k := b[c.ID]
-			if k == nil || kind.inForce(c) <= 0 || d.changed[limitKey{kind.resource, c.ID}] {
+			if k == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
 				continue
 			}
 			to, why := k.Original, "no rule throttles this pod any more"
 			switch {
 			case bound && math.IsInf(room, 1):
-				// Nothing says how much the node can bear: a step of one container, and the next measurement decides on.
+				// The headroom is unknown: raise one container by a step and wait for the next measurement.
 				if stepped {
 					continue
 				}
@@ -148,7 +147,7 @@ func planRestore[L limit](d *decision, b throttleRecords[L], kind limitKind[L]) 
 				stepped, d.state.lastProbe = true, d.observation.At
 			case bound:
 				to = kind.raise(k, room-given)
-				why = fmt.Sprintf("the node is calm, %s are free below the threshold and its margin", kind.resource.format(room-given))
+				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", kind.resource.format(room-given))
 			}
 			if kind.same(to, kind.inForce(c)) {
 				continue
@@ -161,7 +160,7 @@ func planRestore[L limit](d *decision, b throttleRecords[L], kind limitKind[L]) 
 	return out
 }
 
-// gain is how much more a container may use with a limit.
+// gain returns the additional use that a limit allows.
 func (k *throttleRecord[L]) gain(to L) L {
 	if to == noLimit {
 		to = max(k.Before, k.Set)
@@ -169,7 +168,7 @@ func (k *throttleRecord[L]) gain(to L) L {
 	return to - k.Set
 }
 
-// restoreTarget is where steps back end: the original, or what was used before where that is no limit.
+// restoreTarget returns where steps end: at the original limit, or at the use before the first throttle if that is unlimited.
 func (k *throttleRecord[L]) restoreTarget() L {
 	if k.Original == noLimit {
 		return max(k.Before, k.Set)

@@ -5,8 +5,8 @@ package qos
 
 import "testing"
 
-// TestMissed: a container that is not seen for a while keeps what is known of it, as where an API server lists its pod later; one that is not
-// seen for longer is gone for good.
+// TestMissed checks that the record of a container missing for some observations is kept, as when an API server lists its pod late, and
+// dropped later.
 func TestMissed(t *testing.T) {
 	var b throttleRecords[Quota]
 	b.record(throttleRecord[Quota]{ContainerID: "c", Original: Unlimited, Set: 500})

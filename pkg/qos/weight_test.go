@@ -11,7 +11,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestThrottleWeight: a pod without a claim to cpu keeps as much of its weight as of its cpu, on the way down and back; others keep all.
+// TestThrottleWeight checks that pods without a claim to CPU keep the same share of their weight as of their CPU, in both directions, and
+// others keep all of it.
 func TestThrottleWeight(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Pod)

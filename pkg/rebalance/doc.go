@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rebalance decides which pods leave nodes that stay too hot: a node that is above the mark evict for several
-// readings gives up its cheapest pods, each only if another node has room for it, is open to it by the rules of the
-// scheduler, and stays below the mark schedule with it.
+// Package rebalance decides which pods leave nodes that stay too hot.
 //
-// It has no side effect and no clock, and knows no object of Kubernetes: whether a pod fits a node by requests, taints,
-// selectors and affinity, and how many disruptions a budget allows, are given to it.
+// A node that is above the mark evict for several readings loses its cheapest pods, each only if another node has
+// free capacity for it, passes the scheduler's filters and stays below the mark schedule with it. The package has no
+// side effects, no clock and no Kubernetes objects: whether a pod fits a node by requests, taints, selectors and
+// affinity, and how many disruptions a budget allows, are inputs.
 package rebalance

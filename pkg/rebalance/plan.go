@@ -17,52 +17,52 @@ import (
 // Pod is a pod of a hot node.
 type Pod struct {
 	Namespace, Name, UID string
-	// Use is what it uses now; zero where that is not known, and then it is not moved.
+	// Use is its current usage; zero if unknown, and then it is not moved.
 	Use nodeload.Amount
-	// Priority and DeletionCost are Kubernetes's: the lower goes first.
+	// Priority and DeletionCost are those of Kubernetes: the lowest is moved first.
 	Priority     int32
 	DeletionCost int32
-	// Blocked says why it must not be moved; empty where it may.
+	// Blocked is why it must not be moved; empty if it may.
 	Blocked string
-	// Budgets are the indexes of its disruption budgets.
+	// Budgets are the indexes of its PodDisruptionBudgets.
 	Budgets []int
-	// Workload names what replaces it, for budgets of our own.
+	// Workload identifies its workload, for the limit per workload.
 	Workload string
 }
 
-// Node is a node as the plan sees it.
+// Node is a node in a plan.
 type Node struct {
 	Name string
 	Load *nodeload.Node
-	// Hot says where it is hot; nil where it is not, or not long enough.
+	// Hot lists where it is hot; nil if it is not, or not for long enough.
 	Hot []Heat
-	// Pods are those of a hot node; they may be left out of the others.
+	// Pods are the pods of a hot node; optional for others.
 	Pods []Pod
-	// Cooling tells that pods have left it lately, so that its readings do not show it yet.
+	// Cooling means that pods have left it recently, so that its readings do not reflect it yet.
 	Cooling bool
 }
 
 // Limits bound one round.
 type Limits struct {
-	// Moves of a round in all, of one node, and of one workload.
+	// Total, PerNode and PerWorkload are the maximum moves of the round, of one node and of one workload.
 	Total, PerNode, PerWorkload int
 }
 
-// Input is what a plan is made from.
+// Input is the input of a plan.
 type Input struct {
 	Now    time.Time
 	Fleet  *nodeload.Fleet
 	Nodes  []Node
 	Limits Limits
-	// Allowed is how many disruptions each budget allows; it is not changed.
+	// Allowed is the number of disruptions that each budget allows; it is not changed.
 	Allowed []int32
-	// Fits says why a pod of a node cannot run on another by requests, taints, selectors or affinity; empty where it can.
-	// Pods that the plan moves are told to Placed, so that it counts them.
+	// Fits returns why a pod of a node cannot run on another by requests, taints, selectors or affinity; empty if it
+	// can. The plan passes moved pods to Placed, so that Fits counts them.
 	Fits   func(pod *Pod, to int) string
 	Placed func(pod *Pod, to int)
 }
 
-// Move is a pod that leaves a node. Where it goes is the scheduler's to decide: To is a node that was found to have room.
+// Move is a pod that leaves a node. The scheduler decides where it goes: To is a node with free capacity for it.
 type Move struct {
 	Pod      Pod
 	From, To int
@@ -71,25 +71,25 @@ type Move struct {
 	Before, After, ToLoad series.Ratio
 }
 
-// Refusal is a pod, or a hot node as a whole, that is not acted on.
+// Refusal is a pod, or a hot node as a whole, that is not moved.
 type Refusal struct {
 	Node int
-	// Pod is the name, with its namespace; empty where it is about the node.
+	// Pod is namespace/name; empty if the refusal concerns the node.
 	Pod    string
 	Reason string
 }
 
-// Plan is what a round does.
+// Plan is the result of a round.
 type Plan struct {
 	Moves    []Move
 	Refusals []Refusal
 }
 
-// CoolingDown is the reason of a refusal of a node that pods have left lately.
+// CoolingDown is the reason of a refusal of a node that pods have left recently.
 const CoolingDown = "it is cooling down after an earlier move"
 
-// Decide plans a round. Hottest nodes come first; each gives up pods until it would be at its mark schedule, or its limits
-// are reached.
+// Decide plans a round. The hottest nodes come first; each loses pods until it would be at its mark schedule, or its
+// limits are reached.
 func Decide(in Input) Plan {
 	d := decision{Input: in, allowed: slices.Clone(in.Allowed), moved: map[string]int{}}
 	for i := range in.Nodes {
@@ -109,7 +109,7 @@ func Decide(in Input) Plan {
 	return d.plan
 }
 
-// decision is a plan in the making.
+// decision is a plan in progress.
 type decision struct {
 	Input
 	plan    Plan
@@ -133,7 +133,7 @@ func hottest(nodes []Node) []int {
 	return out
 }
 
-// refusef enters a reason.
+// refusef records a refusal.
 func (d *decision) refusef(node int, pod, format string, args ...any) {
 	d.plan.Refusals = append(d.plan.Refusals, Refusal{Node: node, Pod: pod, Reason: fmt.Sprintf(format, args...)})
 }
@@ -145,7 +145,7 @@ func (d *decision) cool(from int) {
 	load := heat.Load
 	for moves := 0; load > target; moves++ {
 		if moves >= d.Limits.PerNode {
-			return // The next rounds go on, with readings that know of these moves.
+			return // the next rounds continue, with readings that reflect these moves
 		}
 		if len(d.plan.Moves) >= d.Limits.Total {
 			d.refusef(from, "", "the limit of %d moves in a round is reached", d.Limits.Total)
@@ -163,13 +163,13 @@ func (d *decision) cool(from int) {
 	}
 }
 
-// next finds the cheapest pod that can be moved: of the lowest priority, then of the lowest deletion cost; of equals the
-// smallest that brings the node to its target alone, else the largest, so that few pods are moved.
+// next returns the cheapest pod that can be moved: of the lowest priority, then of the lowest deletion cost; of
+// equals the smallest that alone brings the node to its target, else the largest, so that few pods are moved.
 func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, bool) {
 	node := &d.Nodes[from]
 	order := make([]*Pod, 0, len(node.Pods))
 	share := func(p *Pod) series.Ratio { return d.share(from, heat.Resource, p.Use) }
-	// The reasons of those that use most come first: they are what makes the node hot.
+	// The reasons of the largest pods come first: they make the node hot.
 	for _, i := range largest(node.Pods, share) {
 		p := &node.Pods[i]
 		if why := d.blocked(p, share(p)); why != "" {
@@ -201,7 +201,7 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 	return Move{}, false
 }
 
-// largest returns the indexes of pods, the one that uses most first.
+// largest returns the indexes of pods by descending usage.
 func largest(pods []Pod, share func(*Pod) series.Ratio) []int {
 	order := make([]int, len(pods))
 	for i := range order {
@@ -218,11 +218,11 @@ func b2i(b bool) int {
 	return 0
 }
 
-// minRelief is the share of a node that a pod has to use to be worth moving: what brings a node from 99 % to 98 % disturbs
-// a pod and helps nobody.
+// minRelief is the smallest usage of a pod, as a share of the node, that is worth a move: going from 99 % to 98 %
+// disturbs a pod without benefit.
 const minRelief series.Ratio = 0.02
 
-// taken is the reason for a pod that this plan moves already.
+// taken is the reason for a pod that the plan moves already.
 const taken = "it is moved already"
 
 func (d *decision) blocked(p *Pod, share series.Ratio) string {
@@ -247,7 +247,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	return ""
 }
 
-// destination is the node that would be loaded least with the pod.
+// destination returns the node with the least resulting load.
 func (d *decision) destination(from int, resource nodeload.Resource, p *Pod) (best int, load series.Ratio, why string) {
 	best = -1
 	reasons := map[string]int{}
@@ -273,7 +273,7 @@ func (d *decision) destination(from int, resource nodeload.Resource, p *Pod) (be
 	return -1, 0, "no other node: " + summary(reasons)
 }
 
-// with is the load of a node with the pod, or why it must not take it.
+// with returns the load of a node with the pod, or why it must not get it.
 func (d *decision) with(i int, resource nodeload.Resource, use nodeload.Amount) (series.Ratio, string) {
 	n, at := d.loads[i], d.Now.UnixNano()
 	if len(d.Nodes[i].Hot) > 0 {
@@ -304,7 +304,7 @@ func (d *decision) with(i int, resource nodeload.Resource, use nodeload.Amount) 
 	return of, ""
 }
 
-// share is what a pod uses of a resource of a node.
+// share returns a pod's usage of a resource as a share of a node.
 func (d *decision) share(node int, of nodeload.Resource, use nodeload.Amount) series.Ratio {
 	gauge, ok := d.Fleet.Rules.Policy.Gauge(of)
 	if !ok {
@@ -313,10 +313,10 @@ func (d *decision) share(node int, of nodeload.Resource, use nodeload.Amount) se
 	return d.loads[node].Incoming(gauge, use)
 }
 
-// take enters a move into the plan and the state that further moves see.
+// take adds a move to the plan and to the state of further moves.
 func (d *decision) take(m Move) {
 	d.plan.Moves = append(d.plan.Moves, m)
-	d.loads[m.To] = d.loads[m.To].Joined(m.Pod.Use)
+	d.loads[m.To] = d.loads[m.To].WithPod(m.Pod.Use)
 	d.moved[m.Pod.Workload]++
 	for _, b := range m.Pod.Budgets {
 		d.allowed[b]--
@@ -326,7 +326,7 @@ func (d *decision) take(m Move) {
 	}
 }
 
-// summary writes reasons with the number of nodes, the most frequent first.
+// summary joins reasons with their number of nodes, the most frequent first.
 func summary(reasons map[string]int) string {
 	type count struct {
 		reason string

@@ -42,7 +42,7 @@ func samples(cpu, memory series.Ratio, at time.Time) []nodeload.Sample {
 
 // node has ten cores and a hundred gibibytes.
 func node(r *nodeload.Rules, cpu, memory series.Ratio, at time.Time) *nodeload.Node {
-	return r.Look(nodeload.Report{
+	return r.NodeAt(nodeload.Report{
 		Capacity: nodeload.Amount{CPU: 10_000, Memory: 100 << 30},
 		Samples:  samples(cpu, memory, at),
 	}, &nodeload.Arrivals{}, now)
@@ -178,7 +178,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestTooFewNodesReport: nothing is moved where the fleet is not known.
+// TestTooFewNodesReport checks that nothing is moved without a fleet in force.
 func TestTooFewNodesReport(t *testing.T) {
 	r := rules(t)
 	in := input(r, []rebalance.Pod{pod("a", 2.6, 0)}, 0.1)
@@ -188,8 +188,8 @@ func TestTooFewNodesReport(t *testing.T) {
 	}
 }
 
-// TestNobodyBecomesHot holds for any loads and pods that a node which takes some stays below the mark schedule, that no
-// budget is overdrawn and no pod moved twice.
+// TestNobodyBecomesHot checks for random loads and pods that a node which gets pods stays below the mark schedule,
+// that no budget is exceeded and that no pod is moved twice.
 func TestNobodyBecomesHot(t *testing.T) {
 	r := rules(t)
 	for seed := range uint64(300) {

@@ -10,17 +10,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Heat says by what a node is hot.
+// Heat is the resource by which a node is hot.
 type Heat struct {
 	Resource nodeload.Resource
 	// Load is the newest reading, Evict the mark that it is above.
 	Load, Evict series.Ratio
-	// Rounds is how many readings in a row have been above the mark.
+	// Rounds is the number of consecutive readings above the mark.
 	Rounds int
 }
 
-// Streaks counts for each node how many readings in a row lie above the mark evict. Only a new reading counts: to look
-// twice at one says nothing more. What is not fresh ends a streak, since nobody is evicted for what is not known.
+// Streaks counts for each node the consecutive readings above the mark evict. Only a new reading counts. A reading
+// that is not fresh ends a streak, because pods are not evicted for an unknown load.
 //
 // It is not safe for concurrent use.
 type Streaks struct {
@@ -37,8 +37,8 @@ type streak struct {
 	rounds int
 }
 
-// Look takes the newest readings of a node, in the order of the policy's metrics, and returns where it is hot, the resource with the most above its mark first.
-// A node that has been above less than once is not hot.
+// Look adds the newest readings of a node, in the order of the policy's metrics, and returns where it is hot, the
+// resource farthest above its mark first. A node without a reading above a mark is not hot.
 func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.Sample, now time.Time) []Heat {
 	if s.nodes == nil {
 		s.nodes = map[streakKey]streak{}
@@ -72,7 +72,7 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 	return out
 }
 
-// Keep forgets the nodes that are not named.
+// Keep drops the nodes for which there returns false.
 func (s *Streaks) Keep(there func(node string) bool) {
 	for key := range s.nodes {
 		if !there(key.node) {

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommend is the room of the recommenders, one small package each: plain input in, a plan with its reasons
-// out. Here is what their plans have in common. The package must not know where input comes from nor how a plan is
-// carried out; the same recommender runs in craned, in the command line and in a replay over the past.
+// Package recommend defines the plans that all recommenders return; its subpackages are the recommenders. Each computes a
+// plan with its reasons from plain input, so that it runs in craned, in the command line and in a replay of history alike.
+// Reading input and applying plans do not belong here.
 package recommend

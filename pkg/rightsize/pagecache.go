@@ -14,10 +14,10 @@ import (
 // read more than once (active_file); the kernel gives them back under pressure, at the price of reading them again.
 type PageCachePolicy struct {
 	// LeaveOut, 0 to 1, is the share of that cache that the request need not hold; 0 holds the whole working set.
-	LeaveOut series.Ratio
+	LeaveOut series.Ratio `json:"leaveOut"`
 	// TrustRSS takes what is not anonymous memory (rss) for page cache where the source does not tell the cache itself.
 	// Shared memory and tmpfs are not in rss either and cannot be given back, so that is for those who use none.
-	TrustRSS bool
+	TrustRSS bool `json:"trustRSS"`
 }
 
 // ReclaimBasis says how memory that cannot be given back was told apart.

@@ -7,29 +7,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
-// setter reads one field of a policy file into the policy under construction. What is wrong is recorded in the parser.
-type setter func(p *parser, path string, raw json.RawMessage)
-
-// parser collects the errors of a policy file.
-type parser struct {
-	policy Policy
-	errs   []error
+// policyFile is a policy as a file holds it: the fields that change a built-in policy.
+type policyFile struct {
+	Base string `json:"base"`
+	Policy
 }
 
-// ParsePolicy reads a policy from JSON (YAML is turned into JSON by the caller). It is strict: an unknown field, a
-// duplicate of a section, a text where a number belongs or two fields that contradict each other are errors, each a
-// *FieldError with the path of the field; all are returned together. What is left out comes from the built-in policy
-// named in "base", or from the default. Example:
+// policySetFile is a policy file with rules.
+type policySetFile struct {
+	policyFile
+	Rules []struct {
+		Match  *PolicyMatch    `json:"match"`
+		Policy json.RawMessage `json:"policy"`
+	} `json:"rules"`
+}
+
+// ParsePolicy reads a policy from JSON; the caller converts YAML to JSON. Unknown and repeated fields, values of another type
+// and fields that contradict each other are errors. All errors are returned together, each a *settings.FieldError. Fields
+// that are left out come from the built-in policy named in "base", or from the default. Example:
 //
 //	{"name": "web", "base": "latency-sensitive", "minHistory": "3d",
 //	 "cpu":    {"method": "percentile", "percentile": 0.99, "margin": 0.15, "window": "7d", "floor": "50m",
@@ -39,282 +40,114 @@ type parser struct {
 //
 // Durations are read by series.ParseDuration, amounts are Kubernetes quantities.
 func ParsePolicy(data []byte) (Policy, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return Policy{}, fmt.Errorf("policy: not a JSON object: %w", err)
-	}
-	base := DefaultPolicy
-	if raw, given := fields["base"]; given {
-		if err := json.Unmarshal(raw, &base); err != nil {
-			return Policy{}, &FieldError{Path: "base", Value: string(raw), Allowed: "must be one of " + strings.Join(PolicyNames(), ", ")}
-		}
-		delete(fields, "base")
-	}
-	policy, err := PolicyByName(base)
-	if err != nil {
-		return Policy{}, &FieldError{Path: "base", Value: base, Allowed: "must be one of " + strings.Join(PolicyNames(), ", ")}
-	}
-	policy.Name = ""
-	p := &parser{policy: policy}
-	p.object("", data, fields, policyFields())
-	if p.policy.Name == "" {
-		p.fail("name", "", "must be given: it is shown with each recommendation")
-	}
-	if err := errors.Join(p.errs...); err != nil {
+	var f policyFile
+	errs := f.decode(data, &f)
+	if err := errs.Err(); err != nil {
 		return Policy{}, err
 	}
-	return p.policy, p.policy.Validate()
+	return f.Policy, nil
 }
 
-func policyFields() map[string]setter {
-	return map[string]setter{
-		"name":       text(func(p *Policy, v string) { p.Name = v }),
-		"minHistory": duration(func(p *Policy, v time.Duration) { p.MinHistory = v }),
-		"cpu":        section(cpuFields()),
-		"memory":     section(memoryFields()),
-		"specifications": func(p *parser, path string, raw json.RawMessage) {
-			var entries []string
-			if json.Unmarshal(raw, &entries) != nil || len(entries) == 0 {
-				p.fail(path, string(raw), `must be a list such as ["0.5c1g", "1c2g"]`)
-				return
-			}
-			specs, err := ParseSpecifications(strings.Join(entries, ","))
-			if err != nil {
-				p.fail(path, string(raw), err.Error())
-				return
-			}
-			p.policy.Specifications = specs
-		},
+// decode reads a document into the struct that f is part of.
+func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
+	var first struct {
+		Base *string
+		CPU  struct{ Method *Method }
 	}
+	_ = json.Unmarshal(data, &first) // Fields of another type are reported below.
+	name := DefaultPolicy
+	if first.Base != nil {
+		name = *first.Base
+	}
+	var err error
+	if f.Policy, err = PolicyByName(name); err != nil {
+		errs.Fail("base", name, "must be one of "+strings.Join(PolicyNames(), ", "))
+		return errs
+	}
+	f.Name = ""
+	if m := first.CPU.Method; m != nil && *m != Envelope {
+		f.CPU.Envelope = EnvelopePolicy{}
+	}
+	errs = settings.Decode(data, into)
+	errs.Check(f.Name != "" || len(errs) > 0, "name", "", "must be given: it is shown with each recommendation")
+	if len(errs) == 0 {
+		errs = f.problems()
+	}
+	return errs
 }
 
-func cpuFields() map[string]setter {
-	amount := func(set func(*CPUPolicy, series.MilliCPU)) setter {
-		return quantity(func(p *Policy, q resource.Quantity) { set(&p.CPU, series.MilliCPU(q.MilliValue())) })
+// ParsePolicySet reads a policy as ParsePolicy does, which becomes the default, and with it "rules", a list of matches and
+// policies; a policy is the name of a built-in one, or written out:
+//
+//	{"name": "ours", "cpu": {"margin": 0.1},
+//	 "rules": [{"match": {"kinds": ["Job", "CronJob"]}, "policy": "batch"},
+//	           {"match": {"namespaces": ["shop"], "labels": {"tier": "web"}},
+//	            "policy": {"name": "web", "base": "latency-sensitive", "memory": {"margin": 0.2}}}]}
+//
+// Its errors are those of ParsePolicy.
+func ParsePolicySet(data []byte) (PolicySet, error) {
+	var f policySetFile
+	errs := f.decode(data, &f)
+	set := PolicySet{Default: f.Policy}
+	errs.Check(f.Rules == nil || len(f.Rules) > 0, "rules", "[]", "must be a list of objects with match and policy")
+	for i, r := range f.Rules {
+		rule, problems := parseRule(r.Match, r.Policy)
+		errs.AddUnreported(problems.Below(fmt.Sprintf("rules[%d]", i)))
+		set.Rules = append(set.Rules, rule)
 	}
-	return map[string]setter{
-		"method": text(func(p *Policy, v string) {
-			if p.CPU.Method = Method(v); p.CPU.Method != Envelope {
-				p.CPU.Envelope = EnvelopePolicy{}
-			}
-		}),
-		"percentile":        ratio(func(p *Policy, v series.Ratio) { p.CPU.Percentile = v }),
-		"window":            duration(func(p *Policy, v time.Duration) { p.CPU.Window = v }),
-		"halfLife":          duration(func(p *Policy, v time.Duration) { p.CPU.HalfLife = v }),
-		"margin":            ratio(func(p *Policy, v series.Ratio) { p.CPU.Margin = v }),
-		"targetUtilization": ratio(func(p *Policy, v series.Ratio) { p.CPU.TargetUtilization = v }),
-		"floor":             amount(func(c *CPUPolicy, v series.MilliCPU) { c.Floor = v }),
-		"ceiling":           amount(func(c *CPUPolicy, v series.MilliCPU) { c.Ceiling = v }),
-		"step":              amount(func(c *CPUPolicy, v series.MilliCPU) { c.Step = v }),
-		"limit":             section(limitFields(func(p *Policy) *LimitPolicy { return &p.CPU.Limit })),
-		"envelope": section(map[string]setter{
-			"violationPrice": ratio(func(p *Policy, v series.Ratio) { p.CPU.Envelope.ViolationPrice = float64(v) }),
-			"cover":          ratio(func(p *Policy, v series.Ratio) { p.CPU.Envelope.Cover = v }),
-			"spreadMargin":   ratio(func(p *Policy, v series.Ratio) { p.CPU.Envelope.SpreadMargin = v }),
-			"maxMargin":      ratio(func(p *Policy, v series.Ratio) { p.CPU.Envelope.MaxMargin = v }),
-			"holdMean":       flag(func(p *Policy, v bool) { p.CPU.Envelope.HoldMean = v }),
-			"recent":         ratio(func(p *Policy, v series.Ratio) { p.CPU.Envelope.Recent = v }),
-		}),
+	if err := errs.Err(); err != nil {
+		return PolicySet{}, err
 	}
+	return set, nil
 }
 
-func memoryFields() map[string]setter {
-	amount := func(set func(*MemoryPolicy, series.Bytes)) setter {
-		return quantity(func(p *Policy, q resource.Quantity) { set(&p.Memory, series.Bytes(q.Value())) })
+func parseRule(match *PolicyMatch, raw json.RawMessage) (rule PolicyRule, errs settings.Errors) {
+	if match == nil {
+		errs.Fail("match", "", "must be given")
+	} else {
+		rule.Match = *match
+		errs = match.problems().Below("match")
 	}
-	return map[string]setter{
-		"percentile":        ratio(func(p *Policy, v series.Ratio) { p.Memory.Percentile = v }),
-		"window":            duration(func(p *Policy, v time.Duration) { p.Memory.Window = v }),
-		"halfLife":          duration(func(p *Policy, v time.Duration) { p.Memory.HalfLife = v }),
-		"margin":            ratio(func(p *Policy, v series.Ratio) { p.Memory.Margin = v }),
-		"tailMargin":        ratio(func(p *Policy, v series.Ratio) { p.Memory.TailMargin = v }),
-		"maxMargin":         ratio(func(p *Policy, v series.Ratio) { p.Memory.MaxMargin = v }),
-		"targetUtilization": ratio(func(p *Policy, v series.Ratio) { p.Memory.TargetUtilization = v }),
-		"floor":             amount(func(m *MemoryPolicy, v series.Bytes) { m.Floor = v }),
-		"ceiling":           amount(func(m *MemoryPolicy, v series.Bytes) { m.Ceiling = v }),
-		"step":              amount(func(m *MemoryPolicy, v series.Bytes) { m.Step = v }),
-		"limit":             section(limitFields(func(p *Policy) *LimitPolicy { return &p.Memory.Limit })),
-		"pageCache": section(map[string]setter{
-			"leaveOut": ratio(func(p *Policy, v series.Ratio) { p.Memory.PageCache.LeaveOut = v }),
-			"trustRSS": flag(func(p *Policy, v bool) { p.Memory.PageCache.TrustRSS = v }),
-		}),
-		"oom": section(map[string]setter{
-			"enabled":  flag(func(p *Policy, v bool) { p.Memory.OOM.Enabled = v }),
-			"ratio":    ratio(func(p *Policy, v series.Ratio) { p.Memory.OOM.Ratio = v }),
-			"minBump":  amount(func(m *MemoryPolicy, v series.Bytes) { m.OOM.MinBump = v }),
-			"cap":      ratio(func(p *Policy, v series.Ratio) { p.Memory.OOM.Cap = v }),
-			"window":   duration(func(p *Policy, v time.Duration) { p.Memory.OOM.Window = v }),
-			"halfLife": duration(func(p *Policy, v time.Duration) { p.Memory.OOM.HalfLife = v }),
-		}),
+	var name string
+	switch {
+	case raw == nil:
+		errs.Fail("policy", "", "must be given")
+	case json.Unmarshal(raw, &name) == nil && name != "":
+		var err error
+		rule.Policy, err = PolicyByName(name)
+		errs.Check(err == nil, "policy", name, "must be a policy, or the name of one: "+strings.Join(PolicyNames(), ", "))
+	default:
+		var f policyFile
+		errs = append(errs, f.decode(raw, &f).Below("policy")...)
+		rule.Policy = f.Policy
 	}
+	return rule, errs
 }
 
-func limitFields(of func(*Policy) *LimitPolicy) map[string]setter {
-	return map[string]setter{
-		"mode": text(func(p *Policy, v string) {
-			if limit := of(p); v != string(LimitHeadroom) {
-				*limit = LimitPolicy{Mode: LimitMode(v)}
-			} else {
-				limit.Mode = LimitHeadroom
-			}
-		}),
-		"headroom": ratio(func(p *Policy, v series.Ratio) { of(p).Headroom = v }),
+func (m PolicyMatch) problems() (errs settings.Errors) {
+	errs.Check(len(m.Namespaces)+len(m.Kinds)+len(m.Names)+len(m.Labels) > 0, "", "",
+		"must select something: all other workloads have the policy at the top of the file")
+	for field, list := range map[string][]string{"namespaces": m.Namespaces, "kinds": m.Kinds, "names": m.Names} {
+		errs.Check(!slices.Contains(list, ""), field, "", "must not contain an empty text")
 	}
+	return errs
 }
 
-func (p *parser) fail(path, value, allowed string) {
-	p.errs = append(p.errs, &FieldError{Path: path, Value: value, Allowed: allowed})
-}
+// Specifications are the only sizes that a policy allows. In a file they are a list of texts, see ParseSpecifications.
+type Specifications []Specification
 
-// first are the fields that decide what others mean, so they are read before them.
-func first(name string) bool { return name == "method" || name == "mode" }
-
-// object sets each field of an object, in a fixed order.
-func (p *parser) object(path string, raw []byte, fields map[string]json.RawMessage, known map[string]setter) {
-	if repeated := repeatedKey(raw); repeated != "" {
-		p.fail(join(path, repeated), "", "is given more than once")
+// DecodeField implements settings.Field.
+func (s *Specifications) DecodeField(raw json.RawMessage) string {
+	var entries []string
+	err := json.Unmarshal(raw, &entries)
+	if err == nil && len(entries) == 0 {
+		err = errors.New("no entry")
 	}
-	names := slices.SortedFunc(maps.Keys(fields), func(a, b string) int {
-		if first(a) != first(b) {
-			if first(a) {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	for _, name := range names {
-		set, ok := known[name]
-		if !ok {
-			p.fail(join(path, name), short(fields[name]), "unknown field; "+nearest(name, slices.Collect(maps.Keys(known))))
-			continue
-		}
-		set(p, join(path, name), fields[name])
+	if err != nil {
+		return `must be a list such as ["0.5c1g", "1c2g"]`
 	}
-}
-
-// repeatedKey returns a key that an object has twice, empty where there is none. encoding/json keeps the last one
-// without a word.
-func repeatedKey(raw []byte) string {
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
-	seen := map[string]bool{}
-	for depth, key := 0, true; ; {
-		token, err := decoder.Token()
-		if err != nil {
-			return ""
-		}
-		switch t := token.(type) {
-		case json.Delim:
-			if t == '{' || t == '[' {
-				depth++
-			} else {
-				depth--
-			}
-			key = true
-		case string:
-			if depth == 1 && key {
-				if seen[t] {
-					return t
-				}
-				seen[t] = true
-				key = false
-				continue
-			}
-			key = depth != 1 || !key
-		default:
-			key = true
-		}
+	if *s, err = ParseSpecifications(strings.Join(entries, ",")); err != nil {
+		return err.Error()
 	}
-}
-
-func section(known map[string]setter) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(raw, &fields) != nil || fields == nil {
-			p.fail(path, short(raw), "must be an object")
-			return
-		}
-		p.object(path, raw, fields, known)
-	}
-}
-
-func text(set func(*Policy, string)) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var v string
-		if json.Unmarshal(raw, &v) != nil || v == "" {
-			p.fail(path, short(raw), "must be a text")
-			return
-		}
-		set(&p.policy, v)
-	}
-}
-
-func flag(set func(*Policy, bool)) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var v *bool
-		if json.Unmarshal(raw, &v) != nil || v == nil {
-			p.fail(path, short(raw), "must be true or false")
-			return
-		}
-		set(&p.policy, *v)
-	}
-}
-
-func ratio(set func(*Policy, series.Ratio)) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var v *float64
-		if json.Unmarshal(raw, &v) != nil || v == nil {
-			p.fail(path, short(raw), "must be a number, for example 0.15 for 15 %")
-			return
-		}
-		set(&p.policy, series.Ratio(*v))
-	}
-}
-
-func duration(set func(*Policy, time.Duration)) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var v string
-		if json.Unmarshal(raw, &v) != nil {
-			p.fail(path, short(raw), "must be a duration such as \"7d\"")
-			return
-		}
-		d, err := series.ParseDuration(v)
-		if err != nil {
-			p.fail(path, v, "must be a duration such as 7d, 36h or 90s")
-			return
-		}
-		set(&p.policy, d)
-	}
-}
-
-func quantity(set func(*Policy, resource.Quantity)) setter {
-	return func(p *parser, path string, raw json.RawMessage) {
-		var v string
-		if json.Unmarshal(raw, &v) != nil {
-			v = string(raw)
-		}
-		q, err := resource.ParseQuantity(v)
-		// Beyond 2^53 a milli-value could overflow; nothing is that large.
-		if err != nil || q.Sign() < 0 || q.CmpInt64(1<<53) > 0 {
-			p.fail(path, short(raw), "must be a quantity such as 250m, 2 or 512Mi, not below zero")
-			return
-		}
-		set(&p.policy, q)
-	}
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-// short is a value for a message, cut where it is long.
-func short(raw json.RawMessage) string {
-	const most = 60
-	if len(raw) > most {
-		return string(raw[:most]) + "..."
-	}
-	return string(raw)
+	return ""
 }

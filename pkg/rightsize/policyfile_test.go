@@ -7,6 +7,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"crane.io/crane/pkg/settings"
 )
 
 func TestParsePolicy(t *testing.T) {
@@ -54,7 +56,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 			t.Errorf("%s: error %v does not say %q", name, err, c.says)
 			continue
 		}
-		var field *FieldError
+		var field *settings.FieldError
 		if c.path != "" && (!errors.As(err, &field) || field.Path != c.path) {
 			t.Errorf("%s: path %v, want %s (%v)", name, field, c.path, err)
 		}

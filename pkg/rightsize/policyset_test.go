@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"crane.io/crane/pkg/settings"
 )
 
 const setFile = `{"name": "ours", "cpu": {"margin": 0.1, "window": "7d"}, "memory": {"window": "7d"},
@@ -74,7 +76,7 @@ func TestParsePolicySetRefuses(t *testing.T) {
 		`{"name": "a", "rules": [{"match": {}, "policy": "batch"}]}`:                     {"rules[0].match"},
 		`{"name": "a", "rules": [{"policy": "batch"}]}`:                                  {"rules[0].match"},
 		`{"name": "a", "rules": [{"match": {"kinds": ["Job"]}}]}`:                        {"rules[0].policy"},
-		`{"name": "a", "rules": [{"match": {"kind": ["Job"]}, "policy": "batch"}]}`:      {"rules[0].match"},
+		`{"name": "a", "rules": [{"match": {"kind": ["Job"]}, "policy": "batch"}]}`:      {"rules[0].match.kind"},
 		`{"name": "a", "rules": [{"match": {"kinds": [""]}, "policy": "batch"}]}`:        {"rules[0].match.kinds"},
 		`{"name": "a", "rules": [{"match": {"kinds": ["Job"]}, "policy": "bulk"}]}`:      {"rules[0].policy"},
 		`{"name": "a", "rules": [{"match": {"kinds": ["Job"]}, "policy": {}}]}`:          {"rules[0].policy.name"},
@@ -104,7 +106,7 @@ func fieldPaths(err error) map[string]bool {
 	out := map[string]bool{}
 	var walk func(error)
 	walk = func(err error) {
-		if field, ok := err.(*FieldError); ok {
+		if field, ok := err.(*settings.FieldError); ok {
 			out[field.Path] = true
 		}
 		switch e := err.(type) {

@@ -9,44 +9,44 @@ import (
 	"time"
 )
 
-// PolicySelect says which of several policies counts.
+// PolicySelect selects one of several rate policies.
 type PolicySelect int
 
 const (
-	// SelectMax takes the policy that allows the largest change.
+	// SelectMax selects the policy that allows the largest change.
 	SelectMax PolicySelect = iota
-	// SelectMin takes the one that allows the smallest.
+	// SelectMin selects the policy that allows the smallest change.
 	SelectMin
 	// SelectDisabled allows no change in this direction.
 	SelectDisabled
 )
 
-// RatePolicy bounds how much may change within a period.
+// RatePolicy bounds the change within a period.
 type RatePolicy struct {
-	// Pods is how many pods may come or go; not looked at where Percent is set.
+	// Pods is the maximum number of pods that are added or removed; unused where Percent is set.
 	Pods int32
-	// Percent is the share of the replicas at the start of the period that may come or go; 100 doubles.
+	// Percent is the maximum change as a percentage of the replicas at the start of the period; 100 doubles them.
 	Percent int32
-	// Period is the window that the bound is for.
+	// Period is the time span of the bound.
 	Period time.Duration
 }
 
-// DirectionRules are what a HorizontalPodAutoscaler's behavior says of one direction.
+// DirectionRules are the scaling rules of an HPA for one direction.
 type DirectionRules struct {
 	// StabilizationWindow is how far back the most cautious recommendation counts.
 	StabilizationWindow time.Duration
-	// Policies are the rate limits; without any there is none.
+	// Policies are the rate limits; none for no limit.
 	Policies []RatePolicy
 	Select   PolicySelect
 }
 
-// Behavior is what a HorizontalPodAutoscaler may do in each direction.
+// Behavior is the scaling behavior of an HPA.
 type Behavior struct {
 	Up, Down DirectionRules
 }
 
-// DefaultBehavior is what an HPA of autoscaling/v2 does that names no behavior: up at once, at most to the double or by 4 pods in
-// 15 s, whichever is more; down to the highest recommendation of the last stabilisation (the controller's 300 s).
+// DefaultBehavior returns the behavior of an autoscaling/v2 HPA without one: it scales up at once, by 100 % or 4 pods in 15 s,
+// whichever is more, and down to the highest recommendation of the stabilization window (300 s by default).
 func DefaultBehavior(stabilisation time.Duration) Behavior {
 	const period = 15 * time.Second
 	return Behavior{
@@ -55,21 +55,21 @@ func DefaultBehavior(stabilisation time.Duration) Behavior {
 	}
 }
 
-// History is what the HPA remembers between rounds: its recommendations and what it did, as far back as its behavior asks. The
-// zero value is empty and ready. It is not safe for concurrent use.
+// History holds the recommendations and changes of an HPA as far back as its behavior needs. The zero value is ready to use. It is
+// not safe for concurrent use.
 type History struct {
 	recommendations []replicaRecord
 	changes         []replicaRecord // signed
 }
 
-// replicaRecord is a number of replicas and when it was decided.
+// replicaRecord is a number of replicas with the time of its decision.
 type replicaRecord struct {
 	at       time.Time
 	replicas int32
 }
 
-// Limit turns what the metrics ask for into what may be set now: stabilised, then bound by the rate policies and by [low, high].
-// It remembers the recommendation; the caller reports what it then did with Scaled.
+// Limit returns the replicas to set for desired ones: stabilized, then bounded by the rate policies and by [low, high]. It records
+// the recommendation; the caller records the resulting change with RecordScaling.
 func (h *History) Limit(b Behavior, now time.Time, current, desired, low, high int32) int32 {
 	h.dropExpired(b, now)
 	stable := h.stabilize(b, now, current, desired)
@@ -83,14 +83,14 @@ func (h *History) Limit(b Behavior, now time.Time, current, desired, low, high i
 	return min(max(stable, low), high)
 }
 
-// RecordScaling remembers a change of replicas.
+// RecordScaling records a change of replicas.
 func (h *History) RecordScaling(now time.Time, from, to int32) {
 	if from != to {
 		h.changes = append(h.changes, replicaRecord{now, to - from})
 	}
 }
 
-// stabilize returns the number nearest to current among the recommendations of each direction's window.
+// stabilize returns the number nearest to current among the recommendations in the window of each direction.
 func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
 	up, down := desired, desired
 	for _, r := range h.recommendations {
@@ -104,7 +104,7 @@ func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) i
 	return min(max(current, up), down)
 }
 
-// upperLimit returns how high the policies let replicas go.
+// upperLimit returns the highest number of replicas that the policies allow.
 func (h *History) upperLimit(r DirectionRules, now time.Time, current int32) int32 {
 	return selectLimit(r, math.MaxInt32, current, r.Select == SelectMin, func(p RatePolicy) int32 {
 		start := h.replicasAtPeriodStart(p.Period, now, current)
@@ -115,7 +115,7 @@ func (h *History) upperLimit(r DirectionRules, now time.Time, current int32) int
 	})
 }
 
-// lowerLimit returns how low the policies let replicas go.
+// lowerLimit returns the lowest number of replicas that the policies allow.
 func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int32 {
 	return selectLimit(r, 0, current, r.Select == SelectMax, func(p RatePolicy) int32 {
 		start := h.replicasAtPeriodStart(p.Period, now, current)
@@ -126,7 +126,7 @@ func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int
 	})
 }
 
-// selectLimit returns the lowest or the highest limit of the policies; free where there are none.
+// selectLimit returns the lowest or the highest limit of the policies, and unlimited without any.
 func selectLimit(r DirectionRules, free, current int32, lowest bool, limit func(RatePolicy) int32) int32 {
 	if r.Select == SelectDisabled {
 		return current
@@ -153,7 +153,7 @@ func (h *History) replicasAtPeriodStart(period time.Duration, now time.Time, cur
 	return max(current, 0)
 }
 
-// dropExpired drops what no window reaches any more.
+// dropExpired drops records that are older than every window.
 func (h *History) dropExpired(b Behavior, now time.Time) {
 	memory := max(b.Up.StabilizationWindow, b.Down.StabilizationWindow)
 	for _, p := range b.Up.Policies {

@@ -12,11 +12,11 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// CronWindow holds a floor of replicas while it is open: from each time that Start names to the next that End names.
+// CronWindow is a floor of replicas from each time of a start schedule to the next time of an end schedule.
 //
-// Both are read on the wall clock of a place: a window is open while that clock shows a time in it. So what the clock skips in
-// spring happens when it has passed it, and an hour that it shows twice in autumn counts the first time. Windows may cross
-// midnight and overlap; where a start and an end name one minute, the window stays open.
+// Both are evaluated on the wall clock of a time zone. A time that the clock skips in spring takes effect when the clock has passed
+// it, and an hour that it repeats in autumn counts once, the first time. Windows may cross midnight and overlap. Where start and end
+// fall on one minute, the window stays open.
 type CronWindow struct {
 	name       string
 	start, end cron.Schedule
@@ -24,7 +24,7 @@ type CronWindow struct {
 	replicas   int32
 }
 
-// NewCronWindow reads two standard cron expressions of five fields (minute, hour, day of the month, month and day of the week) or descriptors
+// NewCronWindow parses two standard cron expressions of five fields (minute, hour, day of month, month, day of week) or descriptors
 // such as @daily. Its errors name the field.
 func NewCronWindow(name, start, end string, location *time.Location, replicas int32) (CronWindow, error) {
 	if replicas < 0 {
@@ -46,7 +46,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 		case !ok || spec.Location != time.Local && spec.Location != nil:
 			errs = append(errs, fmt.Errorf("%s %q: want a cron expression without @every or a time zone of its own", f.field, f.text))
 		default:
-			// Time is read off the wall clock and carried as if it were UTC, where no hour is skipped or repeated.
+			// Wall-clock times are represented in UTC, where no hour is skipped or repeated.
 			spec.Location = time.UTC
 			*f.into = spec
 			if spec.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
@@ -60,11 +60,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 	return w, errors.Join(errs...)
 }
 
-// Name is what the window is called; Replicas its floor.
-func (w CronWindow) Name() string    { return w.name }
-func (w CronWindow) Replicas() int32 { return w.replicas } //nolint:revive // one comment for both
-
-// IsOpen tells whether the window is open at a time.
+// IsOpen reports whether the window is open at a time.
 func (w CronWindow) IsOpen(now time.Time) bool {
 	wall := wallClock(now, w.location)
 	started, ok := lastScheduled(w.start, wall)
@@ -75,16 +71,15 @@ func (w CronWindow) IsOpen(now time.Time) bool {
 	return !ok || !ended.After(started)
 }
 
-// Next returns when the window opens next and when it closes next, seen from now; the zero time where that is more than five years
-// away.
+// Next returns the next times after now at which the window opens and closes; zero for more than five years.
 func (w CronWindow) Next(now time.Time) (opens, closes time.Time) {
 	wall := wallClock(now, w.location)
 	return firstInstant(w.start.Next(wall), now, w.location), firstInstant(w.end.Next(wall), now, w.location)
 }
 
-// Floor is what the open windows of a list ask for.
+// Floor is the combination of the open windows.
 type Floor struct {
-	// Replicas is the highest floor of those that are open; 0 where none is.
+	// Replicas is the highest floor of the open windows, 0 without any.
 	Replicas int32
 	// OpenWindows are the names of the open windows, in the order of the list.
 	OpenWindows []string
@@ -101,8 +96,8 @@ func FloorAt(windows []CronWindow, now time.Time) Floor {
 	return f
 }
 
-// wallClock is what a clock on the wall of a place shows, carried as UTC. It never goes back: while the clock shows an hour for the
-// second time it stands still at the end of it.
+// wallClock returns the wall-clock time of a time zone, represented in UTC. It never goes back: while the clock repeats an hour, it
+// stays at the end of it.
 func wallClock(t time.Time, location *time.Location) time.Time {
 	t = t.In(location)
 	shown := asUTC(t)
@@ -117,12 +112,12 @@ func wallClock(t time.Time, location *time.Location) time.Time {
 	return shown
 }
 
-// asUTC returns the date and time of day as if they were UTC.
+// asUTC returns the same date and time of day in UTC.
 func asUTC(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// lastScheduled returns the newest time that a schedule names, not after wall.
+// lastScheduled returns the latest time of a schedule that is not after wall.
 func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
 	const day = 24 * time.Hour
 	for _, back := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
@@ -141,7 +136,7 @@ func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// firstInstant returns the first moment after now at which the wall clock of a place has reached a time.
+// firstInstant returns the first time after now at which the wall clock of a time zone has reached a time.
 func firstInstant(wall, now time.Time, location *time.Location) time.Time {
 	if wall.IsZero() {
 		return time.Time{}
@@ -150,7 +145,7 @@ func firstInstant(wall, now time.Time, location *time.Location) time.Time {
 	if guess.After(now) && wallClock(guess, location).Equal(wall) {
 		return guess
 	}
-	// The clock skips or repeats this hour. No zone shifts by more than three.
+	// The clock skips or repeats this hour. No time zone shifts by more than three hours.
 	const reach = 3 * 60
 	minutes := make([]time.Time, 0, 2*reach)
 	for m := guess.Add(-reach * time.Minute); m.Before(guess.Add(reach * time.Minute)); m = m.Add(time.Minute) {

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Proposal is what one metric asks for.
+// Proposal is the number of replicas that one metric asks for.
 type Proposal struct {
 	// Metric names the metric, for instance "cpu" or "prediction of cpu".
 	Metric string
-	// Replicas is what it asks for; not looked at where Err is set.
+	// Replicas is unused where Err is set.
 	Replicas int32
-	// Reason has the numbers behind it.
+	// Reason contains the values that Replicas is computed from.
 	Reason string
-	// Err says why the metric asks for nothing.
+	// Err is the reason why the metric asks for nothing.
 	Err error
 }
 
-// Bounds are an HPA's replicas.
+// Bounds are the minimum and maximum replicas of an HPA.
 type Bounds struct {
 	Min, Max int32
 }
 
-// Validate returns an error that names what is wrong.
+// Validate returns an error that names the invalid field.
 func (b Bounds) Validate() error {
 	switch {
 	case b.Min < 0:
@@ -39,23 +39,24 @@ func (b Bounds) Validate() error {
 	return nil
 }
 
-// Decision is what an HPA would set, and why.
+// Decision is the number of replicas that an HPA sets.
 type Decision struct {
 	// Replicas is the number to set.
 	Replicas int32
-	// Desired is what the metrics asked for before stabilisation, rates and bounds.
+	// Desired is the highest proposal, before stabilization, rate limits and bounds.
 	Desired int32
-	// Winner is the metric that asked for most; empty where none did.
+	// Winner is the metric with the highest proposal, empty for none.
 	Winner string
-	// Reason says in words how Replicas came about.
+	// Reason describes how Replicas was computed.
 	Reason string
 }
 
-// ErrDisabled means that the target has no replicas, which switches an HPA off.
+// ErrDisabled means that the target has no replicas, which disables an HPA.
 var ErrDisabled = errors.New("scaling is disabled: the target has no replicas")
 
-// Decide takes the highest proposal, as an HPA does: where a metric has no value the others may scale up and never down, and
-// without any nothing changes and the error says why. History is updated; the caller reports a change with History.RecordScaling.
+// Decide selects the highest proposal, like an HPA. While a metric has no value, the others may scale up but not down. Without any
+// value nothing changes, and the error is the reason. It updates the history; the caller records a change with
+// History.RecordScaling.
 func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32, proposals []Proposal) (Decision, error) {
 	if err := bounds.Validate(); err != nil {
 		return Decision{Replicas: current}, err

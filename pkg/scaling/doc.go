@@ -1,10 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaling is the arithmetic of horizontal scaling: what the HorizontalPodAutoscaler's algorithm would answer, when
-// cron windows are open, and how many replicas a forecast asks for.
+// Package scaling implements the arithmetic of horizontal scaling: the algorithm of the HorizontalPodAutoscaler, cron windows, and
+// the replicas that a forecast asks for.
 //
-// It decides on plain values and changes nothing. The controller of EffectiveHorizontalPodAutoscalers uses it to say what an
-// HPA would do where none may be created, the metric adapter to answer for predictions and cron windows, and the replay below
-// it to show what each would have done. It knows nothing of Kubernetes clients and has no clock.
+// It works on plain values and has no clock. The controller of EffectiveHorizontalPodAutoscalers uses it to compute previews, the
+// metric adapter to serve forecasts and cron windows, and package replay to compare ways of scaling.
 package scaling

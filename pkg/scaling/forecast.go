@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// MinSkill is the least skill (1 is perfect, 0 no better than a constant) of a forecast that is acted on: below, what it
-// would add is a high constant, which minReplicas says more plainly.
+// MinSkill is the minimum skill (1 is perfect, 0 no better than a constant) of a forecast that is used. Below it a forecast amounts
+// to a high constant, which minReplicas expresses more directly.
 const MinSkill = 0.1
 
-// Why a forecast takes no part in a decision.
+// Reasons why a forecast is not used.
 var (
-	// ErrOutdated means that a forecast ends before now, or was made of samples that were old already.
+	// ErrOutdated means that a forecast ended before now, or was made of samples that were too old.
 	ErrOutdated = errors.New("the forecast is out of date")
-	// ErrNoSkill means that a forecast was no better than a constant on the metric's own past.
+	// ErrNoSkill means that a forecast was no better than a constant on the history of the metric.
 	ErrNoSkill = errors.New("the forecast has no skill")
 )
 
-// Point is one value of a forecast; it holds until the next one.
+// Point is one value of a forecast. It is valid until the next point.
 type Point struct {
 	At    time.Time
 	Value float64
 }
 
-// IndexesInWindow returns which of n points, whose times are in order, count from now to the end of a window: points[from:to]. The one that holds
-// now counts, however long ago it begins; one that begins as the window ends does not. A point holds until the next one; the last
-// one counts until it begins.
+// IndexesInWindow returns the range points[from:to] of n points in time order that are valid between now and the end of a window. It
+// includes the point that is valid now, whenever it begins, and excludes one that begins when the window ends. The last point is
+// valid only until it begins.
 func IndexesInWindow(n int, at func(i int) time.Time, now time.Time, window time.Duration) (from, to int) {
 	from = sort.Search(n, func(i int) bool { return !at(i).Before(now) })
 	if from > 0 && from < n && at(from).After(now) {
@@ -42,9 +42,9 @@ func IndexesInWindow(n int, at func(i int) time.Time, now time.Time, window time
 	return from, to
 }
 
-// PeakInWindow returns the highest value of a forecast from now to the end of a window, in the unit of the forecast: what
-// crane_autoscaling_prediction is. The points are in the order of time; the one that holds now counts, however long ago it
-// begins. The error wraps ErrOutdated where nothing is left of the forecast, and names a value that is no amount.
+// PeakInWindow returns the maximum of a forecast from now to the end of a window, in the unit of the forecast: the value of
+// crane_autoscaling_prediction. The points are in time order; the one that is valid now is included, whenever it begins. The error
+// wraps ErrOutdated where the forecast has ended, and ErrNoMetric for a value that is no amount.
 func PeakInWindow(points []Point, now time.Time, window time.Duration) (float64, error) {
 	peak, found := 0.0, false
 	from, to := IndexesInWindow(len(points), func(i int) time.Time { return points[i].At }, now, window)
@@ -63,7 +63,7 @@ func PeakInWindow(points []Point, now time.Time, window time.Duration) (float64,
 	return 0, fmt.Errorf("it ends at %s: %w", points[len(points)-1].At.UTC().Format(time.RFC3339), ErrOutdated)
 }
 
-// CronReplicas is what crane_autoscaling_cron is: the highest floor of the windows that are open, and minReplicas otherwise.
+// CronReplicas returns the value of crane_autoscaling_cron: the highest floor of the open windows, at least minReplicas.
 func CronReplicas(windows []CronWindow, minReplicas int32, now time.Time) int32 {
 	return max(minReplicas, FloorAt(windows, now).Replicas)
 }

@@ -9,78 +9,77 @@ import (
 	"time"
 )
 
-// Level is a way of turning a forecast into replicas: the Quantile of the load to come, carried by pods that are used to Use of
-// their capacity.
+// Level converts a forecast to replicas: the Quantile of the coming load, on pods that are filled to Utilization of their capacity.
 type Level struct {
 	// Quantile of the forecast, in [0.5, 0.99].
 	Quantile float64
-	// Utilization is the share of a pod's capacity that the forecast may fill, in (0, 1].
+	// Utilization is the fraction of a pod's capacity that the forecast may fill, in (0, 1].
 	Utilization float64
 }
 
-// levelCount is how many there are to choose from.
+// levelCount is the number of levels.
 const levelCount = 11
 
-// Levels are those that a Ledger weighs, roughly from the most careful of money to the most careful of load.
+// Levels returns the levels that a Ledger compares, roughly from the cheapest to the most cautious.
 func Levels() [levelCount]Level {
 	return [levelCount]Level{
 		{0.5, 1}, {0.5, 0.85}, {0.5, 0.7}, {0.7, 1}, {0.7, 0.85}, {0.8, 1}, {0.8, 0.85}, {0.9, 1}, {0.9, 0.85}, {0.95, 1}, {0.95, 0.85},
 	}
 }
 
-// Replicas returns how many replicas a level asks for where the forecast peaks at a load.
+// Replicas returns the replicas of a level for a forecast with a peak load.
 func (l Level) Replicas(peak, capacity float64) int32 {
 	return ReplicasForLoad(peak, capacity*l.Utilization)
 }
 
-// Plant is what a Ledger knows of the workload.
+// Plant describes the scaled workload to a Ledger.
 type Plant struct {
 	// Capacity is the load that one ready pod carries; > 0.
 	Capacity float64
-	// Target is the share of it that the HPA aims for.
+	// Target is the fraction of Capacity that the HPA targets, in (0, 1].
 	Target float64
-	// Lag is how long it takes from load to ready pods: metric delay, a sync period and the pods' start-up time.
+	// Lag is the time from a change of load to ready pods: metric delay, a sync period and the start-up time of the pods.
 	Lag time.Duration
-	// StabilizationWindow is for how long the HPA keeps what load once asked for.
+	// StabilizationWindow is how long the HPA keeps replicas after the load has fallen.
 	StabilizationWindow time.Duration
 }
 
-// TargetPerPod is the load that the HPA aims for in one pod.
+// TargetPerPod returns the load that the HPA targets for each pod.
 func (p Plant) TargetPerPod() float64 { return p.Capacity * p.Target }
 
-// EquivalentLoad returns the load that makes an HPA, which aims for TargetPerPod in each pod, ask for what a level asks for where the forecast peaks at
-// a load.
+// EquivalentLoad returns the load at which an HPA with TargetPerPod asks for as many replicas as a level does for a peak load.
 func (p Plant) EquivalentLoad(l Level, peak float64) float64 { return peak * p.Target / l.Utilization }
 
 const (
-	// maxSampleGap is the longest time between two samples that is booked; what lies in a longer gap is unknown.
+	// maxSampleGap is the longest time between two samples that is accounted; the load in a longer gap is unknown.
 	maxSampleGap = 10 * time.Minute
-	// maxLookback bounds how far back requests are kept.
+	// maxLookback bounds how long replica requests are kept.
 	maxLookback = 3 * time.Hour
-	// ledgerHalfLife is how fast what happened loses weight: a week counts half a week later.
+	// ledgerHalfLife is the half-life of the accounts: a week counts less than half as much a week later.
 	ledgerHalfLife = 4 * 24 * time.Hour
-	// ledgerMinHistory is how much must have been seen before anything is chosen.
+	// ledgerMinHistory is the minimum observed time before a level is chosen.
 	ledgerMinHistory = 24 * time.Hour
 )
 
-// scalingCost is what one way of scaling would have cost and missed, in decayed seconds.
+// scalingCost is the cost and the shortage of one way of scaling, exponentially decayed.
 type scalingCost struct {
-	replicaSeconds  float64 // replica-seconds
+	replicaSeconds  float64 // replicas times seconds
 	shortageSeconds float64 // seconds with load above capacity
 }
 
-// Ledger keeps account of what each Level would have cost, and what it would have spared, on the workload's own past. It is
-// small whatever the length of the past, and not safe for concurrent use.
+// Ledger accounts, on the history of a workload, what scaling by each Level would have cost and how much time under capacity it
+// would have avoided. Its size does not depend on the length of the history. It is not safe for concurrent use.
 type Ledger struct {
 	plant      Plant
 	reactive   scalingCost
 	levels     [levelCount]scalingCost
 	observed   time.Duration
 	lastSample time.Time
-	requests   []replicaRequest // as far back as stabilisation and lag reach
+	requests   []replicaRequest // as far back as stabilization window and lag
 }
 
-// SetPlant takes another plant. The account goes on: its times and its ratios of replicas hold for any. An error leaves the old one.
+// SetPlant changes the plant. The accounts stay, because durations and ratios of replicas are comparable between plants. An invalid
+// plant leaves the old one.
 func (l *Ledger) SetPlant(plant Plant) error {
 	if err := plant.validate(); err != nil {
 		return err
@@ -91,10 +90,10 @@ func (l *Ledger) SetPlant(plant Plant) error {
 	return nil
 }
 
-// LastSample is the time of the newest sample; zero before the first.
+// LastSample returns the time of the newest sample; zero before the first.
 func (l *Ledger) LastSample() time.Time { return l.lastSample }
 
-// replicaRequest is what load asked of the HPA at a time, and what each level asked for.
+// replicaRequest is the replicas that the HPA asked for at a time, and those of each level.
 type replicaRequest struct {
 	at       time.Time
 	reactive int32
@@ -121,9 +120,8 @@ func (p Plant) validate() error {
 	return nil
 }
 
-// Observe takes the load at a time and what the forecast said at that time of the load to come (peak returns the highest value
-// of a quantile over the coming Lag; ok is false where there is no forecast). Samples that are not newer than the last, or not a
-// load, are left out.
+// Observe records the load at a time. peak returns the maximum of a quantile of the forecast over the coming Lag, as known at that
+// time; ok is false without a forecast. Samples that are not newer than the last one or no valid load are ignored.
 func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64) (value float64, ok bool)) {
 	if !(load >= 0) || math.IsInf(load, 0) || !now.After(l.lastSample) {
 		return
@@ -136,7 +134,7 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64
 	var last, v float64
 	var ok bool
 	for i, level := range Levels() {
-		if level.Quantile != last { // neighbours share a quantile, and looking for its peak is the work
+		if level.Quantile != last { // neighbours share a quantile, and peak is expensive
 			last = level.Quantile
 			v, ok = peak(last)
 		}
@@ -147,16 +145,17 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64
 	l.requests = append(l.requests, r)
 }
 
-// accrue books the time since the last sample: what was asked for between stabilisation and lag ago is ready now.
+// accrue accounts the time since the last sample: replicas requested between stabilization window plus lag and lag ago are ready
+// now.
 func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
 	from, to := now.Add(-l.plant.Lag-l.plant.StabilizationWindow), now.Add(-l.plant.Lag)
 	old := 0
-	for old+1 < len(l.requests) && !l.requests[old+1].at.After(from) { // What was asked for holds until the next sample.
+	for old+1 < len(l.requests) && !l.requests[old+1].at.After(from) { // A request is valid until the next sample.
 		old++
 	}
 	l.requests = append(l.requests[:0], l.requests[old:]...)
 	if len(l.requests) == 0 || l.requests[0].at.After(to) {
-		return // nothing that was seen could be ready by now
+		return // no observed request could be ready by now
 	}
 	ready := replicaRequest{reactive: 1}
 	for _, r := range l.requests {
@@ -185,37 +184,37 @@ func (a *scalingCost) add(keep float64, span time.Duration, replicas int32, shor
 	}
 }
 
-// Choice is the level that a Ledger would scale by, and what speaks for it.
+// Choice is the level that a Ledger recommends.
 type Choice struct {
 	// Use is false where the forecast should be ignored.
 	Use   bool
 	Level Level
-	// ExtraCost is what the level would have cost more, as a fraction of the replica hours without it; Spared the share of the
-	// time under capacity that it would have spared.
+	// ExtraCost is the additional cost of the level as a fraction of the replica hours without it; SparedShortage is the fraction of
+	// the time under capacity that it avoids.
 	ExtraCost, SparedShortage float64
 	Reason                    string
 }
 
-// Budgets of extra replica hours, as fractions of what the HPA alone takes.
+// Budgets of additional replica hours, as fractions of those of the HPA alone.
 const (
-	// SeasonalBudget is for series whose forecast follows a season.
+	// SeasonalBudget applies to series whose forecast follows a season.
 	SeasonalBudget = 0.10
-	// NonSeasonalBudget is for the rest: what looks like foresight there is mostly luck.
+	// NonSeasonalBudget applies to all other series, whose forecasts are right mostly by chance.
 	NonSeasonalBudget = 0.02
 )
 
 const (
-	// minSparedPerCost is how much of the time under capacity a level must spare for each fraction of replica hours that it costs.
+	// minSparedPerCost is the minimum ratio of SparedShortage to ExtraCost.
 	minSparedPerCost = 4.0
-	// minSparedShortage is the least that is worth acting for.
+	// minSparedShortage is the minimum SparedShortage.
 	minSparedShortage = 0.05
 )
 
-// Choose returns the level that spares most within a budget of extra replica hours (a fraction); none where nothing was to be
-// spared or the past is too short.
+// Choose returns the level that avoids most shortage within a budget of additional replica hours (a fraction), and none without a
+// shortage or with too short a history.
 func (l *Ledger) Choose(budget float64) Choice {
 	if l.observed < ledgerMinHistory {
-		// Without the hours: the text stands in statuses, which are not to be written for it alone.
+		// The observed hours are omitted, because each change of the text would cause a status update.
 		return Choice{Reason: fmt.Sprintf("learning: less than %d hours of the past are known", int(ledgerMinHistory.Hours()))}
 	}
 	if l.reactive.shortageSeconds < 1 {

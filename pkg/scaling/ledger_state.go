@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// stateVersion begins the state of a ledger; another one is not read.
+// stateVersion is the first byte of a state.
 const stateVersion = 1
 
-// stateSize is the size of a state in bytes: the version, two times, and two numbers of each account.
+// stateSize is the size of a state in bytes: the version, two times, and two numbers for each account.
 const stateSize = 1 + 2*8 + (1+levelCount)*2*4
 
-// ErrInvalidState means that a state is none of a Ledger.
+// ErrInvalidState means that a state cannot be decoded.
 var ErrInvalidState = errors.New("unusable state of a ledger")
 
-// maxUnixSeconds bounds the times of a state; nobody's clock shows more.
+// maxUnixSeconds bounds the times in a state.
 const maxUnixSeconds = 1 << 37
 
-// MarshalBinary returns the accounts in some hundred bytes. What the HPA and the levels asked for in the last minutes is no part
-// of it: a ledger that goes on from a state books nothing until it has seen as much again.
+// MarshalBinary encodes the accounts in some hundred bytes. The requests of the last minutes are not included: a restored ledger
+// accounts nothing until it has observed as much again.
 func (l *Ledger) MarshalBinary() ([]byte, error) {
 	out := make([]byte, 0, stateSize)
 	out = append(out, stateVersion)
@@ -37,7 +37,7 @@ func (l *Ledger) MarshalBinary() ([]byte, error) {
 	return out, nil
 }
 
-// UnmarshalBinary goes on from a state. The error wraps ErrInvalidState and leaves the ledger as it was.
+// UnmarshalBinary restores a state. The error wraps ErrInvalidState and leaves the ledger unchanged.
 func (l *Ledger) UnmarshalBinary(data []byte) error {
 	if len(data) != stateSize || data[0] != stateVersion {
 		return fmt.Errorf("%w: %d bytes", ErrInvalidState, len(data))

@@ -9,51 +9,50 @@ import (
 	"math"
 )
 
-// Tolerance is how far the ratio of a metric to its target may be from 1 before replicas change; a fraction, 0.1 means 10 %.
+// Tolerance is the deviation of a metric from its target, as a fraction, that causes no scaling; 0.1 means 10 %.
 type Tolerance struct {
-	// Up counts where the metric is above its target.
+	// Up applies to values above the target.
 	Up float64
-	// Down counts where it is below.
+	// Down applies to values below the target.
 	Down float64
 }
 
-// DefaultTolerance is the controller's --horizontal-pod-autoscaler-tolerance.
+// DefaultTolerance returns the default of --horizontal-pod-autoscaler-tolerance.
 func DefaultTolerance() Tolerance { return Tolerance{Up: 0.1, Down: 0.1} }
 
-// contains tells whether a ratio asks for no change.
+// contains reports whether a ratio causes no scaling.
 func (t Tolerance) contains(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
-// ErrNoMetric means that a metric has no value to decide by. The HPA then never scales down, and scales up only on others.
+// ErrNoMetric means that a metric has no usable value. The HPA then does not scale down, and scales up only on other metrics.
 var ErrNoMetric = errors.New("no metric to decide by")
 
-// PodState says what a pod's sample is worth to the HPA.
+// PodState determines how an HPA counts a pod.
 type PodState int
 
 const (
-	// Ready pods count with their use.
+	// Ready pods count with their usage.
 	Ready PodState = iota
-	// Unready pods have started a moment ago or are not ready: on the way up they count as idle, so that a start-up peak
-	// scales nothing.
+	// Unready pods started recently or are not ready. They count as idle when scaling up, so that a start-up peak scales nothing.
 	Unready
-	// Missing pods run and have no sample: they count as idle on the way up and at their target on the way down.
+	// Missing pods run without a sample. They count as idle when scaling up and at their target when scaling down.
 	Missing
 )
 
-// Pod is one pod as a per-pod metric sees it.
+// Pod is one pod with its sample of a metric.
 type Pod struct {
 	State PodState
-	// Usage is what the pod uses, in any unit; not looked at where the pod is Missing.
+	// Usage of the pod in any unit; unused for Missing pods.
 	Usage float64
-	// Request is what Target is a fraction of: the pod's request for a utilisation target, 1 for an average value.
+	// Request is what the target is a fraction of: the request of the pod for a utilization target, 1 for an average value.
 	Request float64
 }
 
-// ReplicasForPods returns how many replicas a Resource, ContainerResource or Pods metric asks for: target is the use that a pod should
-// have, as a fraction of Pod.Request (0.7 for a utilisation of 70 %, or the average value where every Request is 1).
+// ReplicasForPods returns the replicas that a Resource, ContainerResource or Pods metric asks for. target is the desired usage of a
+// pod as a fraction of Pod.Request: 0.7 for a utilization of 70 %, or the average value where every Request is 1.
 //
-// It is the replica calculator of kube-controller-manager (Kubernetes 1.36, "Algorithm details" of the HPA's documentation):
-// ceil(pods × use / target), with missing pods assumed to be idle on the way up and at their target on the way down, unready ones
-// idle on the way up, and no change where these assumptions turn the direction round.
+// It implements the replica calculator of kube-controller-manager (Kubernetes 1.36, "Algorithm details" of the HPA documentation):
+// ceil(pods × usage / target). Missing pods are assumed to be idle when scaling up and at their target when scaling down, unready
+// ones to be idle when scaling up. Where these assumptions reverse the direction, nothing changes.
 func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolerance) (int32, error) {
 	if !(target > 0) || math.IsInf(target, 0) {
 		return 0, fmt.Errorf("target %v: must be a positive number", target)
@@ -86,7 +85,7 @@ func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolera
 	return ceilReplicas(ratio * float64(ready.pods)), nil
 }
 
-// effectiveState is what a sample is worth: one that is no number is none.
+// effectiveState returns Missing for a ready pod whose usage is no valid number, else its state.
 func (p Pod) effectiveState() PodState {
 	if p.State == Ready && (!(p.Usage >= 0) || math.IsInf(p.Usage, 0)) {
 		return Missing
@@ -94,7 +93,7 @@ func (p Pod) effectiveState() PodState {
 	return p.State
 }
 
-// replicasWithAssumptions counts the pods without a sample, and those that start, so that they slow the change that ratio asks for.
+// replicasWithAssumptions includes the assumed usage of missing and unready pods, which dampens the change that ratio asks for.
 func replicasWithAssumptions(pods []Pod, ratio float64, current int32, target float64, tolerance Tolerance) int32 {
 	var all usageSum
 	for _, p := range pods {
@@ -118,7 +117,7 @@ func replicasWithAssumptions(pods []Pod, ratio float64, current int32, target fl
 	return wanted
 }
 
-// usageSum adds up pods.
+// usageSum is a sum over pods.
 type usageSum struct {
 	usage, request float64
 	pods           int
@@ -130,8 +129,8 @@ func (s *usageSum) add(use, request float64) {
 
 func (s *usageSum) ratio(target float64) float64 { return s.usage / s.request / target }
 
-// ReplicasForTotal returns how many replicas an External or Object metric with an average value asks for: ceil(value / perPod), and the
-// current number while value / (current × perPod) is within the tolerance.
+// ReplicasForTotal returns the replicas that an External or Object metric with an average value asks for: ceil(value / perPod), or
+// current while value / (current × perPod) is within the tolerance.
 func ReplicasForTotal(value, perPod float64, current int32, tolerance Tolerance) (int32, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0) || value < 0:
@@ -145,8 +144,8 @@ func ReplicasForTotal(value, perPod float64, current int32, tolerance Tolerance)
 	return ceilReplicas(value / perPod), nil
 }
 
-// ReplicasForValue returns how many replicas an External or Object metric with a plain value asks for: ceil(ready × value / target), and the
-// current number while value / target is within the tolerance.
+// ReplicasForValue returns the replicas that an External or Object metric with a plain value asks for: ceil(ready × value / target),
+// or current while value / target is within the tolerance.
 func ReplicasForValue(value, target float64, current, ready int32, tolerance Tolerance) (int32, error) {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0) || value < 0:
@@ -161,7 +160,7 @@ func ReplicasForValue(value, target float64, current, ready int32, tolerance Tol
 	return ceilReplicas(ratio * float64(ready)), nil
 }
 
-// ceilReplicas rounds up to whole replicas. A product such as 0.7 × 10 that is whole but for its last bits is not a replica more.
+// ceilReplicas rounds up to whole replicas. Floating-point noise, as in 0.7 × 10, adds no replica.
 func ceilReplicas(v float64) int32 {
 	const slack = 1e-9
 	switch r := math.Ceil(v * (1 - slack)); {
@@ -174,7 +173,7 @@ func ceilReplicas(v float64) int32 {
 	}
 }
 
-// ReplicasForLoad returns the fewest replicas that carry a load at perPod each; 0 where either is not a usable number.
+// ReplicasForLoad returns the fewest replicas that carry a load at perPod each; 0 where either is no valid number.
 func ReplicasForLoad(load, perPod float64) int32 {
 	if !(load >= 0) || !(perPod > 0) || math.IsInf(load, 0) {
 		return 0

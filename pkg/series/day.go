@@ -30,7 +30,7 @@ func (d Day) Start() time.Time { return time.Unix(int64(d)*secondsPerDay, 0).UTC
 // End is the first instant after the day.
 func (d Day) End() time.Time { return (d + 1).Start() }
 
-// Weekday tells the day of the week in UTC.
+// Weekday returns the day of the week in UTC.
 func (d Day) Weekday() time.Weekday { return d.Start().Weekday() }
 
 // String is the date, 2006-01-02.

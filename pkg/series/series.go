@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series holds time series as plain values: regular grids with explicit gaps, resampling and units.
+// Package series has time series as plain values: regular grids with explicit gaps, resampling and units.
 //
-// It is the vocabulary of every other package below pkg/. It knows nothing of where samples come from (see
-// internal/metrics) and nothing of what they are used for.
+// Every other package below pkg/ uses it. It does not depend on the source of samples (see internal/metrics) or on
+// their use.
 package series
 
 import (
@@ -32,5 +32,5 @@ func (s Series) End() time.Time { return s.Time(len(s.Values)) }
 // Gap is the value of a missing sample.
 func Gap() float64 { return math.NaN() }
 
-// IsGap tells whether v stands for a missing sample.
+// IsGap reports whether v stands for a missing sample.
 func IsGap(v float64) bool { return math.IsNaN(v) }

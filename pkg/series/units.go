@@ -11,3 +11,14 @@ type Bytes int64
 
 // Ratio is a dimensionless share; 1 means all of it.
 type Ratio float64
+
+// Resource is the name of a resource, as Kubernetes writes it.
+type Resource string
+
+// The resources that every container has.
+const (
+	// CPU is measured in cores, or in MilliCPU.
+	CPU Resource = "cpu"
+	// Memory is measured in bytes.
+	Memory Resource = "memory"
+)

@@ -7,26 +7,29 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"crane.io/crane/pkg/series"
 )
 
-// combinedEstimate is what all estimators together say of one resource.
+// combinedEstimate is the combination of the answers of all estimators for one resource.
 type combinedEstimate struct {
-	// value is 0 where none has an answer.
+	// value is 0 where no estimator has an answer.
 	value, lower, upper float64
 	winner, reason      string
-	// missing says whose missing answer might have kept a request from being lowered; empty where none is missing.
+	// missing lists the missing answers that might have kept a request from being lowered; empty for none.
 	missing string
-	// failures says why there is no answer at all.
+	// failures lists the reasons of all missing answers.
 	failures string
 }
 
-// combine takes the answer of the highest priority, the larger one of equals. Answers that are no numbers count as failed.
-func combine(r Resource, all []Estimate) combinedEstimate {
+// combine selects the answer of the highest priority, and the larger one of equal priority. Answers that are no numbers count as
+// failed.
+func combine(r series.Resource, all []Estimate) combinedEstimate {
 	ranked := slices.Clone(all)
 	for i := range ranked {
 		ranked[i] = ranked[i].Validated(r)
 	}
-	// Of equals the larger comes first; the name makes the order a fixed one.
+	// The larger of equal priority comes first; the name makes the order deterministic.
 	slices.SortStableFunc(ranked, func(a, b Estimate) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.effectiveValue(), a.effectiveValue()), cmp.Compare(a.Estimator, b.Estimator))
 	})
@@ -36,7 +39,7 @@ func combine(r Resource, all []Estimate) combinedEstimate {
 	level := 0
 	for _, e := range ranked {
 		if out.value > 0 && !floor && e.Priority < level {
-			break // Decided by a higher one.
+			break // An answer of higher priority decides.
 		}
 		switch {
 		case e.Failure != "":
@@ -58,7 +61,7 @@ func combine(r Resource, all []Estimate) combinedEstimate {
 	return out
 }
 
-// effectiveValue is what an estimate asks for; nothing where it has no answer.
+// effectiveValue returns the value of an estimate, 0 without an answer.
 func (e Estimate) effectiveValue() float64 {
 	if e.Failure != "" || e.Pending != "" {
 		return 0
@@ -66,7 +69,7 @@ func (e Estimate) effectiveValue() float64 {
 	return e.Value
 }
 
-// include takes an answer over where it is larger than what there is.
+// include raises the combination to an answer that is larger.
 func (c *combinedEstimate) include(e Estimate) {
 	c.lower, c.upper = max(c.lower, e.Lower), max(c.upper, e.Upper)
 	if e.Value > c.value {

@@ -6,57 +6,59 @@ package vertical
 import (
 	"fmt"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
-// Action is what is done about a request.
+// Action is a change of a request.
 type Action string
 
-// The actions.
+// Actions.
 const (
 	Raise Action = "Raise"
 	Lower Action = "Lower"
 	Hold  Action = "Hold"
-	// None: nothing can be said, or nothing shall be set.
+	// None means that there is no decision, or nothing to set.
 	None Action = "None"
 )
 
-// Input is all that a decision about one resource of one container needs.
+// Input is the input of the decision about one resource of one container.
 type Input struct {
-	Resource Resource
+	Resource series.Resource
 	Now      time.Time
 	Policy   Policy
 	// Estimates are the answers of all estimators, in any order.
 	Estimates []Estimate
-	// Request and Limit are those of the pod template, 0 for none. Present is what is requested now: the last decision that was
-	// carried out, else Request.
+	// Request and Limit are those of the pod template, 0 for none. Current is the request that is in force: the last applied
+	// decision, else Request.
 	Request, Limit, Current int64
-	// NodeCapacity is what the largest node has for pods; 0 where it is not known.
+	// NodeCapacity is the allocatable amount of the largest node; 0 where it is unknown.
 	NodeCapacity int64
-	// LastChanges is when Present was changed last.
+	// LastChanges are the times at which Current was changed last.
 	LastChanges ChangeTimes
 }
 
-// Sizing is what was decided about one resource of one container.
+// Sizing is the decision about one resource of one container.
 type Sizing struct {
-	Resource Resource
-	// Target is what it needs, within the policy; Uncapped the same without. Lower and Upper bound the need. 0 where not known.
+	Resource series.Resource
+	// Target is the need within the policy, Uncapped the need without it. Lower and Upper bound the need. All are 0 where unknown.
 	Target, Uncapped, Lower, Upper int64
-	// Estimator is the one whose answer won; empty for none.
+	// Estimator is the one with the winning answer, empty for none.
 	Estimator string
 	Action    Action
-	// Request is what it shall request now, Limit what its limit shall be; 0 leaves them as they are.
+	// Request and Limit are the amounts to set; 0 leaves them unchanged.
 	Request, Limit int64
-	// Reason says why, in words.
+	// Reason describes the decision.
 	Reason string
-	// PolicyInvalid tells that the policy contradicts itself.
+	// PolicyInvalid reports that the policy contradicts itself.
 	PolicyInvalid bool
-	// LastChanges is Input.LastChanges with this decision in it, for the case that it is carried out.
+	// LastChanges is Input.LastChanges after this decision is applied.
 	LastChanges ChangeTimes
-	// RetryAfter is when a window ends that holds a change back; 0 for none.
+	// RetryAfter is the time until a stabilization window ends that prevents a change; 0 for none.
 	RetryAfter time.Duration
 }
 
-// Decide says what one resource of one container shall request.
+// Decide returns the request that one resource of one container should have.
 func Decide(in Input) Sizing {
 	r := in.Resource
 	out := Sizing{Resource: r, Action: None, LastChanges: in.LastChanges}
@@ -77,12 +79,12 @@ func Decide(in Input) Sizing {
 		return out.keepCurrent(in)
 	}
 	limit := in.Limit
-	out.Uncapped, out.Estimator = r.roundUp(c.value), c.winner
+	out.Uncapped, out.Estimator = roundUp(r, c.value), c.winner
 	var bounded string
 	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
 	out.setBounds(in, c)
 	out.decideChange(in, c)
-	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, r.Format(out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
+	out.Reason = fmt.Sprintf("%s says %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
@@ -96,7 +98,7 @@ func prefixed(separator, why string) string {
 	return separator + why
 }
 
-// keepCurrent leaves what is requested now in force, where something else than the template's is.
+// keepCurrent keeps a current request that differs from that of the template.
 func (s Sizing) keepCurrent(in Input) Sizing {
 	if in.Current > 0 && in.Current != in.Request {
 		s.Action, s.Request = Hold, in.Current
@@ -105,13 +107,13 @@ func (s Sizing) keepCurrent(in Input) Sizing {
 	return s
 }
 
-// setBounds are around the target, and within the same policy.
+// setBounds sets the bounds around the target, within the policy.
 func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 	within := func(v float64) int64 {
-		if !s.Resource.isValid(v) {
+		if !isValid(s.Resource, v) {
 			return 0
 		}
-		to, _ := in.Policy.clamp(s.Resource, s.Resource.roundUp(v), in.NodeCapacity, in.Limit)
+		to, _ := in.Policy.clamp(s.Resource, roundUp(s.Resource, v), in.NodeCapacity, in.Limit)
 		return to
 	}
 	if s.Lower = within(c.lower); s.Lower > 0 {
@@ -122,7 +124,7 @@ func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 	}
 }
 
-// decideChange decides whether it is time to bring the request to the target.
+// decideChange decides whether to change the request to the target now.
 func (s *Sizing) decideChange(in Input, c combinedEstimate) {
 	if in.Current <= 0 {
 		s.setFirst(in)
@@ -144,7 +146,7 @@ func (s *Sizing) decideChange(in Input, c combinedEstimate) {
 	}
 }
 
-// setFirst gives a request to a container that has none.
+// setFirst sets the request of a container that has none.
 func (s *Sizing) setFirst(in Input) {
 	if in.Policy.Up.Off {
 		s.Action, s.Reason = None, "it requests nothing, and raising is off"
@@ -154,10 +156,10 @@ func (s *Sizing) setFirst(in Input) {
 	s.LastChanges.RaisedAt = in.Now
 }
 
-// raise brings the request up to the target, where it is time to; must tells that it is below what is allowed.
+// raise raises the request to the target, if the policy allows it now. must means that the request is below the allowed minimum.
 func (s *Sizing) raise(in Input, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Up.Thresholds[s.Resource]
-	now := r.Format(in.Current)
+	now := Format(r, in.Current)
 	wait := remaining(in.Now, in.Policy.Up.Window, in.LastChanges.RaisedAt)
 	switch {
 	case in.Policy.Up.Off:
@@ -173,10 +175,10 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 	}
 }
 
-// lower brings the request down to the target, where it is time to; must tells that it is above what is allowed.
+// lower lowers the request to the target, if the policy allows it now. must means that the request is above the allowed maximum.
 func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	r, threshold := s.Resource, in.Policy.Down.Thresholds[s.Resource]
-	now, window := r.Format(in.Current), in.Policy.Down.Window
+	now, window := Format(r, in.Current), in.Policy.Down.Window
 	what, at := "lowered", in.LastChanges.LoweredAt
 	if remaining(in.Now, window, in.LastChanges.RaisedAt) > remaining(in.Now, window, at) {
 		what, at = "raised", in.LastChanges.RaisedAt
@@ -198,17 +200,17 @@ func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	}
 }
 
-// hold says until when the request stays. The text does not change while it waits.
+// hold keeps the request until a window ends. The text is constant while it waits.
 func (s *Sizing) hold(in Input, wait time.Duration, what string, at time.Time) {
 	s.RetryAfter = wait
 	s.Reason = fmt.Sprintf("it stays %s until %s, as it was %s at %s",
-		s.Resource.Format(in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
+		Format(s.Resource, in.Current), in.Now.Add(wait).UTC().Format(time.RFC3339), what, at.UTC().Format(time.RFC3339))
 }
 
-// maxClockSkew is by how much clocks may differ: a change that lies further ahead did not happen.
+// maxClockSkew bounds the difference between clocks. Changes further in the future are ignored.
 const maxClockSkew = time.Minute
 
-// remaining is how much of a window since a change is left; 0 where there was none.
+// remaining returns the rest of a window that began with a change; 0 without one.
 func remaining(now time.Time, window time.Duration, at time.Time) time.Duration {
 	if at.IsZero() || at.Sub(now) > maxClockSkew {
 		return 0

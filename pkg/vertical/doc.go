@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vertical decides what the containers of one workload should request, from what several estimators say: which of
-// their answers counts, within which bounds, and whether it is time to change what is requested today.
+// Package vertical decides what the containers of a workload should request: which answer of several estimators counts, within which
+// bounds, and whether the current request is changed now.
 //
-// Decide is a function of the answers, of the policy and of when something was changed last. It has no clock and changes
-// nothing. The percentile and OOM estimators are here too, as functions of what a container used and of when it was killed.
-// This package must not know how a request is brought to a pod.
+// Decide is a function of the answers, the policy and the times of the last changes; it has no clock. The percentile and OOM
+// estimators are functions of the usage of a container and of its kills. The package does not depend on the way requests are applied
+// to pods.
 package vertical

@@ -28,7 +28,7 @@ func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 	return p
 }
 
-func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[Resource]Estimate {
+func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[series.Resource]Estimate {
 	t.Helper()
 	p, err := ParsePercentileEstimator(config)
 	if err != nil {
@@ -46,7 +46,7 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 func TestPercentile(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
 	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
-	cpu, memory := long[CPU], long[Memory]
+	cpu, memory := long[series.CPU], long[series.Memory]
 	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.LowerBoundOnly {
 		t.Errorf("%+v", cpu)
 	}
@@ -56,17 +56,17 @@ func TestPercentile(t *testing.T) {
 	if !(cpu.Lower > 0 && cpu.Lower <= cpu.Value && cpu.Value <= cpu.Upper) {
 		t.Errorf("bounds %v, %v, %v", cpu.Lower, cpu.Value, cpu.Upper)
 	}
-	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[CPU]
+	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[series.CPU]
 	if short.Upper < cpu.Upper {
 		t.Errorf("upper bound %v of one day, %v of a week", short.Upper, cpu.Upper)
 	}
-	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
+	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[series.CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
 		t.Errorf("%+v", e)
 	}
-	if e := estimates(t, nil, nil)[CPU]; e.Pending == "" || e.Value != 0 {
+	if e := estimates(t, nil, nil)[series.CPU]; e.Pending == "" || e.Value != 0 {
 		t.Errorf("%+v", e)
 	}
-	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[CPU]; e.Value <= 0 {
+	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[series.CPU]; e.Value <= 0 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -135,7 +135,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
 			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
-			if !Memory.isValid(e.Value) {
+			if !isValid(series.Memory, e.Value) {
 				t.Errorf("%q=%q: %+v", key, value, e)
 			}
 		}

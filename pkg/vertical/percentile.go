@@ -13,9 +13,10 @@ import (
 
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
-// Types of the estimators that Crane has. Any other is somebody else's.
+// Types of the estimators that Crane runs.
 const (
 	TypePercentile = "Percentile"
 	TypeOOM        = "OOM"
@@ -23,20 +24,20 @@ const (
 	TypeExternal   = "External"
 )
 
-// policyKey names one of Crane's policies in place of gocrane's settings.
+// policyKey selects one of Crane's policies instead of gocrane's settings.
 const policyKey = "policy"
 
-// PercentileEstimator estimates from what containers used, by a policy of package rightsize.
+// PercentileEstimator estimates from the usage of containers by a policy of package rightsize.
 type PercentileEstimator struct{ policies rightsize.PolicySet }
 
-// ParsePercentileEstimator reads the settings of the percentile estimator: none, which is Crane's own policy, or that of the class that a
-// workload is annotated with; "policy", the name of one; or those of gocrane's estimator:
+// ParsePercentileEstimator parses the settings of the percentile estimator: none for the policy of Crane, or that of the class in the
+// annotation of a workload; "policy" for a named policy; or those of gocrane's estimator:
 //
 //	cpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-model-history-length 24h
 //	mem-request-percentile 0.99, mem-request-margin-fraction 0.15, mem-model-history-length 48h
 //
-// with the meaning that rightsize.GocranePolicy gives them. cpu-model-init-mode and mem-model-init-mode are accepted and have
-// no effect: history is always read.
+// as rightsize.GocranePolicy defines them. cpu-model-init-mode and mem-model-init-mode are accepted and have no effect: history is always
+// read.
 func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, error) {
 	rest := maps.Clone(config)
 	for _, key := range []string{"cpu-model-init-mode", "mem-model-init-mode"} {
@@ -68,19 +69,19 @@ func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, er
 	return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: true}}, nil
 }
 
-// Window is how far back it looks.
+// Window returns how far back the history is read.
 func (p PercentileEstimator) Window() time.Duration { return p.policies.Window() }
 
-// Policy is the one that a workload is sized by. Kills are the OOM estimator's.
+// Policy returns the policy of a workload, without OOM kills, which the OOM estimator covers.
 func (p PercentileEstimator) Policy(of rightsize.Subject) rightsize.Policy {
 	policy, _ := p.policies.For(of)
 	policy.Memory.OOM.Enabled = false
 	return policy
 }
 
-// Estimate says what each container of a workload needs. in is the workload's, with the policy that Policy returns.
-func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[Resource]Estimate {
-	in.MaxCPU, in.MaxMemory, in.Autoscaler = 0, 0, nil // Bounds and autoscalers are looked at once, with all estimates.
+// Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
+func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[series.Resource]Estimate {
+	in.MaxCPU, in.MaxMemory, in.Autoscaler = 0, 0, nil // Bounds and autoscalers apply to the combination of all estimates.
 	containers := make([]resource.Container, len(in.Containers))
 	for i, c := range in.Containers {
 		c.HPA, c.OOMs = nil, nil
@@ -90,13 +91,13 @@ func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[strin
 	low, high := in, in
 	low.Policy, high.Policy = quantilePolicy(in.Policy, 0.5, 0), quantilePolicy(in.Policy, 0.95, vpaMargin)
 	lower, upper := recommendations(low), recommendations(high)
-	out := map[string]map[Resource]Estimate{}
+	out := map[string]map[series.Resource]Estimate{}
 	for _, r := range resource.Decide(in).Containers {
 		l, u := lower[r.Container], upper[r.Container]
 		cpu := newEstimate(r.CPU, amountOrZero(r.Target.CPURequest), amountOrZero(l.Target.CPURequest), amountOrZero(u.Target.CPURequest))
 		memory := newEstimate(r.Memory, amountOrZero(r.Target.MemoryRequest), amountOrZero(l.Target.MemoryRequest), amountOrZero(u.Target.MemoryRequest))
 		cpu.Priority, memory.Priority = priority, priority
-		out[r.Container] = map[Resource]Estimate{CPU: cpu, Memory: memory}
+		out[r.Container] = map[series.Resource]Estimate{series.CPU: cpu, series.Memory: memory}
 	}
 	return out
 }
@@ -109,10 +110,10 @@ func recommendations(in resource.Input) map[string]rightsize.Recommendation {
 	return out
 }
 
-// vpaMargin is what the bounds of VerticalPodAutoscaler have on top.
+// vpaMargin is the margin of the bounds of VerticalPodAutoscaler.
 const vpaMargin = 0.15
 
-// quantilePolicy is a policy that takes a plain quantile of what was used in the same window.
+// quantilePolicy returns a policy that requests a plain quantile of the usage in the same window.
 func quantilePolicy(p rightsize.Policy, q, margin float64) rightsize.Policy {
 	cpu, memory := &p.CPU, &p.Memory
 	cpu.Method, cpu.Envelope = rightsize.Percentile, rightsize.EnvelopePolicy{}
@@ -134,9 +135,9 @@ func amountOrZero[T ~int64](v *T) float64 {
 	return float64(*v)
 }
 
-// newEstimate is a sizing as an estimate. Its bounds are those of VerticalPodAutoscaler: the median and the 95th percentile, the
-// further away the fewer days were observed. Source: k8s.io/autoscaler, vertical-pod-autoscaler/docs/components.md, with
-// confidence = observed days: upper * (1 + 1/c), lower * (1 + 0.001/c)^-2.
+// newEstimate converts a sizing to an estimate. Its bounds are those of VerticalPodAutoscaler: the median and the 95th percentile,
+// wider after fewer observed days. Source: k8s.io/autoscaler, vertical-pod-autoscaler/docs/components.md, with confidence = observed
+// days: upper * (1 + 1/c), lower * (1 + 0.001/c)^-2.
 func newEstimate(s rightsize.Sizing, value, lower, upper float64) Estimate {
 	out := Estimate{Estimator: TypePercentile, Reason: s.Message}
 	if s.Status != rightsize.Ready || value <= 0 {
@@ -144,7 +145,7 @@ func newEstimate(s rightsize.Sizing, value, lower, upper float64) Estimate {
 		return out
 	}
 	out.Value = value
-	// In whole days, so that the bounds do not move by the hour.
+	// Whole days keep the bounds constant between hours.
 	days := math.Max(1, math.Floor(s.Days))
 	out.Lower = min(value, lower*math.Pow(1+0.001/days, -2))
 	out.Upper = max(value, upper*(1+1/days))

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // randomPolicy is a random one that does not contradict itself.
@@ -16,12 +18,12 @@ func randomPolicy(r *rand.Rand) Policy {
 	p := DefaultPolicy()
 	p.Up.Window, p.Down.Window = time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(36000))*time.Second
 	down := int64(r.IntN(99))
-	p.Down.Thresholds = Amounts{CPU: down, Memory: down}
+	p.Down.Thresholds = Amounts{series.CPU: down, series.Memory: down}
 	up := down + int64(r.IntN(60))
-	p.Up.Thresholds = Amounts{CPU: up, Memory: up}
+	p.Up.Thresholds = Amounts{series.CPU: up, series.Memory: up}
 	if r.IntN(3) == 0 {
-		p.Min = Amounts{CPU: 1 + r.Int64N(300)}
-		p.Max = Amounts{CPU: p.Min[CPU] + r.Int64N(3000)}
+		p.Min = Amounts{series.CPU: 1 + r.Int64N(300)}
+		p.Max = Amounts{series.CPU: p.Min[series.CPU] + r.Int64N(3000)}
 	}
 	p.RequestsOnly = r.IntN(4) == 0
 	return p
@@ -79,11 +81,11 @@ func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (
 func TestWindowsHold(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		in := Input{Resource: CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
 		// Within what is allowed from the beginning, so that nothing must be done at once.
-		if in.Policy.Max[CPU] > 0 {
-			in.Current = min(max(in.Current, in.Policy.Min[CPU]), in.Policy.Max[CPU])
+		if in.Policy.Max[series.CPU] > 0 {
+			in.Current = min(max(in.Current, in.Policy.Min[series.CPU]), in.Policy.Max[series.CPU])
 		}
 		in.Limit = in.Current * r.Int64N(3)
 		changes, _ := simulate(in, 60, func(int) ([]Estimate, time.Duration) {
@@ -117,7 +119,7 @@ func TestNoFlapping(t *testing.T) {
 		p.Up.Window, p.Down.Window = 0, 0 // The thresholds alone have to do.
 		high := 100 + r.Float64()*5000
 		low := high * (0.36 + 0.6*r.Float64())
-		in := Input{Resource: CPU, Now: start, Policy: p, Request: 50, Current: 50}
+		in := Input{Resource: series.CPU, Now: start, Policy: p, Request: 50, Current: 50}
 		changes, end := simulate(in, 200, func(int) ([]Estimate, time.Duration) {
 			return []Estimate{estimate(low + (high-low)*r.Float64())}, time.Minute
 		})
@@ -126,7 +128,7 @@ func TestNoFlapping(t *testing.T) {
 				t.Fatalf("seed %d: lowered although the answers lay between %v and %v", seed, low, high)
 			}
 		}
-		if end.Current > CPU.roundUp(high) {
+		if end.Current > roundUp(series.CPU, high) {
 			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Current)
 		}
 	}
@@ -136,7 +138,7 @@ func TestNoFlapping(t *testing.T) {
 func TestSettles(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		in := Input{Resource: CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
+		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
 		need := estimate(math.Exp(r.Float64() * 9))
 		changes, _ := simulate(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
@@ -181,7 +183,7 @@ func TestAlwaysSane(t *testing.T) {
 func TestMoreNeedsNoLess(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		in := Input{Resource: Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}
+		in := Input{Resource: series.Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}
 		if len(in.Estimates) == 0 {
 			continue
 		}

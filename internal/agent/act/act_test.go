@@ -42,7 +42,7 @@ func newFixture(t testing.TB, v1 bool) fixture {
 	return n
 }
 
-// makeGroups makes the container's group, with a process.
+// makeGroups creates the container's cgroup with a process.
 func (n fixture) makeGroups(t testing.TB, v1 bool) {
 	t.Helper()
 	if err := n.tree.Make(n.group); err != nil {
@@ -51,7 +51,7 @@ func (n fixture) makeGroups(t testing.TB, v1 bool) {
 	parts := strings.Split(n.group, "/")
 	for i := range parts {
 		for file, value := range map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"} {
-			// v1 takes no process without.
+			// cgroup v1 accepts no process without them.
 			if err := n.tree.Write(filepath.Join(n.tree.Dir, "../cpuset", filepath.Join(parts[:i+1]...), file), value); v1 && err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func plan(from, to, original qos.Quota) qos.Throttle {
 	return qos.Throttle{ContainerID: "c", Pod: qos.PodRef{Namespace: "batch", Name: "hog"}, From: from, To: to, Original: original}
 }
 
-// steps are down twice, up once, and all back.
+// steps returns two reductions, a raise and the full restore.
 func steps() []qos.Throttle {
 	return []qos.Throttle{plan(400, 300, 400), plan(300, 100, 400), plan(100, 200, 400), plan(200, 400, 400)}
 }
@@ -134,7 +134,7 @@ func TestThrottleAndRestore(t *testing.T) {
 	}
 }
 
-// TestNotOurs: what the kubelet has set meanwhile stays.
+// TestNotOurs checks that a limit set by the kubelet meanwhile is kept.
 func TestNotOurs(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
@@ -146,7 +146,7 @@ func TestNotOurs(t *testing.T) {
 	if err := th.UndoAll(); err != nil || n.limit(t) != "70ms of 100ms burst 0s" {
 		t.Errorf("%v, %s", err, n.limit(t))
 	}
-	// And it is what is put back after the next throttle.
+	// It is also what the next throttle restores.
 	if err := th.Throttle(plan(700, 300, 700), n.group); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestFullDisk: without a journal nothing is changed.
+// TestFullDisk checks that nothing is changed without a journal.
 func TestFullDisk(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
@@ -183,7 +183,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestRefused: what the kernel refuses is an error and can be undone.
+// TestRefused checks that a value rejected by the kernel is an error and can be undone.
 func TestRefused(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
@@ -201,7 +201,7 @@ type filesFunc func(file, value string) error
 
 func (f filesFunc) Write(file, value string) error { return f(file, value) }
 
-// TestKernelFilesReplace: nothing of a longer value is left.
+// TestKernelFilesReplace checks that nothing of a longer value remains.
 func TestKernelFilesReplace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpu.max")
 	if err := os.WriteFile(file, []byte("130800 100000\n"), 0o600); err != nil {

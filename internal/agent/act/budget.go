@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// slotPrefix begins the names of the Leases that are slots, slotLabel is on all of them.
+	// slotPrefix is the name prefix of the Leases used as slots, slotLabel the label of all of them.
 	slotPrefix = "crane-agent-eviction-"
 	slotLabel  = "crane.io/eviction-budget"
-	// maxWindow is the longest that a Lease is believed to be held; a longer one would block the slot for ever.
+	// maxWindow is the longest time a Lease counts as held; a longer one would block its slot forever.
 	maxWindow = time.Hour
-	// maxClockSkew is how far the node's clock may be from the API server's.
+	// maxClockSkew is the largest accepted difference from the API server's clock.
 	maxClockSkew = 30 * time.Second
-	// maxConflicts is how many slots are lost to other nodes in one try before it is put off.
+	// maxConflicts is the number of slots that may be lost to other nodes in one attempt.
 	maxConflicts = 10
 )
 
-// BudgetError tells that all slots are taken.
+// BudgetError reports that all slots are taken.
 type BudgetError struct {
 	Slots  int
 	Window time.Duration
@@ -41,25 +41,25 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("the cluster's budget of %d evictions within %s is used up; the next may go in %s", e.Slots, e.Window, e.FreeIn.Round(time.Second))
 }
 
-// Budget bounds the evictions of all nodes together: who evicts first takes one of so many slots, each a Lease, for a window. Two nodes
-// never take the same: the API server lets one of them write. A node that vanishes gives its slots back by time.
+// Budget bounds the evictions of all nodes together: an eviction needs one of a fixed number of slots, each a Lease, for a window. The API
+// server lets only one node take a slot, and a slot expires if its node fails.
 type Budget struct {
 	cfg BudgetConfig
 }
 
-// BudgetConfig is what a Budget needs.
+// BudgetConfig configures a Budget.
 type BudgetConfig struct {
-	// Leases are those of the system's namespace.
+	// Leases are those in Crane's namespace.
 	Leases typedcoordinationv1.LeaseInterface
-	// Node is who holds a slot.
+	// Node is the holder of slots.
 	Node string
-	// Slots is how many pods may be evicted within Window.
+	// Slots is the number of pods that may be evicted within Window.
 	Slots  int
 	Window time.Duration
 	Clock  clock.PassiveClock
 }
 
-// NewBudget returns a budget; nil, none, where there are no slots.
+// NewBudget returns a budget; nil, for no bound, without slots.
 func NewBudget(cfg BudgetConfig) *Budget {
 	if cfg.Slots <= 0 {
 		return nil
@@ -67,13 +67,13 @@ func NewBudget(cfg BudgetConfig) *Budget {
 	return &Budget{cfg: cfg}
 }
 
-// Slot is one that was taken.
+// Slot is a taken slot.
 type Slot struct {
 	budget *Budget
 	lease  *coordinationv1.Lease
 }
 
-// Take takes a free slot, from a random one on. The error is a *BudgetError where none is free.
+// Take takes a free slot, searching from a random one. The error is a *BudgetError if none is free.
 func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 	list, err := b.cfg.Leases.List(ctx, metav1.ListOptions{LabelSelector: slotLabel + "=true"})
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 	return nil, &BudgetError{Slots: b.cfg.Slots, Window: b.cfg.Window, FreeIn: soonest}
 }
 
-// remaining is how long a slot is still taken; 0 for one that is free.
+// remaining returns how long a slot is still taken; 0 if it is free.
 func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Duration {
 	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return 0
@@ -117,12 +117,12 @@ func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Dura
 	}
 	left := lease.Spec.RenewTime.Add(window).Sub(now)
 	if left > maxWindow+maxClockSkew {
-		return 0 // No clock that agrees with the API server's has written this.
+		return 0 // A clock in agreement with the API server's cannot have written this.
 	}
 	return max(left, 0)
 }
 
-// write takes a slot: the API server refuses it where another has written since.
+// write takes a slot; the API server rejects it after a concurrent write.
 func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Lease, now time.Time) (*coordinationv1.Lease, error) {
 	at := metav1.NewMicroTime(now)
 	spec := coordinationv1.LeaseSpec{
@@ -138,7 +138,7 @@ func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Le
 	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 }
 
-// verifyClock gives a slot back whose times are wrong: a clock that is ahead would find every slot free.
+// verifyClock releases a slot with wrong times: to a clock that is ahead every slot looks free.
 func (b *Budget) verifyClock(ctx context.Context, lease *coordinationv1.Lease) (*Slot, error) {
 	slot := &Slot{b, lease}
 	for _, m := range lease.ManagedFields {
@@ -156,7 +156,7 @@ func (b *Budget) verifyClock(ctx context.Context, lease *coordinationv1.Lease) (
 	return slot, nil
 }
 
-// Release frees the slot before its time, where nobody was evicted.
+// Release frees the slot early if no pod was evicted.
 func (s *Slot) Release(ctx context.Context) error {
 	next := s.lease.DeepCopy()
 	next.Spec.HolderIdentity = nil

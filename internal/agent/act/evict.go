@@ -19,35 +19,35 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// Result is what became of an eviction.
+// Result is the result of an eviction.
 type Result string
 
-// The results.
+// Results.
 const (
-	// Evicted is a pod that is ending.
+	// Evicted: the pod is terminating.
 	Evicted Result = "evicted"
-	// Gone is one that was no more, or is another one of the same name.
+	// Gone: the pod no longer exists, or another one has its name.
 	Gone Result = "gone"
-	// Refused is one that may not go now, as by a disruption budget: another one may go in its place.
+	// Refused: the pod may not be evicted now, as by a disruption budget; another pod may be evicted in its place.
 	Refused Result = "refused"
-	// Withheld is one for which the cluster has no budget now: nobody goes in its place.
+	// Withheld: the cluster's budget is used up; no other pod is evicted.
 	Withheld Result = "withheld"
-	// Failed is one of which the API server could not be asked, or has not said what it does: nobody goes in its place.
+	// Failed: the API server did not answer or rejected the request for reasons unrelated to the pod; no other pod is evicted.
 	Failed Result = "failed"
 )
 
-// EvictionOutcome is an eviction and what became of it.
+// EvictionOutcome is an eviction and its result.
 type EvictionOutcome struct {
 	Eviction qos.Eviction
 	Result   Result
 	At       time.Time
-	// Reason is what the API server says; empty for one that is evicted.
+	// Reason is the API server's message; empty if evicted.
 	Reason string
-	// Pause is how long nobody is evicted on this node; 0 for not at all.
+	// Pause is how long no pod of this node is evicted; 0 for none.
 	Pause time.Duration
 }
 
-// Record tells the state what became of an eviction that it was told to be Asked.
+// Record records the outcome of an eviction begun with BeginEviction.
 func (o EvictionOutcome) Record(s *qos.State) {
 	switch o.Result {
 	case Evicted:
@@ -60,17 +60,17 @@ func (o EvictionOutcome) Record(s *qos.State) {
 		s.RecordFailure(o.Eviction.Pod)
 	}
 	if o.Pause > 0 {
-		s.PauseEvictions(o.At, o.Pause, fmt.Sprintf("nobody is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Reason))
+		s.PauseEvictions(o.At, o.Pause, fmt.Sprintf("no pod is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Reason))
 	}
 }
 
-// EvictionClient asks an API server to evict a pod.
+// EvictionClient requests evictions from an API server.
 type EvictionClient interface {
 	Evict(ctx context.Context, eviction *policyv1.Eviction) error
 }
 
-// APIEvictionClient asks by the subresource eviction of policy/v1, which holds disruption budgets. It does not try again by itself: what is
-// tight now may not be when an answer comes, and the next measurement decides anew.
+// APIEvictionClient uses the eviction subresource of policy/v1, which respects disruption budgets. It does not retry: the next measurement
+// decides again.
 type APIEvictionClient struct{ Client kubernetes.Interface }
 
 // Evict implements EvictionClient.
@@ -79,7 +79,7 @@ func (a APIEvictionClient) Evict(ctx context.Context, eviction *policyv1.Evictio
 		MaxRetries(0).Body(eviction).Do(ctx).Error()
 }
 
-// newEviction is the eviction of exactly that pod: another of its name, as of a StatefulSet, has another UID.
+// newEviction returns an eviction of exactly this pod: a pod of the same name, as of a StatefulSet, has another UID.
 func newEviction(e qos.Eviction) *policyv1.Eviction {
 	uid := types.UID(e.Pod.UID)
 	out := &policyv1.Eviction{
@@ -93,7 +93,7 @@ func newEviction(e qos.Eviction) *policyv1.Eviction {
 	return out
 }
 
-// classifyAnswer says what an answer means. again tells that nobody should be evicted for a while, open that the pod may be ending all the same.
+// classifyAnswer interprets an answer. again reports that evictions should pause, open that the pod may be terminating despite an error.
 func classifyAnswer(err error) (result Result, why string, again, open bool) {
 	if why, kept := disruption.BlockedByPDB(err); kept {
 		return Refused, why, false, false
@@ -104,25 +104,25 @@ func classifyAnswer(err error) (result Result, why string, again, open bool) {
 	case apierrors.IsNotFound(err):
 		return Gone, err.Error(), false, false
 	case apierrors.IsConflict(err) && isUIDMismatch(err):
-		return Gone, "it is another pod by now: " + err.Error(), false, false
+		return Gone, "another pod has its name: " + err.Error(), false, false
 	case apierrors.IsConflict(err):
-		return Failed, "somebody else has changed it in the same moment: " + err.Error(), true, false
+		return Failed, "it was changed at the same time: " + err.Error(), true, false
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
-		return Failed, "the API server has not listened: " + err.Error(), true, false
+		return Failed, "the API server rejected the request: " + err.Error(), true, false
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), missingRight):
-		// Of no pod in particular. An API server that has just started says so of rights that it has not read yet.
+		// Unrelated to the pod. A starting API server returns this for roles it has not loaded yet.
 		return Failed, "it is not allowed: " + err.Error(), true, false
 	case disruption.OutcomeUnknown(err):
 		return Failed, "the API server has not answered: " + err.Error(), true, true
 	}
-	// What it says of this pod, such as a webhook's no.
+	// A statement about this pod, as from a webhook.
 	return Refused, err.Error(), true, false
 }
 
-// missingRight is in what an API server's authorizer says of rights that are missing; admission refuses in other words.
+// missingRight is part of the authorizer's message for missing permissions, unlike those of admission.
 const missingRight = "cannot create resource"
 
-// isUIDMismatch tells whether an API server, or its store, says that a pod is not the one that was meant.
+// isUIDMismatch reports whether the API server or its store found another pod of the same name.
 func isUIDMismatch(err error) bool {
 	return strings.Contains(err.Error(), "UID in the precondition") || strings.Contains(err.Error(), "UID in precondition")
 }

@@ -28,7 +28,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// fakeEvictions is an API server that answers an eviction as it is told to.
+// fakeEvictions is an API server with configurable answers.
 type fakeEvictions struct {
 	mu    sync.Mutex
 	asked []*policyv1.Eviction
@@ -61,7 +61,7 @@ func oneBudget() error {
 	return err
 }
 
-// severalBudgets is what an API server says, each time, of a pod that two budgets name.
+// severalBudgets is the API server's error for a pod with two disruption budgets.
 func severalBudgets() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -76,8 +76,8 @@ func evictionOf(name string, grace *time.Duration) qos.Eviction {
 	return e
 }
 
-// TestJudge: what each answer of an API server means.
-func TestJudge(t *testing.T) {
+// TestClassifyAnswer checks the meaning of each answer of an API server.
+func TestClassifyAnswer(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, test := range map[string]struct {
 		err         error
@@ -88,11 +88,11 @@ func TestJudge(t *testing.T) {
 		"yes":                {nil, Evicted, false, true, ""},
 		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
 		"another UID":        {apierrors.NewConflict(pods, "p", errors.New("Precondition failed: UID in the precondition: a, UID in the object meta: b")), Gone, false, false, "another pod"},
-		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "same moment"},
+		"another write":      {apierrors.NewConflict(pods, "p", errors.New("the ResourceVersion in the precondition does not match")), Failed, true, false, "changed at the same time"},
 		"disruption budget":  {oneBudget(), Refused, false, false, "needs 2 healthy pods"},
 		"two budgets":        {severalBudgets(), Refused, false, false, "more than one"},
-		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "not listened"},
-		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "not listened"},
+		"busy":               {apierrors.NewTooManyRequests("too many requests", 1), Failed, true, false, "rejected the request"},
+		"token expired":      {apierrors.NewUnauthorized("expired"), Failed, true, false, "rejected the request"},
 		"no right":           {apierrors.NewForbidden(pods, "p", errors.New(`User "x" cannot create resource "pods/eviction" in API group ""`)), Failed, true, false, "not allowed"},
 		"admission's no":     {apierrors.NewForbidden(pods, "p", errors.New("kept by a policy")), Refused, true, false, "kept by a policy"},
 		"a webhook's no":     {apierrors.NewBadRequest("admission webhook denied it"), Refused, true, false, "webhook"},
@@ -122,7 +122,7 @@ func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clockt
 	return e
 }
 
-// drained waits for so many outcomes.
+// drained waits for n outcomes.
 func drained(t *testing.T, e *Evictor, n int) (out []EvictionOutcome) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -136,7 +136,7 @@ func drained(t *testing.T, e *Evictor, n int) (out []EvictionOutcome) {
 
 var evictionEpoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// TestEvictor: exactly that pod, with the action's grace period; each is answered for once.
+// TestEvictor checks the UID precondition and grace period of evictions, each with one outcome.
 func TestEvictor(t *testing.T) {
 	client := &fakeEvictions{}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
@@ -160,7 +160,7 @@ func TestEvictor(t *testing.T) {
 	}
 }
 
-// TestEvictorHangs: an API server that does not answer stalls nobody, and what has waited for too long is not done any more.
+// TestEvictorHangs checks that a hanging API server blocks no caller and that stale requests are dropped.
 func TestEvictorHangs(t *testing.T) {
 	clk := clocktesting.NewFakeClock(evictionEpoch)
 	release := make(chan struct{})
@@ -196,8 +196,8 @@ func TestEvictorHangs(t *testing.T) {
 	}
 }
 
-// TestEvictorRests: failures in a row make longer and longer pauses, and an answer ends them.
-func TestEvictorRests(t *testing.T) {
+// TestEvictorPauses checks that pauses grow with consecutive failures and end with a success.
+func TestEvictorPauses(t *testing.T) {
 	client := &fakeEvictions{err: func(context.Context, string) error { return apierrors.NewServiceUnavailable("gone") }}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
 	last := time.Duration(0)
@@ -218,8 +218,8 @@ func TestEvictorRests(t *testing.T) {
 	}
 }
 
-// TestEvictorInsists: a webhook that says no of a pod is believed the third time; only then another one goes in its place.
-func TestEvictorInsists(t *testing.T) {
+// TestEvictorRefusals checks that a webhook's refusal is accepted the third time, and another pod is evicted only then.
+func TestEvictorRefusals(t *testing.T) {
 	client := &fakeEvictions{err: func(_ context.Context, name string) error {
 		if name == "kept" {
 			return apierrors.NewBadRequest("admission webhook denied it")
@@ -243,7 +243,7 @@ func TestEvictorInsists(t *testing.T) {
 	}
 }
 
-// TestOutcomes: what the state makes of each outcome.
+// TestOutcomes checks the effect of each outcome on the state.
 func TestOutcomes(t *testing.T) {
 	policy := qos.Policy{Limits: qos.DefaultLimits(), Rules: []qos.Rule{{
 		Name: "a/b", Metric: "memory_total_usage", Threshold: 1000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
@@ -262,15 +262,15 @@ func TestOutcomes(t *testing.T) {
 	for _, test := range []struct {
 		result Result
 		pause  time.Duration
-		want   string // who is planned next
+		want   string // the next planned victim
 		why    string
 	}{
-		{Evicted, 0, "", "closes the gap"},
-		{Gone, 0, "", "closes the gap"},
+		{Evicted, 0, "", "close the gap"},
+		{Gone, 0, "", "close the gap"},
 		{Refused, 0, "second", ""},
 		{Failed, 0, "first", ""},
-		{Failed, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
-		{Withheld, time.Minute, "", "nobody is evicted for 1m0s: the API server"},
+		{Failed, time.Minute, "", "no pod is evicted for 1m0s: the API server"},
+		{Withheld, time.Minute, "", "no pod is evicted for 1m0s: the API server"},
 	} {
 		var s qos.State
 		plan := look(&s, 0)
@@ -300,7 +300,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// timeless are Leases of which nobody says when they were written: the clock of these tests is no server's.
+// timeless removes write times from Leases, because the test clock differs from the server's.
 type timeless struct {
 	typedcoordinationv1.LeaseInterface
 }
@@ -325,7 +325,7 @@ func newBudget(client *fake.Clientset, node string, slots int, clk *clocktesting
 	return NewBudget(BudgetConfig{Leases: timeless{client.CoordinationV1().Leases("crane-system")}, Node: node, Slots: slots, Window: time.Minute, Clock: clk})
 }
 
-// TestBudget: so many within the window and no more, whoever asks; a slot that is given back is free.
+// TestBudget checks the number of slots within the window and that a released slot is free.
 func TestBudget(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())
@@ -364,11 +364,11 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetRace: of nodes that want the last slot at once one gets it.
+// TestBudgetRace checks that one of several concurrent nodes gets the last slot.
 func TestBudgetRace(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())
-	// The tracker of the fake takes any version; the real one does not.
+	// Unlike a real API server, the fake's tracker accepts any version.
 	client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Name, errors.New("modified"))
 	})
@@ -390,7 +390,7 @@ func TestBudgetRace(t *testing.T) {
 	}
 }
 
-// TestBudgetGarbage: what stands in a Lease blocks no slot for ever, and gives none away that is taken.
+// TestBudgetGarbage checks that invalid Leases neither block a slot forever nor free a taken one.
 func TestBudgetGarbage(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	at := func(d time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(clk.Now().Add(d))) }
@@ -416,7 +416,7 @@ func TestBudgetGarbage(t *testing.T) {
 			t.Errorf("%s: %v, want free %t", name, err, test.free)
 		}
 	}
-	// One that has lost its label is there all the same.
+	// A Lease without its label still exists.
 	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: slotPrefix + "0"}})
 	var used *BudgetError
 	if _, err := newBudget(client, "a", 1, clk).Take(t.Context()); !errors.As(err, &used) {
@@ -424,7 +424,7 @@ func TestBudgetGarbage(t *testing.T) {
 	}
 }
 
-// TestBudgetClock: a node whose clock is wrong evicts nobody, and leaves the slot to others.
+// TestBudgetClock checks that a node with a wrong clock evicts no pod and releases the slot.
 func TestBudgetClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		clk := clocktesting.NewFakeClock(time.Now())
@@ -448,7 +448,8 @@ func TestBudgetClock(t *testing.T) {
 	}
 }
 
-// TestEvictorBudget: no slot, no eviction; a pod that is refused costs none; and without a right to Leases nobody is evicted.
+// TestEvictorBudget checks that an eviction needs a slot, that a refused one releases it and that without access to Leases no pod is
+// evicted.
 func TestEvictorBudget(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())

@@ -17,45 +17,45 @@ import (
 )
 
 const (
-	// evictionQueueSize is how many evictions may wait: more than a node's own limit lets through within a window.
+	// evictionQueueSize is more than a node's own limit allows within a window.
 	evictionQueueSize = 16
-	// maxWait is how long one may wait. What is asked later is decided anew.
+	// maxWait is how long an action may be queued; a later one is decided again.
 	maxWait = 10 * time.Second
-	// evictionTimeout bounds one request for an eviction, budgetTimeout all those for a slot of the budget.
+	// evictionTimeout bounds an eviction request, budgetTimeout all requests for a slot of the budget.
 	evictionTimeout, budgetTimeout = 5 * time.Second, 8 * time.Second
-	// minPause and maxPause bound the time without evictions after one that failed.
+	// minPause and maxPause bound the time without evictions after a failed one.
 	minPause, maxPause = 2 * time.Second, time.Minute
-	// maxRefusals is how often a pod is refused before that is believed.
+	// maxRefusals is the number of refusals after which another pod is evicted instead.
 	maxRefusals = 3
-	// idleBeat is how often an evictor that nobody asks shows that it is there.
+	// idleBeat is the heartbeat interval of an idle manager.
 	idleBeat = 10 * time.Second
 )
 
-// EvictorConfig is what an Evictor needs.
+// EvictorConfig configures an Evictor.
 type EvictorConfig struct {
 	Client EvictionClient
-	// Budget is the cluster's; nil for none.
+	// Budget is the cluster's budget; nil for none.
 	Budget *Budget
 	Clock  clock.WithTicker
 	Log    logr.Logger
-	// Beat is called after each eviction, and while there is none.
+	// Beat is called after each eviction and while idle.
 	Beat func(step string)
 }
 
-// Evictor asks the API server to evict pods, one after the other, beside the loop: one that is slow never stalls it. Each Ask has exactly
-// one Outcome. Its methods are safe for concurrent use.
+// Evictor requests evictions from the API server, one after the other, so that a slow API server never stalls the loop. Each enqueued
+// eviction has exactly one outcome. Its methods are safe for concurrent use.
 type Evictor struct {
 	cfg   EvictorConfig
 	queue chan evictionRequest
 
-	failures int      // in a row; Run's
-	refused  refusals // the last, and Run's as well
+	failures int      // consecutive; used by Run only
+	refused  refusals // the last one; used by Run only
 
 	mu       sync.Mutex
-	outcomes []EvictionOutcome // not more than were asked
+	outcomes []EvictionOutcome // at most one per enqueued eviction
 }
 
-// refusals is how often an API server has refused a pod for something other than its disruption budget.
+// refusals counts refusals of a pod for reasons other than its disruption budget.
 type refusals struct {
 	uid   string
 	count int
@@ -66,15 +66,15 @@ type evictionRequest struct {
 	requestedAt time.Time
 }
 
-// NewEvictor returns an evictor that does nothing before Run.
+// NewEvictor returns an evictor to be started with Run.
 func NewEvictor(cfg EvictorConfig) *Evictor {
 	return &Evictor{cfg: cfg, queue: make(chan evictionRequest, evictionQueueSize)}
 }
 
-// Name is that of its heartbeat.
+// Name implements Manager.
 func (e *Evictor) Name() string { return "evict" }
 
-// Enqueue hands an eviction over and does not wait. It is false where too many wait already: then nothing comes of it.
+// Enqueue queues an eviction without waiting. It returns false, and drops the eviction, if the queue is full.
 func (e *Evictor) Enqueue(eviction qos.Eviction) bool {
 	select {
 	case e.queue <- evictionRequest{eviction, e.cfg.Clock.Now()}:
@@ -84,7 +84,7 @@ func (e *Evictor) Enqueue(eviction qos.Eviction) bool {
 	}
 }
 
-// Drain returns the outcomes since the last time.
+// Drain returns the outcomes since the last call.
 func (e *Evictor) Drain() []EvictionOutcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,7 +93,7 @@ func (e *Evictor) Drain() []EvictionOutcome {
 	return out
 }
 
-// Run works until ctx ends. What then waits is dropped.
+// Run executes evictions until ctx ends and drops those still queued.
 func (e *Evictor) Run(ctx context.Context) error {
 	ticker := e.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
@@ -142,8 +142,8 @@ func (e *Evictor) execute(ctx context.Context, a evictionRequest) EvictionOutcom
 	return o
 }
 
-// refusedRepeatedly tells whether a pod was refused often enough, with pauses between, for another one to go in its place: what an API server or a
-// webhook says while it starts is not its last word.
+// refusedRepeatedly reports whether a pod was refused often enough, with pauses, to evict another one instead: a starting API server or
+// webhook may refuse at first.
 func (e *Evictor) refusedRepeatedly(uid string) bool {
 	if e.refused.uid != uid {
 		e.refused = refusals{uid: uid}
@@ -152,7 +152,7 @@ func (e *Evictor) refusedRepeatedly(uid string) bool {
 	return e.refused.count >= maxRefusals
 }
 
-// takeSlot gets a slot of the budget. Where there is none the outcome says why.
+// takeSlot takes a slot of the budget; if it fails the outcome has the reason.
 func (e *Evictor) takeSlot(ctx context.Context) (*Slot, EvictionOutcome) {
 	if e.cfg.Budget == nil {
 		return nil, EvictionOutcome{}
@@ -163,7 +163,7 @@ func (e *Evictor) takeSlot(ctx context.Context) (*Slot, EvictionOutcome) {
 	var used *BudgetError
 	switch {
 	case errors.As(err, &used):
-		// All nodes that wait do not come back at once.
+		// Random, so that waiting nodes do not retry at the same time.
 		return nil, EvictionOutcome{Result: Withheld, Reason: err.Error(), Pause: min(max(used.FreeIn, minPause), maxPause) + rand.N(minPause)}
 	case err != nil:
 		return nil, EvictionOutcome{Result: Failed, Reason: "the cluster's budget of evictions cannot be asked: " + err.Error(), Pause: e.nextPause()}
@@ -178,11 +178,11 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 	ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
 	defer cancel()
 	if err := slot.Release(ctx); err != nil {
-		e.cfg.Log.V(1).Info("Cannot give a slot of the budget of evictions back; it is free again when its time is over", "error", err.Error())
+		e.cfg.Log.V(1).Info("failed to release a slot of the eviction budget; it expires", "error", err.Error())
 	}
 }
 
-// nextPause is longer with each failure in a row.
+// nextPause grows with each consecutive failure.
 func (e *Evictor) nextPause() time.Duration {
 	pause := min(minPause<<min(e.failures, 10), maxPause)
 	e.failures++

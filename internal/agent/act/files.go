@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// FileWriter writes to files of the kernel.
+// FileWriter writes kernel files.
 type FileWriter interface {
-	// Write writes a value to a file that is there; it makes none.
+	// Write writes a value to an existing file; it never creates one.
 	Write(file, value string) error
 }
 
-// KernelFileWriter are the real ones.
+// KernelFileWriter writes real kernel files.
 type KernelFileWriter struct{}
 
-// Write implements Files. The file is opened without O_CREATE: in a directory that is no cgroup a plain file would come to be. A kernel
-// takes no notice of O_TRUNC; the plain files of a simulated host need it.
+// Write implements FileWriter. The file is opened without O_CREATE, which would create a plain file outside a cgroup. The kernel ignores
+// O_TRUNC; the plain files of a simulated host need it.
 func (KernelFileWriter) Write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -29,9 +29,9 @@ func (KernelFileWriter) Write(file, value string) error {
 	return errors.Join(writeOnce(f, value+"\n"), f.Close())
 }
 
-// writeOnce writes and says what the kernel says. The runtime takes files of cgroups for such as can be waited for, and waits for ever where
-// a kernel answers EAGAIN, as memory.reclaim does; it is asked to do no more than the call. A kernel is not called for a write of no bytes:
-// an empty list of CPUs is an empty line.
+// writeOnce writes with a single system call and returns its error. The Go runtime treats cgroup files as pollable and would wait forever
+// when the kernel returns EAGAIN, as memory.reclaim does. Zero bytes are not written at all, so an empty CPU list is written as an empty
+// line.
 func writeOnce(f *os.File, text string) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestWriteSaysAgain: a file that says EAGAIN, and that could be waited for, is not waited for: nothing would come, and who writes limits of
-// memory would write no other. A pipe that is full stands for memory.reclaim.
-func TestWriteSaysAgain(t *testing.T) {
+// TestWriteReturnsEAGAIN checks that a pollable file that returns EAGAIN is not waited for, which would block all further memory limits. A
+// full pipe stands for memory.reclaim.
+func TestWriteReturnsEAGAIN(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skipf("no pipes here: %v", err)
@@ -42,8 +42,8 @@ func TestWriteSaysAgain(t *testing.T) {
 	}
 }
 
-// TestWriteMakesNothing: a file that is not there is not made, and an empty value is a line.
-func TestWriteMakesNothing(t *testing.T) {
+// TestWriteCreatesNothing checks that a missing file is not created and that an empty value is written as a line.
+func TestWriteCreatesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := (KernelFileWriter{}).Write(path, "1"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)

@@ -16,42 +16,42 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// ErrJournal tells of a journal that cannot be used: without one nothing is changed.
+// ErrJournal reports an unusable journal; without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
-// minSweepFiles is the number of files from which on a journal is swept.
+// minSweepFiles is the number of files from which a journal is swept.
 const minSweepFiles = 256
 
-// maxEntries bounds a journal: all containers of a node with the most pods that there are, and some kinds of changes to each.
+// maxEntries bounds a journal: all containers of the largest node with several kinds of changes each.
 const maxEntries = 10_000
 
-// Unit is what is changed together and put back together, such as quota and burst of a container.
+// Unit is a group of settings that are changed and undone together, such as quota and burst of a container.
 type Unit struct {
-	// Key names the unit: a kind of change and what it is made to, such as cpu/CONTAINER-ID. Of two units with a file in common, that
-	// which was changed first lies below the other.
+	// Key identifies the unit by kind and target, as in cpu/CONTAINER-ID. Of two units that share a file, the one changed first is below
+	// the other.
 	Key string
-	// Subject is whom it is for, such as a pod's name, for people.
+	// Subject is the target in messages, such as a pod's name.
 	Subject string
-	// Changes are in the order in which they are written, which must be one that the kernel takes. A unit that changes cpu.idle has to
-	// hold the weight as well, before it: the kernel forgets it.
+	// Changes are in an order of writes that the kernel accepts. A unit that changes cpu.idle must also contain the weight, before it,
+	// because the kernel resets it.
 	Changes []Change
 }
 
-// Change is what a file of a group is to hold.
+// Change is the desired value of a cgroup file.
 type Change struct {
-	// Group is below a hierarchy's root, File one of cgroup's settings.
+	// Group is a path below a hierarchy's root, File a cgroup setting.
 	Group, File string
-	// Value is as the kernel takes it. Nothing is written where the file holds it already.
+	// Value is in the kernel's format. It is not written if the file already has it.
 	Value string
-	// Condition tells that the file is not written: the unit counts as somebody else's if it changes.
+	// Condition marks a file that is only watched: if it changes, the unit is no longer undone.
 	Condition bool
 }
 
-// Entry is a unit that has been changed, or is about to be.
+// Entry is a changed unit, or one about to be changed.
 type Entry struct {
 	Key     string `json:"key"`
 	Subject string `json:"for"`
-	// Seq is higher for units that were changed first later.
+	// Seq increases with the time of a unit's first change.
 	Seq   uint64       `json:"seq"`
 	Files []FileRecord `json:"files"`
 }
@@ -60,8 +60,8 @@ type Entry struct {
 type FileRecord struct {
 	Group string `json:"group"`
 	File  string `json:"file"`
-	// Original is what is to be put back, Set what was written last, or was about to be, and Before what the file held before that: one
-	// of the latter two is in force.
+	// Original is the value to restore, Set the value last written or about to be written, and Before the value before that; one of the
+	// latter two is in force.
 	Original  string `json:"original"`
 	Set       string `json:"set"`
 	Before    string `json:"before"`
@@ -70,42 +70,40 @@ type FileRecord struct {
 
 func (h *FileRecord) matches(group, file string) bool { return h.Group == group && h.File == file }
 
-// isOwnValue tells whether a value is one that this unit has written or was about to replace: an agent that is killed leaves either.
+// isOwnValue reports whether a value was written, or about to be replaced, by this unit; a killed agent leaves either.
 func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
 	if cgroup.EqualSettings(h.File, now, h.Set) || cgroup.EqualSettings(h.File, now, h.Before) {
 		return true
 	}
-	// With cpu.idle the kernel sets the weight itself, to the least and back to the usual one (sched_group_set_idle in
-	// kernel/sched/fair.c).
+	// With cpu.idle the kernel sets the weight to the least and back to the default (sched_group_set_idle in kernel/sched/fair.c).
 	if idle := e.record(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
 		return false
 	}
 	return h.File == cgroup.FileWeight && (now == "0" || now == "100") || h.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
 }
 
-// Journal is the way to change settings of cgroups: what a file held and is about to hold is on the disk before it is written, so that
-// whatever happens to the agent, it is put back by Undo, UndoAll or the UndoAll of the next agent's start. What somebody else has written
-// meanwhile stays. It is safe for concurrent use; a call takes as long as the disk needs to sync.
+// Journal changes cgroup settings: the old and the new value of a file are on disk before it is written, so that Undo, UndoAll or the
+// UndoAll of the next agent restores it. Values written by other processes meanwhile are kept. It is safe for concurrent use; a call takes
+// as long as a disk sync.
 type Journal struct {
 	path   string
 	layout cgroup.Layout
 	files  FileWriter
-	// replace is a field for tests that write thousands of journals.
+	// replace is replaced by tests that write thousands of journals.
 	replace func(path string, content []byte) error
 
 	mu      sync.Mutex
 	entries map[string]*Entry
 	last    uint64 // the highest Seq
-	// sweepThreshold is the number of files held from which on those that are gone are looked for.
+	// sweepThreshold is the number of recorded files that triggers the next sweep.
 	sweepThreshold int
 }
 
-// Change brings the files of a unit to new values; files of the unit that are not among the changes stay as they are. The first change
-// of a file remembers what it held; so does a later one where somebody else has written to it since. If the kernel refuses a value, what
-// was written before it goes back to what it was, and the error says which. A group that is gone is no error: nothing is left to do in it,
-// and of the changes of other groups some may not be made.
+// Change sets the files of a unit; files of the unit that are not listed are unchanged. The first change of a file records its value as
+// the original, and so does a later one if another process has written the file since. If the kernel rejects a value, the previous writes
+// are reverted and the error names the rejected one. A removed cgroup is no error, and some changes of other cgroups may then be skipped.
 //
-// A file that another unit has changed later is not written: the value is what the other one will put back.
+// A file that another unit changed later is not written: the value becomes the one that unit restores.
 func (j *Journal) Change(u Unit) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -134,8 +132,7 @@ func (j *Journal) Change(u Unit) error {
 	return nil
 }
 
-// rollBack takes back what was written of a unit, in reverse order, and what the journal says of it. Where a write is refused the journal
-// keeps it.
+// rollBack reverts the writes of a unit in reverse order, and its journal entry. If a write is rejected the entry stays.
 func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 	for _, s := range slices.Backward(written) {
 		if now, err := j.read(s.group, s.file); err == nil && cgroup.EqualSettings(s.file, now, s.before) {
@@ -154,14 +151,14 @@ func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 // step is a write.
 type step struct{ group, file, path, value, before string }
 
-// change is what comes of a unit: its entry, the writes, and what units above it are to put back.
+// change is a prepared unit: its entry, the writes, and the changed originals of units above it.
 type change struct {
 	entry *Entry
 	steps []step
 	undos []undo
 }
 
-// undo is a new original of a file that another unit has changed later.
+// undo is a new original for a file that another unit changed later.
 type undo struct {
 	record   *FileRecord
 	original string
@@ -185,7 +182,7 @@ func (j *Journal) prepare(u Unit) (*change, error) {
 	return next, nil
 }
 
-// addChange takes a change into what is to be done.
+// addChange adds a change to a prepared unit.
 func (j *Journal) addChange(next *change, c Change) error {
 	path, err := j.layout.SettingFile(c.Group, c.File)
 	if err != nil {
@@ -234,7 +231,7 @@ func (e *Entry) record(group, file string) *FileRecord {
 	return nil
 }
 
-// recordAbove is the file as the unit holds it that lies directly on an entry, nil where none does.
+// recordAbove returns the record of the file in the unit directly above the entry; nil if there is none.
 func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
 	var over *FileRecord
 	var lowest uint64
@@ -249,7 +246,7 @@ func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
 	return over
 }
 
-// read is what a file holds, without its newline. The error is host.ErrGone where the file is not there.
+// read returns the content of a file without its newline. The error is host.ErrGone if the file does not exist.
 func (j *Journal) read(group, file string) (string, error) {
 	path, err := j.layout.SettingFile(group, file)
 	if err != nil {
@@ -274,7 +271,7 @@ func (j *Journal) isGone(group, file string) bool {
 	return errors.Is(err, host.ErrGone)
 }
 
-// Entry is what the journal holds of a unit.
+// Entry returns the journal's entry of a unit.
 func (j *Journal) Entry(key string) (Entry, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -285,8 +282,8 @@ func (j *Journal) Entry(key string) (Entry, bool) {
 	return Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq, Files: slices.Clone(e.Files)}, true
 }
 
-// Original is what will be put back to a file of a unit, or what it holds now where the unit has not changed it or somebody else has
-// since. The error is host.ErrGone where the file is not there.
+// Original returns the value that undoing a unit restores to a file, or its current value if the unit did not change it or another process
+// has since. The error is host.ErrGone if the file does not exist.
 func (j *Journal) Original(key, group, file string) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -302,7 +299,7 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 	return now, nil
 }
 
-// Entries are all units, in the order in which they were changed first.
+// Entries returns all entries in the order of their first change.
 func (j *Journal) Entries() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -19,27 +19,27 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// journalVersion is that of the file's form; versionOne had containers' limits of cpu alone, and is still undone.
+// journalVersion is the version of the file format; versionOne, with CPU limits of containers only, can still be undone.
 const (
 	journalVersion = 2
 	versionOne     = 1
 )
 
 const (
-	// maxText bounds keys and names, maxValue what a file holds: a list of CPUs of the largest host.
+	// maxText bounds keys and names in bytes, maxValue the content of a file: the CPU list of the largest host.
 	maxText  = 512
 	maxValue = 32 << 10
 )
 
-// journalFile is the file; the checksum is CRC-32C of the entries as they are written.
+// journalFile is the file; the checksum is the CRC-32C of the encoded entries.
 type journalFile struct {
 	Version  int             `json:"version"`
 	Checksum uint32          `json:"checksum"`
 	Entries  json.RawMessage `json:"entries"`
 }
 
-// OpenJournal reads a journal. One that is not there is empty. One that is damaged is moved aside, to path.bad, and told of by an error
-// beside the empty journal, which can be used: what it held cannot be undone any more.
+// OpenJournal reads a journal; a missing one is empty. A damaged one is renamed to path.bad and reported by an error beside an empty,
+// usable journal: its changes cannot be undone any more.
 func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal, error) {
 	j := &Journal{path: path, layout: layout, files: files, replace: durablefile.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
@@ -107,12 +107,12 @@ func (j *Journal) valid(e *Entry) bool {
 	return true
 }
 
-// isPlainLine tells whether a text can be the one line of a setting.
+// isPlainLine reports whether a text can be the single line of a setting.
 func isPlainLine(text string) bool {
 	return len(text) <= maxValue && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// entryV1 is one of the file's first version: a container's limit, in microseconds. A quota below 0 is none.
+// entryV1 is an entry of the first version: a container's limit in microseconds. A quota below 0 means none.
 type entryV1 struct {
 	ContainerID string  `json:"containerID"`
 	Group       string  `json:"group"`
@@ -158,7 +158,7 @@ func (j *Journal) decodeV1(raw []byte) ([]*Entry, error) {
 	return out, nil
 }
 
-// put adds or changes an entry. It returns when it is on the disk.
+// put writes an entry to disk.
 func (j *Journal) put(c *change) error {
 	old := j.entries[c.entry.Key]
 	before := make([]string, len(c.undos))
@@ -182,7 +182,7 @@ func (j *Journal) put(c *change) error {
 	return err
 }
 
-// save replaces the file in one step: a write that is torn leaves the old one.
+// save replaces the file atomically.
 func (j *Journal) save() error {
 	raw, err := json.Marshal(j.entriesBySeq())
 	if err != nil {

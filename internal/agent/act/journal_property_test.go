@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// TestJournalHolds: whatever units change, undo and are restarted in between, at the end there is what was there before, or what somebody
-// else has set last.
+// TestJournalHolds checks for random changes, undos and restarts that at the end each file has its original value or the last one set by
+// another process.
 func TestJournalHolds(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
@@ -54,7 +54,7 @@ func TestJournalHolds(t *testing.T) {
 					log.WriteString(" restart")
 					j = open()
 				case len(j.Entries()) == 0:
-					// Somebody else, while nothing is held: what is held is told apart from it below.
+					// Another process writes while no unit holds the file; the next test covers writes while one does.
 					want = value()
 					log.WriteString(" other=" + want)
 					n.put(t, n.group, file, want)
@@ -73,7 +73,7 @@ func TestJournalHolds(t *testing.T) {
 	}
 }
 
-// TestJournalOthers: what somebody else sets while units hold a file stays, whichever of them are undone then.
+// TestJournalOthers checks that values set by another process while units hold a file are kept in any order of undos.
 func TestJournalOthers(t *testing.T) {
 	for _, keys := range [][]string{{"a/x"}, {"b/x"}, {"a/x", "b/x"}, {"b/x", "a/x"}} {
 		n := newFixture(t, false)
@@ -92,7 +92,7 @@ func TestJournalOthers(t *testing.T) {
 	}
 }
 
-// TestDiskFills: a disk that is full from some time on stops changes, and what was changed before is undone all the same.
+// TestDiskFills checks that a full disk prevents changes but not the undo of earlier ones.
 func TestDiskFills(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)
@@ -110,7 +110,7 @@ func TestDiskFills(t *testing.T) {
 	if err := j.UndoAll(); !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "100" {
 		t.Errorf("%v, weight %s", err, n.weight(t))
 	}
-	// The file still tells of what was undone. The next start finds nothing of it in force.
+	// The file still lists undone changes, which the next start finds no longer in force.
 	if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
 		t.Errorf("%v, weight %s", err, n.weight(t))
 	}

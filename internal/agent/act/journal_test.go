@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// weightOf is a unit that sets the weight of the node's container.
+// weightOf returns a unit that sets the weight of the container.
 func (n fixture) weightOf(key, value string) Unit {
 	file := cgroup.FileWeight
 	if n.layout.Version != cgroup.V2 {
@@ -63,7 +63,7 @@ func TestChangeAndUndo(t *testing.T) {
 	}
 }
 
-// TestLayers: two units change one file. Whoever ends first, the other's value stays, and at the end the first one's original.
+// TestLayers checks that two units can change one file and be undone in any order.
 func TestLayers(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(j *Journal, change func(key, value string)) error
@@ -101,8 +101,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestTakenBack: when the kernel refuses a part of a unit, what was written before it is taken back.
-func TestTakenBack(t *testing.T) {
+// TestRollBack checks that earlier writes of a unit are reverted if the kernel rejects a later one.
+func TestRollBack(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	u := n.weightOf("both/c", "50")
@@ -119,7 +119,7 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestCondition: where a period was changed, the old quota would be another limit.
+// TestCondition checks that a quota is not restored after its period changed.
 func TestCondition(t *testing.T) {
 	n := newFixture(t, true)
 	n.set(t, "40000", "0")
@@ -135,13 +135,13 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// TestChangesNothingElse: only settings of groups are written.
+// TestChangesNothingElse checks that only cgroup settings are written.
 func TestChangesNothingElse(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, filesFunc(func(file, _ string) error { t.Errorf("%s is written", file); return nil }))
 	for _, c := range []Change{
 		{Group: n.group, File: "cgroup.procs", Value: "1"},
-		{Group: n.group, File: "cpu.shares", Value: "2"}, // v1's
+		{Group: n.group, File: "cpu.shares", Value: "2"}, // cgroup v1's
 		{Group: "../../" + n.group, File: "cpu.weight", Value: "2"},
 		{Group: n.group, File: "../cpu.weight", Value: "2"},
 		{Group: n.group, File: "cpu.weight", Value: "2\n3"},
@@ -156,7 +156,7 @@ func TestChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestFull: a journal does not grow without bound.
+// TestFull checks the bound of a journal.
 func TestFull(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)
@@ -168,12 +168,12 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// written is a journal file as the version before this one wrote it.
+// written returns a journal file of a version.
 func written(version int, entries string) []byte {
 	return fmt.Appendf(nil, `{"version":%d,"checksum":%d,"entries":%s}`, version, checksum([]byte(entries)), entries)
 }
 
-// TestFirstVersion: what an agent of the first version left is undone.
+// TestFirstVersion checks that changes of the first journal version are undone.
 func TestFirstVersion(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
@@ -227,7 +227,7 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// FuzzJournal: whatever the file holds, it is refused or its entries are settings of groups.
+// FuzzJournal checks that any file is rejected or contains only cgroup settings.
 func FuzzJournal(f *testing.F) {
 	f.Add(string(written(2, "[]")))
 	f.Add(string(written(2, `[{"key":"a","seq":1,"files":[{"group":"x","file":"cpu.max","original":"max 100000","set":"5000 100000","before":"max 100000"}]}]`)))
@@ -248,8 +248,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// TestSweep: what is held of pods that have ended does not grow, whether they are many or one whose containers come and go; what is held of
-// those that are there stays, and is put back.
+// TestSweep checks that records of ended pods and containers are removed and those of existing ones are kept and undone.
 func TestSweep(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// killingWriter is an agent that is killed at a write: before it or after it.
+// killingWriter simulates an agent that is killed before or after a write.
 type killingWriter struct {
 	FileWriter
 	left  *int
@@ -35,13 +35,13 @@ func (m killingWriter) Write(file, value string) error {
 	return err
 }
 
-// journalAction is a kind of change: what the node was set to before, and what an agent does.
+// journalAction is a kind of change, with the settings before it.
 type journalAction struct {
-	before map[string]string // by file of the container's group, or of the pod's after a slash
+	before map[string]string // by file of the container's cgroup, or of the pod's after a slash
 	do     func(n fixture, j *Journal) error
 }
 
-// change makes a change of the container's group, or of the pod's where the file begins with a slash.
+// change returns a change of the container's cgroup, or of the pod's if the file starts with a slash.
 func (n fixture) to(file, value string) Change {
 	group := n.group
 	if rest, ok := strings.CutPrefix(file, "/"); ok {
@@ -74,7 +74,7 @@ func inTurn(units ...func(n fixture) Unit) func(fixture, *Journal) error {
 	}
 }
 
-// journalActions are all kinds of changes, by what they are and the version of cgroups.
+// journalActions returns all kinds of changes by name and cgroup version.
 func journalActions(v1 bool) map[string]journalAction {
 	all := map[string]journalAction{
 		"cpus": {map[string]string{"/cpuset.cpus": "0-3", "cpuset.cpus": "0-3"}, inTurn(
@@ -133,7 +133,7 @@ func journalActions(v1 bool) map[string]journalAction {
 	return all
 }
 
-// settings are what the pod's group and the container's are set to.
+// settings reads the settings of the pod's and the container's cgroup.
 func (n fixture) settings(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -149,7 +149,7 @@ func (n fixture) settings(t *testing.T) map[string]string {
 			}
 			value := strings.TrimSpace(string(content))
 			if n.layout.Version == cgroup.V2 && strings.HasPrefix(file, "cpuset.") && value == "" {
-				// A group with processes does not get an empty list back, but what it stands for.
+				// A cgroup with processes cannot be reset to an empty list and gets the effective one.
 				content, err := os.ReadFile(path + ".effective")
 				if err != nil {
 					t.Fatal(err)
@@ -162,11 +162,11 @@ func (n fixture) settings(t *testing.T) map[string]string {
 	return out
 }
 
-// prepare makes a node as it is before an action.
+// prepare creates a node in the state before an action.
 func (a journalAction) prepare(t *testing.T, v1 bool) fixture {
 	t.Helper()
 	n := newFixture(t, v1)
-	// v1 takes a container's limit only below its pod's, which sorts first.
+	// cgroup v1 limits a container to its pod's limit; the pod sorts first.
 	for _, file := range slices.Sorted(maps.Keys(a.before)) {
 		value := a.before[file]
 		c := n.to(file, value)
@@ -181,7 +181,7 @@ func (a journalAction) prepare(t *testing.T, v1 bool) fixture {
 	return n
 }
 
-// files are the contents of all files of the node's cgroups.
+// files reads all files of the node's cgroups.
 func (n fixture) files(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -198,7 +198,7 @@ func (n fixture) files(t *testing.T) map[string]string {
 	return out
 }
 
-// reset brings a node back to what it was: making another takes longer than all the rest.
+// reset restores a node, which is faster than creating another.
 func (n fixture) reset(t *testing.T, files map[string]string) {
 	t.Helper()
 	for path, now := range n.files(t) {
@@ -214,7 +214,7 @@ func (n fixture) reset(t *testing.T, files map[string]string) {
 	}
 }
 
-// run runs an action with an agent that dies at one of its writes, and the start of the next agent. forgetful agents have no journal then.
+// run runs an action with an agent that is killed at a write, and starts the next agent; forgetful removes the journal in between.
 func (a journalAction) run(t *testing.T, n fixture, at int, after, forgetful bool) (died bool, changed []string) {
 	t.Helper()
 	before := n.settings(t)
@@ -229,14 +229,14 @@ func (a journalAction) run(t *testing.T, n fixture, at int, after, forgetful boo
 			t.Fatal(err)
 		}
 	}
-	// What a write of the journal that was cut off leaves.
+	// What an interrupted write of the journal leaves.
 	if err := os.WriteFile(n.journal+".tmp", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return died, n.undone(t, before)
 }
 
-// undone starts an agent, which undoes what its journal holds, and returns what is set otherwise than before then.
+// undone starts an agent, which undoes its journal, and returns the settings that still differ.
 func (n fixture) undone(t *testing.T, before map[string]string) (changed []string) {
 	t.Helper()
 	next := n.open(t, n.tree)
@@ -255,7 +255,7 @@ func (n fixture) undone(t *testing.T, before map[string]string) (changed []strin
 	return changed
 }
 
-// replaceUnsynced is durable.Replace for a disk that does not fail: waiting for it makes a minute of this test.
+// replaceUnsynced is durablefile.Replace without syncing, which would take a minute in this test.
 func replaceUnsynced(path string, content []byte) error {
 	return errors.Join(os.WriteFile(path+".tmp", content, 0o600), os.Rename(path+".tmp", path))
 }
@@ -276,8 +276,7 @@ func dies(t *testing.T, do func() error) (died bool) {
 	return false
 }
 
-// TestKilled: an agent that is killed at any write of any action is undone by the next one's start. So that this is not for want of
-// damage: without the journal of the one that was killed it is not.
+// TestKilled checks that the next start undoes an agent killed at any write of any action, and that without the journal it would not.
 func TestKilled(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for name, a := range journalActions(v1) {

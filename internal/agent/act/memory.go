@@ -21,38 +21,38 @@ import (
 )
 
 const (
-	// memoryQueueSize is how many changes of memory may wait: those of a node with many pods in one measurement.
+	// memoryQueueSize is enough for one measurement of a node with many pods.
 	memoryQueueSize = 256
-	// reclaimChunk is what is asked back in one write: some tenths of a second, after which the end of the agent is looked at.
+	// reclaimChunk is reclaimed per write, which takes some tenths of a second, so that the end of the agent is noticed.
 	reclaimChunk series.Bytes = 256 << 20
-	// withoutSwap has the kernel drop files and swap nothing out. Older kernels refuse it.
+	// withoutSwap restricts reclaim to page cache. Older kernels reject it.
 	withoutSwap = " swappiness=0"
-	// kindMemory is the kind of units that are containers' limits of memory.
+	// kindMemory is the kind of units with memory limits of containers.
 	kindMemory = "memory"
 )
 
-// MemoryThrottlerConfig is what a MemoryThrottler needs.
+// MemoryThrottlerConfig configures a MemoryThrottler.
 type MemoryThrottlerConfig struct {
 	Layout cgroup.Layout
-	// Journal is its own: a write of memory.high returns when what is above it has been reclaimed, and others must not wait for that.
+	// Journal is separate from that of other changes, because a write of memory.high returns only after the excess is reclaimed.
 	Journal *Journal
 	Files   FileWriter
 	Clock   clock.WithTicker
-	// Beat is called after each change, and while there is none.
+	// Beat is called after each change and while idle.
 	Beat func(step string)
-	// Undo puts everything back at the end; nil for the journal's own.
+	// Undo undoes everything at the end; nil for Journal.UndoAll.
 	Undo func() error
 }
 
-// MemoryThrottler changes limits of memory of containers, one after the other, beside the loop: the kernel takes its time. Each Ask that is
-// taken has exactly one outcome. Its methods are safe for concurrent use.
+// MemoryThrottler changes memory limits of containers, one after the other, beside the loop, because the kernel takes its time. Each
+// enqueued change has exactly one outcome. Its methods are safe for concurrent use.
 type MemoryThrottler struct {
 	cfg   MemoryThrottlerConfig
 	queue chan memoryRequest
 
 	mu       sync.Mutex
-	pending  map[string]bool // containers whose outcome was not drained yet
-	outcomes []MemoryOutcome // one for each of them at most
+	pending  map[string]bool // containers whose outcome is not drained yet
+	outcomes []MemoryOutcome // at most one per pending container
 }
 
 type memoryRequest struct {
@@ -61,14 +61,14 @@ type memoryRequest struct {
 	requestedAt time.Time
 }
 
-// MemoryOutcome is what came of a change.
+// MemoryOutcome is the outcome of a change.
 type MemoryOutcome struct {
 	Throttle qos.MemoryThrottle
-	// Err is nil where it was done, or nothing is left to be done, as in a group that is gone.
+	// Err is nil if it was executed or the cgroup no longer exists.
 	Err error
 }
 
-// NewMemoryThrottler returns a throttler that does nothing before Run.
+// NewMemoryThrottler returns a throttler to be started with Run.
 func NewMemoryThrottler(cfg MemoryThrottlerConfig) *MemoryThrottler {
 	if cfg.Undo == nil {
 		cfg.Undo = cfg.Journal.UndoAll
@@ -76,11 +76,11 @@ func NewMemoryThrottler(cfg MemoryThrottlerConfig) *MemoryThrottler {
 	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryRequest, memoryQueueSize), pending: map[string]bool{}}
 }
 
-// Name is that of its heartbeat.
+// Name implements Manager.
 func (*MemoryThrottler) Name() string { return "memory" }
 
-// Enqueue hands a change of a container's group over and does not wait. It is false where one of this container is under way, or too many
-// wait: then nothing comes of it.
+// Enqueue queues a change of a container's cgroup without waiting. It returns false, and drops the change, if one of this container is
+// pending or the queue is full.
 func (m *MemoryThrottler) Enqueue(t qos.MemoryThrottle, group string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *MemoryThrottler) Enqueue(t qos.MemoryThrottle, group string) bool {
 	}
 }
 
-// Drain returns the outcomes since the last time.
+// Drain returns the outcomes since the last call.
 func (m *MemoryThrottler) Drain() []MemoryOutcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *MemoryThrottler) Drain() []MemoryOutcome {
 	return out
 }
 
-// Run works until ctx ends, and then puts everything back.
+// Run executes changes until ctx ends and then undoes them.
 func (m *MemoryThrottler) Run(ctx context.Context) error {
 	ticker := m.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
@@ -148,11 +148,11 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 		return err
 	}
 	to := int64(t.To)
-	// A kubelet with MemoryQoS may have set a lower one since it was decided.
+	// A kubelet with MemoryQoS may have set a lower limit since.
 	if original, err := strconv.ParseInt(text, 10, 64); err == nil {
 		to = min(to, original)
 	}
-	// What is above the limit goes before it falls: the limit's own reclaim would swap as well.
+	// Reclaim before lowering the limit, because the limit's own reclaim would also swap.
 	if err := m.reclaim(ctx, group, max(t.Reclaim, t.Freed)); err != nil {
 		return fmt.Errorf("%s: %w", t.Pod, err)
 	}
@@ -160,8 +160,7 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 	return m.cfg.Journal.Change(Unit{Key: key, Subject: t.Pod.String(), Changes: []Change{change}})
 }
 
-// reclaim asks the kernel to drop as much of a group's files as it can of what is wanted. There is nothing to be undone: what is needed is
-// read again.
+// reclaim asks the kernel to drop up to the given amount of a cgroup's page cache, which needs no undo.
 func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
 	file, ok := m.cfg.Layout.ReclaimFile(group)
 	how := withoutSwap
@@ -174,9 +173,9 @@ func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series
 		case errors.Is(err, syscall.EINVAL) && how != "":
 			how = ""
 		case errors.Is(err, syscall.EAGAIN):
-			return nil // There was less.
+			return nil // There was less to reclaim.
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV):
-			return nil // The group is gone, or the kernel is older than 5.19: memory.high does it alone.
+			return nil // The cgroup is gone, or the kernel is older than 5.19 and memory.high alone reclaims.
 		default:
 			return fmt.Errorf("reclaim: %w", err)
 		}

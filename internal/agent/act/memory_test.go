@@ -25,7 +25,7 @@ import (
 
 const mebi = 1 << 20
 
-// memoryFixture is a node whose container holds 100 MiB of processes and 300 MiB of files, with a throttler.
+// memoryFixture is a node with a throttler and a container with 100 MiB of anonymous memory and 300 MiB of page cache.
 type memoryFixture struct {
 	fixture
 	throttler *MemoryThrottler
@@ -55,7 +55,7 @@ func (n memoryFixture) read(t *testing.T, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// start runs the throttler; the returned function ends it.
+// start runs the throttler; the returned function stops it.
 func (n memoryFixture) start(t *testing.T) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func (n memoryFixture) start(t *testing.T) (end func() error) {
 	}
 }
 
-// did asks for a change and waits for what comes of it.
+// did enqueues a change and returns its outcome.
 func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	t.Helper()
 	if !n.throttler.Enqueue(th, n.group) {
@@ -93,7 +93,7 @@ func TestMemoryThrottle(t *testing.T) {
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
 		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
-	// More is asked back than there is; what there is goes at once.
+	// More is requested than can be reclaimed.
 	if err := n.did(t, memoryPlan(300*mebi, 250*mebi, qos.NoMemoryHigh, 600*mebi)); err != nil || n.read(t, "memory.high") != "262144000" || n.read(t, "memory.current") != "104857600" {
 		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
@@ -111,7 +111,7 @@ func TestMemoryThrottle(t *testing.T) {
 	}
 }
 
-// TestMemoryQoS: a limit that the kubelet has set is never raised, and is put back.
+// TestMemoryQoS checks that a limit of the kubelet is never exceeded and is restored.
 func TestMemoryQoS(t *testing.T) {
 	n := newMemoryFixture(t, itself)
 	high := filepath.Join(n.tree.Dir, n.group, "memory.high")
@@ -128,7 +128,7 @@ func TestMemoryQoS(t *testing.T) {
 	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil {
 		t.Error(err)
 	}
-	// A new one that it sets meanwhile stays.
+	// A limit it changes meanwhile is kept.
 	if err := n.tree.Write(high, "360M"); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,7 @@ func TestMemoryQoS(t *testing.T) {
 	}
 }
 
-// TestMemoryReclaimsFiles: the kernel is asked for files alone before a limit falls, where it can be; what is more than a part is asked for
-// in parts.
+// TestMemoryReclaimsFiles checks that page cache is reclaimed in chunks before a limit is lowered.
 func TestMemoryReclaimsFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		old  bool
@@ -196,7 +195,7 @@ func TestMemoryThrottleFails(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	// Before anybody works, one change of each container waits, and those that have waited for too long are not carried out.
+	// Before Run, one change per container is queued, and stale ones are dropped.
 	n = newMemoryFixture(t, itself)
 	if !n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0), n.group) || n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 100*mebi, qos.NoMemoryHigh, 0), n.group) {
 		t.Error("want one to be taken, and not another of the same container")

@@ -19,32 +19,32 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// fieldManager owns what the agent writes to objects of the API server.
+// fieldManager owns the agent's fields of API objects.
 const fieldManager = "crane-agent"
 
 const (
-	// maxTaintConflicts is how often a write is tried that others overtake, before it waits for the next time.
+	// maxTaintConflicts is the number of attempts after conflicting writes before the next comparison.
 	maxTaintConflicts = 3
-	// messageInterval is how often the condition's message may change while its status stays: a rule may come and go each second.
+	// messageInterval is the least time between changes of the condition's message while its status stays.
 	messageInterval = time.Minute
 
 	reasonRuleFires   = "RuleFires"
 	reasonNoRuleFires = "NoRuleFires"
 )
 
-// IsTainted tells whether a node has the taint that keeps new pods away.
+// IsTainted reports whether a node has the taint that keeps new pods away.
 func IsTainted(node *corev1.Node) bool {
 	return node != nil && slices.ContainsFunc(node.Spec.Taints, isTaint)
 }
 
-// isTaint tells the agent's taint from others: one of the same key with another effect is somebody else's.
+// isTaint reports whether a taint is the agent's; one of the same key with another effect is not.
 func isTaint(t corev1.Taint) bool {
 	return t.Key == ensurancev1alpha1.TaintKey && t.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
-// Sync brings the taint and the condition to what is wanted, with no request where node, what a watch knows, is so already; nil stands
-// for a node that is not known. Whatever it writes it decides from a fresh read. changed tells that the taint was set or taken away since
-// the last time that it told so, be it by a write of which nobody has heard that it went through. Sync is for one goroutine.
+// Sync sets the desired taint and condition, without a request if the watched node already has them; nil stands for an unknown node. It
+// writes only after a fresh read. changed reports that the taint was changed since the last report, including by a write whose outcome was
+// unknown. Sync is not safe for concurrent use.
 func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why string) (changed bool, err error) {
 	if node != nil && IsTainted(node) == want && t.condition(node, want, why) == nil {
 		return t.confirmWrite(want), nil
@@ -65,15 +65,14 @@ func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why st
 	return changed, err
 }
 
-// confirmWrite tells whether the node, which is as wanted by now, has become so by a write of this tainter that was not told of yet.
+// confirmWrite reports whether the node reached the desired state by an unreported write of this tainter.
 func (t *Tainter) confirmWrite(want bool) bool {
 	changed := t.writePending && t.pendingTaint == want
 	t.writePending = false
 	return changed
 }
 
-// write patches what differs: two requests at most. One that fails does not keep the other from being tried. is tells that the taint is as
-// wanted.
+// write patches the differences with at most two requests; if one fails the other is still tried. is reports that the taint is as desired.
 func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (is bool, err error) {
 	taintErr := t.writeTaint(ctx, node, want)
 	if apierrors.IsConflict(taintErr) {
@@ -86,8 +85,8 @@ func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why s
 	return taintErr == nil, errors.Join(taintErr, conditionErr)
 }
 
-// writeTaint replaces the list of taints, which has no keys to merge by, as long as the node is the one that was read: a taint that
-// somebody set since then would be lost otherwise.
+// writeTaint replaces the list of taints, which has no merge keys, provided the node is unchanged since it was read, so that no taint of
+// others is lost.
 func (t *Tainter) writeTaint(ctx context.Context, node *corev1.Node, want bool) error {
 	if IsTainted(node) == want {
 		return nil
@@ -113,8 +112,7 @@ func (t *Tainter) patch(ctx context.Context, kind types.PatchType, body any, sub
 	return nil
 }
 
-// condition is the condition that a node should have instead of its own, nil for that one, or for none at all: a node that has never been
-// tight gets no word of it.
+// condition returns the new condition of a node; nil if none or its current one is right. A node that never fired a rule gets none.
 func (t *Tainter) condition(node *corev1.Node, want bool, why string) *corev1.NodeCondition {
 	at := metav1.NewTime(t.cfg.Clock.Now().Truncate(time.Second))
 	next := corev1.NodeCondition{

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/agent/durablefile/powerlossfs"
 )
 
-// countingWriter is a kernel that tells of each write that was made.
+// countingWriter is a kernel that reports each write.
 type countingWriter struct {
 	FileWriter
 	step func()
@@ -24,14 +24,13 @@ func (c countingWriter) Write(file, value string) error {
 	return err
 }
 
-// TestUnsynced: wherever an agent ends in an action, on a disk that keeps no more than was synced, each journal that may be found there is
-// enough to put everything back. A kernel that is left with the agent's limits while its disk has lost something is more than a loss of
-// power does, which takes the limits with it.
+// TestUnsynced checks that at any end of an agent each journal that a disk may hold after losing unsynced data is sufficient to undo
+// everything. A kernel that keeps limits although its disk lost data exceeds a power loss, which resets limits.
 func TestUnsynced(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for name, a := range journalActions(v1) {
 			if !slices.Contains([]string{"quota and burst in a pod", "idle", "cpus of pod and container", "memory.high"}, name) {
-				continue // TestKilled has them; what a disk does with their journals is the same.
+				continue // TestKilled covers them; the disk behaves the same.
 			}
 			t.Run(map[bool]string{false: "v2 ", true: "v1 "}[v1]+name, func(t *testing.T) {
 				n := a.prepare(t, v1)
@@ -65,7 +64,7 @@ func TestUnsynced(t *testing.T) {
 	}
 }
 
-// unsynced does an action with an agent that ends at one of its steps, and returns what its journal may hold then.
+// unsynced runs an action with an agent that ends at a step and returns the possible journals.
 func (a journalAction) unsynced(t *testing.T, n fixture, at int) (found [][]byte, died bool) {
 	t.Helper()
 	disk := powerlossfs.New()

@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// TestThrottleAfterReload: systemd writes what it knows to all its groups when its configuration is read anew, which is what they held
-// before the agent. What is then decided is set again, and put back to the same; where nothing more is decided nothing is left to do.
+// TestThrottleAfterReload checks a systemd daemon-reload, which rewrites the original limits: the next throttle sets the limit again and
+// restores the same original, and without one nothing is left to undo.
 func TestThrottleAfterReload(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for _, limited := range []bool{false, true} {
@@ -51,7 +51,7 @@ func TestThrottleAfterReload(t *testing.T) {
 			throttle(th, 300, 100)
 			holds("throttled", "10000 40")
 			reload()
-			// It is measured without the limit, and the rule still fires.
+			// Measured without the limit, the rule still fires.
 			throttle(th, original, 200)
 			holds("throttled again", "20000 40")
 			reload()

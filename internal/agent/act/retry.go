@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// endTries is how often something is tried that is done as an agent ends, endPause the first pause between: three and a half seconds
-	// in all.
+	// endTries bounds the attempts of an action at the end of the agent, endPause is the first pause between them: three and a half
+	// seconds in total.
 	endTries = 4
 	endPause = 500 * time.Millisecond
 )
 
-// RetryAtEnd does what an agent leaves behind as it ends, and tries again where that fails: nobody would later. The error is the last one.
+// RetryAtEnd retries a final action of the agent, which no later run would repeat. It returns the last error.
 func RetryAtEnd(ctx context.Context, clk clock.Clock, do func(context.Context) error) error {
 	for try, pause := 1, endPause; ; try, pause = try+1, 2*pause {
 		err := do(ctx)
 		if err == nil || try == endTries || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			return err // What is not allowed now is not in a moment.
+			return err // A retry would not help.
 		}
 		select {
 		case <-ctx.Done():

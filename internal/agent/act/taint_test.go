@@ -64,7 +64,7 @@ func conditionOf(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// patches are the bodies of the patches so far, by subresource.
+// patches returns the patches so far by subresource.
 func patches(client *fake.Clientset) (spec, status []string) {
 	for _, a := range client.Actions() {
 		if p, ok := a.(clienttesting.PatchAction); ok && p.GetSubresource() == "status" {
@@ -76,7 +76,8 @@ func patches(client *fake.Clientset) (spec, status []string) {
 	return spec, status
 }
 
-// TestTaintAndBack: other taints stay, what is so already costs no request, and the condition says since when.
+// TestTaintAndBack checks that other taints are kept, that an unchanged state costs no request and that the condition keeps its transition
+// time.
 func TestTaintAndBack(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	began := clk.Now()
@@ -137,8 +138,8 @@ func TestTaintAndBack(t *testing.T) {
 	}
 }
 
-// TestTaintOvertaken: somebody taints the node between the read and the write; neither is lost.
-func TestTaintOvertaken(t *testing.T) {
+// TestTaintConflict checks that a taint set between read and write is not lost.
+func TestTaintConflict(t *testing.T) {
 	tainter, client, _ := newTainter(t, calmNode())
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
 	overtaken := false
@@ -163,7 +164,7 @@ func TestTaintOvertaken(t *testing.T) {
 	}
 }
 
-// TestTaintFails: what fails of the two does not keep the other away, and is an error.
+// TestTaintFails checks that a failed patch does not prevent the other and is returned.
 func TestTaintFails(t *testing.T) {
 	for _, sub := range []string{"", "status"} {
 		tainter, client, _ := newTainter(t, calmNode())
@@ -178,9 +179,9 @@ func TestTaintFails(t *testing.T) {
 	}
 }
 
-// TestTaintToldOfOnce: a write that went through though its answer was lost, and one whose condition was overtaken, are told of as changes, once
-// each; what somebody else did is not.
-func TestTaintToldOfOnce(t *testing.T) {
+// TestTaintReportedOnce checks that writes with a lost answer or a conflicting condition are reported once as changes, and changes by
+// others are not.
+func TestTaintReportedOnce(t *testing.T) {
 	tainter, client, _ := newTainter(t, calmNode())
 	lost, overtaken := true, false
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -224,8 +225,8 @@ func TestTaintToldOfOnce(t *testing.T) {
 	}
 }
 
-// TestTaintGoesAtTheEnd: an API server that refuses twice as the agent ends does not leave the taint behind.
-func TestTaintGoesAtTheEnd(t *testing.T) {
+// TestTaintRemovedAtTheEnd checks retries of the removal at the end.
+func TestTaintRemovedAtTheEnd(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	tainter.SetDesired(true, "why")
 	if _, err := tainter.Sync(t.Context(), nil, true, "why"); err != nil {
@@ -253,7 +254,7 @@ func TestTaintGoesAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestTainterRuns: the latest wish wins, an API server that is gone is asked less and less often, and the taint goes with the agent.
+// TestTainterRuns checks that the latest desired state counts, that retries slow down and that the taint is removed at the end.
 func TestTainterRuns(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	var mu sync.Mutex
@@ -319,8 +320,8 @@ func TestTainterRuns(t *testing.T) {
 	}
 }
 
-// TestTainterLeavesAlone: an agent that has not judged anything yet leaves the node as an agent before it left it.
-func TestTainterLeavesAlone(t *testing.T) {
+// TestTainterKeepsState checks that an agent without a desired state leaves the node unchanged.
+func TestTainterKeepsState(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -17,45 +17,45 @@ import (
 )
 
 const (
-	// compareInterval is how often the node is compared with what is wanted, from what a watch knows: somebody may have changed it.
+	// compareInterval is the interval at which the watched node is compared with the desired state.
 	compareInterval = 5 * time.Second
 	// taintTimeout bounds the requests of one comparison.
 	taintTimeout = 10 * time.Second
-	// minRetry and maxRetry bound the pause after a write that failed.
+	// minRetry and maxRetry bound the pause after a failed write.
 	minRetry, maxRetry = time.Second, 30 * time.Second
 )
 
-// TainterConfig is what a Tainter needs.
+// TainterConfig configures a Tainter.
 type TainterConfig struct {
-	// Name is the node's.
+	// Name is the node's name.
 	Name  string
 	Nodes typedcorev1.NodeInterface
-	// Node is what a watch knows of the node; nil where it is not known.
+	// Node returns the watched node; nil if unknown.
 	Node  func() *corev1.Node
 	Clock clock.WithTicker
 	Log   logr.Logger
 	// Beat is called after each comparison.
 	Beat func(step string)
-	// Report is called when the taint was set or taken away, or could not be; it may be nil.
+	// Report is called when the taint was changed or could not be; it may be nil.
 	Report func(TaintOutcome)
 }
 
-// TaintOutcome is how it went to keep new pods away or to welcome them again.
+// TaintOutcome is the outcome of a change of the taint.
 type TaintOutcome struct {
-	// Avoided tells which.
+	// Avoided reports whether the taint was to be set or removed.
 	Avoided bool
 	Reason  string
 	Err     error
 }
 
-// Tainter keeps new pods away from the node by a taint, and says why in a condition of it. It works beside the loop: the latest wish
-// wins, and one that cannot be fulfilled is tried again until it can. Its methods are safe for concurrent use.
+// Tainter sets or removes the taint that keeps new pods away and states the reason in a condition of the node. It works beside the loop:
+// the latest desired state counts and is retried until it is reached. Its methods are safe for concurrent use.
 type Tainter struct {
 	cfg  TainterConfig
 	wake chan struct{}
 
-	// writePending tells of a write of the taint that was not told of yet: whether it went through may be seen only later. trying is what it was to
-	// bring. They are Run's.
+	// writePending reports an unreported write of the taint whose outcome may be seen later; pendingTaint is the state it sets. Both are
+	// used by Run only.
 	writePending, pendingTaint bool
 
 	mu      sync.Mutex
@@ -67,13 +67,13 @@ type taintState struct {
 	reason string
 }
 
-// NewTainter returns a tainter that does nothing before Run and the first Want.
+// NewTainter returns a tainter to be started with Run.
 func NewTainter(cfg TainterConfig) *Tainter { return &Tainter{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Name is that of its heartbeat.
+// Name implements Manager.
 func (t *Tainter) Name() string { return "taint" }
 
-// SetDesired says how it should be. It does not wait for anything.
+// SetDesired sets the desired state without waiting.
 func (t *Tainter) SetDesired(want bool, why string) {
 	t.mu.Lock()
 	changed := t.desired == nil || t.desired.taint != want
@@ -94,13 +94,12 @@ func (t *Tainter) desiredState() *taintState {
 	return t.desired
 }
 
-// Run brings the node to what is wanted until ctx ends, and then takes the taint away: without an agent nobody would. Where nothing was
-// wanted yet the node is left as it is.
+// Run applies the desired state until ctx ends and then removes the taint. Without any desired state the node is left unchanged.
 func (t *Tainter) Run(ctx context.Context) error {
 	t.cfg.Beat("begin")
 	pause, told := time.Duration(0), ""
 	for {
-		// After a failure a new wish waits as well: an API server that is down hears the same from every node.
+		// After a failure a new desired state waits too, so that not all nodes load a failing API server.
 		wait, wake := compareInterval, t.wake
 		if pause > 0 {
 			wait, wake = pause+rand.N(pause/2), nil
@@ -123,12 +122,12 @@ func (t *Tainter) Run(ctx context.Context) error {
 		pause = min(max(2*pause, minRetry), maxRetry)
 		if told != err.Error() && ctx.Err() == nil {
 			told = err.Error()
-			t.cfg.Log.Info("Cannot say on the node whether it is tight; goes on trying", "error", told)
+			t.cfg.Log.Info("failed to update the taint or condition of the node; will retry", "error", told)
 		}
 	}
 }
 
-// apply fulfils a wish.
+// apply applies a desired state.
 func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) error {
 	if w == nil {
 		return nil
@@ -136,7 +135,7 @@ func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) e
 	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
 	defer cancel()
 	changed, err := t.Sync(ctx, node, w.taint, w.reason)
-	if t.cfg.Report != nil && changed { // The taint; it may be the condition that could not be written.
+	if t.cfg.Report != nil && changed { // The taint; the condition may have failed.
 		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason})
 	}
 	if t.cfg.Report != nil && err != nil {
@@ -145,7 +144,7 @@ func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) e
 	return err
 }
 
-// removeTaint takes the taint away, by a fresh read.
+// removeTaint removes the taint after a fresh read.
 func (t *Tainter) removeTaint(ctx context.Context) error {
 	if t.desiredState() == nil {
 		return nil

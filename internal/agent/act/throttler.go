@@ -16,49 +16,48 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Throttler changes limits of containers and puts them back: the container's quota with its burst, and of its pod the quota, by as much,
-// and the weight. All of a pod is one unit of the journal. It is not safe for concurrent use.
+// Throttler lowers and restores CPU limits: the container's quota and burst, its pod's quota by as much, and its pod's weight. All changes
+// of a pod are one unit of the journal. It is not safe for concurrent use.
 type Throttler struct {
 	layout  cgroup.Layout
 	journal *Journal
 	reader  host.Reader
-	// losses are what is taken now, by the pod's group and the container's id.
+	// losses are the current reductions by the pod's cgroup and the container's ID.
 	losses map[string]map[string]throttleLoss
 }
 
-// throttleLoss is what a container has lost.
+// throttleLoss is the reduction of a container.
 type throttleLoss struct {
-	// pod is whose it is.
 	pod qos.PodRef
-	// cores are those that its quota is below the original; 0 where it had none.
+	// cores is the reduction of its quota; 0 if the original is unlimited.
 	cores float64
-	// weight is the share that it lets its pod keep.
+	// weight is the share of its weight the pod keeps for this container.
 	weight series.Ratio
 }
 
-// NewThrottler returns a throttler that has undone nothing yet.
+// NewThrottler returns a throttler without any throttled container.
 func NewThrottler(layout cgroup.Layout, journal *Journal) *Throttler {
 	return &Throttler{layout: layout, journal: journal, losses: map[string]map[string]throttleLoss{}}
 }
 
 const (
-	// minQuota is the least quota that the kernel takes, in microseconds.
+	// minQuota is the least quota the kernel accepts, in microseconds.
 	minQuota = 1000
 	milli    = 1000
-	// kindCPU is the kind of units that are limits of cpu.
+	// kindCPU is the kind of units with CPU limits.
 	kindCPU = "cpu"
 )
 
-// cpuKey is the unit of a pod's group; in the first version of journals it was that of a container.
+// cpuKey returns the key of a pod's unit; in the first journal version, of a container's.
 func cpuKey(id string) string { return kindCPU + "/" + id }
 
-// UndoAll puts back all that is throttled.
+// UndoAll restores all throttled containers.
 func (t *Throttler) UndoAll() error {
 	clear(t.losses)
 	return t.journal.UndoKind(kindCPU)
 }
 
-// Throttle carries a throttle of a plan out on a container's group. A group that is gone is no error, since nothing is left to do.
+// Throttle executes a throttle on a container's cgroup. A removed cgroup is no error.
 func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	pod := filepath.Dir(group)
 	now, burst, err := t.layout.ReadLimit(&t.reader, group)
@@ -75,7 +74,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	}
 	next := cgroup.Bandwidth{Quota: max(time.Duration(float64(plan.To)*float64(now.Period)/milli), minQuota*time.Microsecond), Period: now.Period}
 	back := plan.To == plan.Original || plan.To == qos.Unlimited
-	// A kubelet may have set a lower limit since it was decided.
+	// A kubelet may have set a lower limit since.
 	if back || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
@@ -104,15 +103,15 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	return err
 }
 
-// RestoreResult is a container of which it was tried to put back what its pod had lost for it.
+// RestoreResult is the result of restoring a pod's limits for a container.
 type RestoreResult struct {
 	Pod         qos.PodRef
 	ContainerID string
 	Err         error
 }
 
-// RestoreUntracked puts back what pods have lost for containers that are not throttled any more without having been given anything back: whose limit
-// somebody else has changed since, or who are gone. What fails is tried again the next time.
+// RestoreUntracked restores the limits of pods for containers that are no longer throttled although they were not restored, because
+// another process changed their limit or they are gone. Failures are retried on the next call.
 func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []RestoreResult {
 	var out []RestoreResult
 	for pod, containers := range t.losses {
@@ -125,7 +124,7 @@ func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []
 	return out
 }
 
-// release gives a container all back, and its pod what it has lost for it.
+// release restores a container, and its pod by as much.
 func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Change) error {
 	before, had := t.losses[pod][containerID]
 	delete(t.losses[pod], containerID)
@@ -145,7 +144,7 @@ func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Ch
 	return err
 }
 
-// applyChanges writes changes of a container with those of its pod, in the order that the kernel takes: on v1 a child may have no more than its
+// applyChanges writes the changes of a container and its pod in the order the kernel accepts: on cgroup v1 a child may not exceed its
 // parent.
 func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, up bool) error {
 	key := cpuKey(filepath.Base(pod))
@@ -161,8 +160,8 @@ func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, 
 	return t.journal.Change(Unit{Key: key, Subject: of.String(), Changes: changes})
 }
 
-// containerChanges are the changes that bring a container from a limit to another. The kernel takes no burst above the quota; before 5.14 it has
-// none at all.
+// containerChanges returns the changes from one limit to another. The kernel accepts no burst above the quota, and before 5.14 it has no
+// burst.
 func (t *Throttler) containerChanges(key, group string, now, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
 	names := cpuLimitFiles(t.layout.Version)
 	changes := []Change{{Group: group, File: names.quota, Value: names.format(next)}}
@@ -191,15 +190,15 @@ func (t *Throttler) containerChanges(key, group string, now, next cgroup.Bandwid
 	return append(changes, change), nil
 }
 
-// podChanges are the changes of a pod's group: its quota is lower by what its containers have lost, and its weight by the least share that one of
-// them keeps it at.
+// podChanges returns the changes of a pod's cgroup: its quota is reduced by the losses of its containers, its weight to the largest share
+// that one of them keeps.
 func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	var lost float64
 	keep := series.Ratio(0)
 	for _, c := range t.losses[pod] {
 		lost += c.cores
 		if c.weight == 0 {
-			keep = 1 // One with a claim to all of it.
+			keep = 1 // A container with a claim to its full weight.
 		}
 		keep = max(keep, c.weight)
 	}
@@ -225,7 +224,7 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	return append(changes, weight...), err
 }
 
-// weightChange is the change of a pod's weight to a share of the original. Idle groups have none, and the least cannot be less.
+// weightChange returns the change of a pod's weight to a share of the original. Idle cgroups have no weight.
 func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, error) {
 	file, least := cgroup.FileWeight, 1.0
 	if t.layout.Version != cgroup.V2 {
@@ -253,7 +252,7 @@ func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, 
 	return []Change{{Group: pod, File: file, Value: strconv.FormatUint(uint64(to+0.5), 10)}}, nil
 }
 
-// originalLimit is the limit that a group will get back.
+// originalLimit returns the limit that undoing restores to a cgroup.
 func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgroup.Bandwidth, error) {
 	names := cpuLimitFiles(t.layout.Version)
 	text, err := t.journal.Original(key, group, names.quota)
@@ -274,7 +273,7 @@ func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgro
 	return cgroup.Bandwidth{Quota: time.Duration(n) * time.Microsecond, Period: period}, nil
 }
 
-// limitFiles are the files of a limit of cpu.
+// limitFiles are the files of a CPU limit.
 type limitFiles struct {
 	quota, burst string
 	v2           bool
@@ -287,7 +286,7 @@ func cpuLimitFiles(v cgroup.Version) limitFiles {
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
-// format is a limit as its file holds it.
+// format formats a limit for its file.
 func (f limitFiles) format(b cgroup.Bandwidth) string {
 	text := micros(b.Quota)
 	switch {

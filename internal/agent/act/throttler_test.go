@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// get is what a file of a group holds.
+// get reads a file of a cgroup.
 func (n fixture) get(t *testing.T, group, file string) string {
 	t.Helper()
 	path, err := n.layout.SettingFile(group, file)
@@ -39,8 +39,7 @@ func (n fixture) put(t *testing.T, group, file, value string) {
 	}
 }
 
-// TestThrottlePod: a pod loses of its quota what its containers lose, and weight with them; it gets it back as they do, in an order that
-// v1 takes as well.
+// TestThrottlePod checks that a pod loses and regains quota and weight with its containers, in an order that cgroup v1 accepts.
 func TestThrottlePod(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
@@ -75,7 +74,7 @@ func TestThrottlePod(t *testing.T) {
 			}
 		}
 		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
-		step("d", 400, 100, 400, 0.25, "30000 10000 40000 40") // the weight is the higher share
+		step("d", 400, 100, 400, 0.25, "30000 10000 40000 40") // the weight is the larger share
 		step("c", 300, 100, 600, 0.1, "10000 10000 20000 20")
 		step("c", 100, 400, 600, 0.7, "40000 10000 50000 56")
 		step("c", 400, 600, 600, 0, "60000 10000 70000 20")
@@ -83,7 +82,7 @@ func TestThrottlePod(t *testing.T) {
 		if left := th.journal.Entries(); len(left) > 0 {
 			t.Errorf("%+v are left", left)
 		}
-		// One of two containers ends; the other one's part stays.
+		// One of two containers ends; the share of the other stays.
 		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
 		step("d", 400, 100, 400, 0.5, "30000 10000 40000 40")
 		if err := n.tree.Remove(other); err != nil {
@@ -100,7 +99,7 @@ func TestThrottlePod(t *testing.T) {
 	}
 }
 
-// TestThrottleLeastWeight: a weight that is the least already stays, and so does that of an idle group.
+// TestThrottleLeastWeight checks that the least weight and the weight of an idle cgroup stay unchanged.
 func TestThrottleLeastWeight(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
@@ -129,9 +128,9 @@ func TestThrottleLeastWeight(t *testing.T) {
 	}
 }
 
-// TestThrottleKeep: where somebody else changes the limit of a throttled container, or the container ends, its pod gets back what it has lost
-// for it; what others of the pod hold back stays.
-func TestThrottleKeep(t *testing.T) {
+// TestRestoreUntracked checks that a pod regains its limits when another process changes the limit of a throttled container or the
+// container ends, and keeps the reductions of its other containers.
+func TestRestoreUntracked(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
 		quota, weight, period := "cpu.max", "cpu.weight", " 100000"
@@ -185,7 +184,7 @@ func TestThrottleKeep(t *testing.T) {
 	}
 }
 
-// TestThrottleNotAboveTheKubelets: a limit that a kubelet has lowered since a step back was decided is not raised by it.
+// TestThrottleNotAboveTheKubelets checks that a restore does not exceed a limit the kubelet lowered meanwhile.
 func TestThrottleNotAboveTheKubelets(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "200000", "0")

@@ -16,8 +16,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// Undo puts back what a unit has changed and forgets it. Nothing is done for a unit that the journal does not hold. What fails stays in
-// the journal and is in the error.
+// Undo restores a unit and removes its entry, if there is one. Failed files stay in the journal and are in the error.
 func (j *Journal) Undo(key string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -28,11 +27,11 @@ func (j *Journal) Undo(key string) error {
 	return errors.Join(j.undo([]*Entry{e}), j.save())
 }
 
-// UndoAll puts everything back that the journal holds: at the start, for an agent that was killed. What fails stays in the journal and is
-// in the error.
+// UndoAll restores everything in the journal, as at the start after an agent was killed. Failed files stay in the journal and are in the
+// error.
 func (j *Journal) UndoAll() error { return j.undoIf(func(*Entry) bool { return true }) }
 
-// UndoKind is UndoAll for the units of a kind, whose keys begin with it and a slash: when those who change such things end.
+// UndoKind is UndoAll for the units of a kind, whose keys start with the kind and a slash.
 func (j *Journal) UndoKind(kind string) error {
 	return j.undoIf(func(e *Entry) bool { return strings.HasPrefix(e.Key, kind+"/") })
 }
@@ -48,9 +47,8 @@ func (j *Journal) undoIf(chosen func(*Entry) bool) error {
 	return errors.Join(j.undo(newestFirst), j.save())
 }
 
-// undo puts units back and takes those that are done out of the journal, on the disk not yet: should the agent be killed, they are undone
-// once more, which changes nothing. A kernel takes a child's limit only below its parent's, so what it refuses is tried again as long as
-// others succeed.
+// undo restores units and removes them from the journal in memory; if the agent is killed before the next save they are restored again,
+// which changes nothing. The kernel may reject a child's limit above its parent's, so rejected writes are retried while others succeed.
 func (j *Journal) undo(list []*Entry) error {
 	for {
 		moved := false
@@ -72,7 +70,7 @@ func (j *Journal) undo(list []*Entry) error {
 	}
 }
 
-// undoEntry writes what is to be put back of a unit, the file that was changed last first. wrote tells that something was written.
+// undoEntry restores the files of a unit, the last changed first. wrote reports that a file was written.
 func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	if !j.conditionsHold(e) {
 		return false, nil
@@ -112,14 +110,14 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		}
 	}
 	if theirs && refused && len(errs) == 1 {
-		// What somebody else has set does not go with what was there before.
+		// The value of another process contradicts the original.
 		return wrote, nil
 	}
 	return wrote, errors.Join(errs...)
 }
 
-// restoreFile writes what a file held. Kernels before 6.17 do not take back a list of CPUs from a group with processes, which had none and
-// used its parent's: the parent's is what it gets then.
+// restoreFile writes the original of a file. Kernels before 6.17 reject an empty CPU list for a cgroup with processes; the parent's
+// effective list is written instead.
 func (j *Journal) restoreFile(h *FileRecord) error {
 	path, err := j.layout.SettingFile(h.Group, h.File)
 	if err != nil {
@@ -150,7 +148,7 @@ func (j *Journal) conditionsHold(e *Entry) bool {
 	return true
 }
 
-// dropGone forgets the files of a unit that are no more, and a unit without any.
+// dropGone removes the removed files of a unit from the journal, and a unit without files.
 func (j *Journal) dropGone(key string) error {
 	e := j.entries[key]
 	if e == nil {
@@ -163,7 +161,7 @@ func (j *Journal) dropGone(key string) error {
 	return j.put(&change{entry: kept})
 }
 
-// withoutGone is an entry without the files that are no more.
+// withoutGone returns an entry without files that no longer exist.
 func (j *Journal) withoutGone(e *Entry) *Entry {
 	kept := &Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq}
 	for _, h := range e.Files {
@@ -174,8 +172,8 @@ func (j *Journal) withoutGone(e *Entry) *Entry {
 	return kept
 }
 
-// sweep forgets what is held of groups that are no more, when it has become twice as much since the last time: pods that end while
-// something is taken from them are nobody's to undo. It is on the disk with the next change.
+// sweep removes entries of removed cgroups when the journal has doubled since the last time, since pods may end while they are throttled.
+// The next change writes it to disk.
 func (j *Journal) sweep() {
 	held := 0
 	for _, e := range j.entries {
@@ -196,14 +194,14 @@ func (j *Journal) sweep() {
 	j.sweepThreshold = 2 * held
 }
 
-// Forget drops a unit without writing anything, as for a container that is gone.
+// Forget removes an entry without writing any file, as for a removed container.
 func (j *Journal) Forget(key string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.forget(key)
 }
 
-// forget drops a unit. Should that fail, it is undone once more than needed, which changes nothing.
+// forget removes an entry. If saving fails, it is restored once more than needed, which changes nothing.
 func (j *Journal) forget(key string) error {
 	if j.entries[key] == nil {
 		return nil

@@ -1,6 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baselines keeps what is usual with the pods of a node in a file, so that an agent that starts anew judges at once. It knows no
-// rule, and not what the baselines mean.
+// Package baselines stores the usual behavior of a node's pods in a file, so that a restarted agent detects interference at once. It does
+// not interpret the baselines.
 package baselines

@@ -23,56 +23,55 @@ import (
 )
 
 const (
-	// version is that of the file; one of another version is not read.
+	// version is the version of the file; others are not read.
 	version = 1
-	// saveInterval is the time between two writes.
+	// saveInterval is the interval of writes.
 	saveInterval = time.Minute
-	// maxAge is the age up to which it is used: what was usual half an hour ago is not what is usual.
+	// maxAge is the largest age of a usable file: usual behavior changes within half an hour.
 	maxAge = 30 * time.Minute
-	// maxBytes bounds what is read: a thousand pods have about half of it.
+	// maxBytes bounds the file; a thousand pods need about half of it.
 	maxBytes = 8 << 20
 )
 
-// Config is what a Keeper works with.
+// Config configures a Store.
 type Config struct {
 	// Path is the file.
 	Path string
-	// AlsoRead is another file that is read and never written, such as that of an agent beside this one; empty for none. The newer one of both
-	// counts.
+	// AlsoRead is another file that is only read, as that of an agent beside this one; empty for none. The newer one counts.
 	AlsoRead string
-	// BootID tells one start of the host from another. What was usual before it is not what is usual after.
+	// BootID identifies the boot of the host; baselines of another boot are not used.
 	BootID string
-	// Mkdir tells that the file's directory is made where it is not there; else nothing is kept then.
+	// Mkdir creates the file's directory; otherwise nothing is stored if it is missing.
 	Mkdir bool
 	Log   logr.Logger
 }
 
-// Store is the manager that writes the file, beside who has learnt what is in it. A disk that is slow or full keeps nobody else.
+// Store is the manager that writes the file, so that a slow or full disk stalls no other part.
 type Store struct {
 	config Config
 	wake   chan struct{}
 
 	mu   sync.Mutex
-	next *content // to be written; nil for nothing new
+	next *content // to be written; nil for none
 	last time.Time
 
-	lastError string // why the last write failed, told once
-	lastEmpty bool   // what was written last
+	lastError string // last logged write error
+	lastEmpty bool   // the last written list was empty
 }
 
-// content is what is in the file.
+// content is the file's content.
 type content struct {
 	Boot string         `json:"boot"`
 	At   time.Time      `json:"at"`
 	Pods []qos.Baseline `json:"pods"`
 }
 
-// New returns a keeper.
+// New returns a store.
 func New(config Config) *Store {
 	return &Store{config: config, wake: make(chan struct{}, 1), lastEmpty: true}
 }
 
-// BootID is the kernel's name for this start of the host.
+// BootID returns the kernel's ID of the current boot.
 func BootID(root host.Root) (string, error) {
 	raw, err := os.ReadFile(root.Path("proc/sys/kernel/random/boot_id"))
 	id := strings.TrimSpace(string(raw))
@@ -80,13 +79,13 @@ func BootID(root host.Root) (string, error) {
 		err = errors.New("boot_id is empty")
 	}
 	if err != nil {
-		return "", fmt.Errorf("which start of the host this is, is not known: %w", err)
+		return "", fmt.Errorf("failed to identify the boot of the host: %w", err)
 	}
 	return id, nil
 }
 
-// Load reads what was kept: nothing where there is no file. The error says why files are not used, where none is. The next is due a minute
-// later: an agent that ends again and again does not make old things new.
+// Load returns the stored baselines, none if there is no file. The error explains why no file is usable. The next save is due a minute
+// later, so that repeated restarts do not renew old data.
 func (k *Store) Load(now time.Time) ([]qos.Baseline, error) {
 	k.mu.Lock()
 	k.last = now
@@ -133,28 +132,27 @@ func readFile(path string) (c content, err error) {
 	return c, err
 }
 
-// validate says why what was kept is of no use.
+// validate returns why the content is unusable.
 func (c *content) validate(boot string, now time.Time) error {
 	switch age := now.Sub(c.At); {
 	case c.Boot != boot:
-		return errors.New("the host was started anew since")
+		return errors.New("the host has rebooted since")
 	case age > maxAge:
 		return fmt.Errorf("it is %s old, more than %s", age.Truncate(time.Second), maxAge)
 	case age < -saveInterval:
-		return fmt.Errorf("it is of a time to come, in %s", (-age).Truncate(time.Second))
+		return fmt.Errorf("it was written %s in the future", (-age).Truncate(time.Second))
 	}
 	return nil
 }
 
-// Due tells whether it is time to keep something: once a minute.
+// Due reports whether a minute has passed since the last save.
 func (k *Store) Due(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last.IsZero() || now.Sub(k.last) >= saveInterval || now.Before(k.last)
 }
 
-// Save takes what is to be written next, in the place of what was not written yet. It does not wait for the disk. The list is not changed
-// any more.
+// Save replaces the list to be written next, without waiting for the disk. The list must not be changed afterwards.
 func (k *Store) Save(list []qos.Baseline, now time.Time) {
 	k.mu.Lock()
 	k.next, k.last = &content{Boot: k.config.BootID, At: now, Pods: list}, now
@@ -168,7 +166,7 @@ func (k *Store) Save(list []qos.Baseline, now time.Time) {
 // Name implements the agent's Manager.
 func (*Store) Name() string { return "baselines" }
 
-// Run writes what it is given until ctx ends, and then what is left.
+// Run writes saved lists until ctx ends.
 func (k *Store) Run(ctx context.Context) error {
 	for {
 		select {
@@ -181,7 +179,7 @@ func (k *Store) Run(ctx context.Context) error {
 	}
 }
 
-// write writes what is new. What cannot be written is told once, until it can.
+// write writes a new list and logs the first of repeated errors.
 func (k *Store) write() {
 	k.mu.Lock()
 	c := k.next
@@ -199,11 +197,11 @@ func (k *Store) write() {
 		k.lastError, k.lastEmpty = "", len(c.Pods) == 0
 	case k.lastError != err.Error():
 		k.lastError = err.Error()
-		k.config.Log.Info("Cannot keep what is usual with pods; an agent that starts anew will have to learn it", "error", k.lastError)
+		k.config.Log.Info("failed to store the baselines of pods", "error", k.lastError)
 	}
 }
 
-// errNoDirectory tells that there is no place to keep anything, and that none is to be made.
+// errNoDirectory reports a missing directory that may not be created.
 var errNoDirectory = errors.New("no directory")
 
 func (k *Store) replaceFile(c *content) error {

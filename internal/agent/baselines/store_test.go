@@ -30,7 +30,7 @@ func learnt() []qos.Baseline {
 	}}
 }
 
-// run lets a keeper write what it was given, as at the end.
+// run lets a store write what was saved, as at the end.
 func run(t *testing.T, k *Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestKeep(t *testing.T) {
 	}
 	run(t, k)
 	for later, want := range map[time.Duration]string{
-		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "is of a time to come",
+		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "was written 2m0s in the future",
 	} {
 		list, err := New(config).Load(now().Add(later))
 		if want == "" && (err != nil || !reflect.DeepEqual(list, learnt())) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || list != nil) {
@@ -63,13 +63,13 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	config.BootID = "two"
-	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "started anew") {
+	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "rebooted") {
 		t.Errorf("of another boot: %v, %v", list, err)
 	}
 }
 
-// TestReads: another's file is read where it is newer and can be used, and never written.
-func TestReads(t *testing.T) {
+// TestAlsoRead checks that the other file is read if it is newer and usable, and never written.
+func TestAlsoRead(t *testing.T) {
 	dir := t.TempDir()
 	other, own := filepath.Join(dir, "other.json"), filepath.Join(dir, "own.json")
 	keep := func(path, uid string, at time.Time) {
@@ -114,7 +114,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestBadFiles: of a file that is torn, damaged, somebody else's or of a newer agent nothing is taken, and the next write makes it good.
+// TestBadFiles checks that truncated, damaged, foreign and newer files are ignored and replaced by the next write.
 func TestBadFiles(t *testing.T) {
 	config := Config{Path: filepath.Join(t.TempDir(), "baselines.json"), BootID: "one", Log: logr.Discard()}
 	k := New(config)
@@ -156,7 +156,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestFullDisk: what cannot be written is told once, and leaves the file of before; when there is room again it is written.
+// TestFullDisk checks that a failed write is logged once and keeps the previous file, and that writing resumes.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this host has no /dev/full: ", err)
@@ -166,7 +166,7 @@ func TestFullDisk(t *testing.T) {
 	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{})})
 	k.Save(learnt(), now())
 	run(t, k)
-	// The file is replaced by way of one beside it, for which the disk has no room. It is taken away each time.
+	// The temporary file of the replacement does not fit and is removed.
 	for i := range 3 {
 		if err := os.Symlink("/dev/full", path+".tmp"); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestNoDirectory: who is not to make the directory keeps nothing where there is none, and says nothing of it.
+// TestNoDirectory checks that a missing directory is neither created nor reported without Mkdir.
 func TestNoDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Error(args) }, funcr.Options{})})
@@ -198,7 +198,7 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// TestNothing: where nothing was learnt and nothing was kept, nothing is written.
+// TestNothing checks that an empty list is not written without a file.
 func TestNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "baselines.json")
 	k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
@@ -209,7 +209,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestRunWrites: it is written while it runs as well, not at the end alone.
+// TestRunWrites checks that lists are also written before the end.
 func TestRunWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "baselines.json")
 	k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})

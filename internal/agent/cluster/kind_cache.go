@@ -19,49 +19,48 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The pause between two tries at a kind that cannot be watched. A node that looks again soon loses little of what holds for it, and all
-// nodes together do not look at once.
+// Pauses between attempts to watch a kind: short, so that a node misses little, and random, so that not all nodes retry together.
 const (
 	minRetry   = 500 * time.Millisecond
 	maxRetry   = 10 * time.Second
 	retrySteps = 6
 
-	// minMissingPause and maxMissingPause are those for a kind that the API server does not serve, doubled each time: a definition may be replaced,
-	// and a cluster without it would be asked for ever.
+	// minMissingPause and maxMissingPause bound the pause, doubled each time, for a kind that the API server does not serve: its
+	// definition may be replaced or never installed.
 	minMissingPause = 2 * time.Second
 	maxMissingPause = time.Minute
-	// missingHold is how long what was known of a kind holds after its definition was seen to be gone. Objects go before it, so that nothing is left
-	// to be held, unless nobody has heard of that; an API server that starts knows of no definitions at first.
+	// missingHold is how long the objects of a kind are kept after its definition disappeared. Objects are normally deleted before it, and
+	// a starting API server knows no definitions at first.
 	missingHold = 5 * time.Minute
 )
 
-// kindCache is the objects of one kind, as a reflector keeps them. Its fields belong to the Watcher's lock.
+// kindCache caches the objects of one kind for a reflector. The Watcher's lock protects its fields.
 type kindCache struct {
 	w *Watcher
-	// name is for people, in the plural.
+	// name is the plural in messages.
 	name string
-	// selects says which objects are of any use; nil for all.
+	// selects filters objects; nil for all.
 	selects func(any) bool
 	items   map[string]any
-	// synced tells that there was a whole list once.
+	// synced reports that the kind was listed once.
 	synced bool
-	// answered tells that there was a list or an error.
+	// answered reports that there was a list or an error.
 	answered bool
-	// lastError is the last error since which nothing was heard; told is what was logged of it.
+	// lastError is the last error since the last answer; loggedProblem is what was logged of it.
 	lastError     error
 	loggedProblem string
-	// missingSince is since when the API server says that it does not serve the kind; zero where it does not say so. pause is the last one.
+	// missingSince is since when the API server does not serve the kind; zero if it does. missingWait is the last pause.
 	missingSince time.Time
 	missingWait  time.Duration
 }
 
-// lister and watcher are how a client asks for a kind.
+// lister and watcher are a client's calls for a kind.
 type (
 	lister  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watcher func(context.Context, metav1.ListOptions) (watch.Interface, error)
 )
 
-// reflector keeps the feed current. client is who asks: some of those for tests know only the older way of beginning a watch.
+// reflector returns a reflector that updates the cache. client is needed because some test clients support only the older watch protocol.
 func (f *kindCache) reflector(kind any, fields string, list lister, follow watcher, client any) *cache.Reflector {
 	begin := func(ctx context.Context, o *metav1.ListOptions) {
 		o.FieldSelector = fields
@@ -87,7 +86,7 @@ func (f *kindCache) reflector(kind any, fields string, list lister, follow watch
 	})
 }
 
-// waitWhileMissing lets time pass where the API server has said that it does not serve the kind.
+// waitWhileMissing pauses if the API server does not serve the kind.
 func (f *kindCache) waitWhileMissing(ctx context.Context) {
 	f.w.mu.Lock()
 	missing := !f.missingSince.IsZero()
@@ -107,10 +106,10 @@ func (f *kindCache) waitWhileMissing(ctx context.Context) {
 	}
 }
 
-// recordAnswer notes whether the API server answers.
+// recordAnswer records whether the API server answers.
 func (f *kindCache) recordAnswer(ctx context.Context, err error) {
 	if err != nil && (ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)) {
-		return // It ends, or begins anew with a list.
+		return // The watch ends or starts over with a list.
 	}
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -124,26 +123,26 @@ func (f *kindCache) recordAnswer(ctx context.Context, err error) {
 	f.w.changed()
 }
 
-// recordMissing notes since when a kind is not served, and forgets what was known of it when that has lasted.
+// recordMissing records since when a kind is not served and drops its objects after missingHold.
 func (f *kindCache) recordMissing(err error) {
 	now := f.w.config.Clock.Now()
 	switch {
 	case err == nil:
 		f.missingSince, f.missingWait = time.Time{}, 0
-	case !apierrors.IsNotFound(err): // Nobody has said anything of the kind.
+	case !apierrors.IsNotFound(err): // No statement about the kind.
 	case f.missingSince.IsZero():
 		f.missingSince = now
 	case f != f.w.caches.nodes && f != f.w.caches.pods && len(f.items) > 0 && now.Sub(f.missingSince) >= missingHold:
-		// Nodes and pods there always are: whoever says otherwise is no API server.
+		// Nodes and pods always exist; only something other than an API server denies them.
 		clear(f.items)
 		f.w.changed()
 	}
 }
 
-// complete tells that all objects are known, or that there can be none.
+// complete reports that all objects are known or that none can exist.
 func (f *kindCache) complete() bool { return f.synced || apierrors.IsNotFound(f.lastError) }
 
-// withoutRequest is an error without the request that it is of, which is another one each time.
+// withoutRequest strips the request, which differs each time, from an error.
 func withoutRequest(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -152,25 +151,25 @@ func withoutRequest(err error) error {
 	return err
 }
 
-// problem says what is wrong with the feed; empty for nothing.
+// problem describes the error of the cache; empty for none.
 func (f *kindCache) problem() string {
 	if f.lastError == nil {
 		return ""
 	}
-	rest := "nothing of them is known"
+	rest := "no objects are known"
 	switch {
 	case len(f.items) > 0:
-		rest = "what was known of them holds"
+		rest = "the last known objects are kept"
 	case f.synced:
 		rest = "there are none"
 	}
 	if apierrors.IsNotFound(f.lastError) {
-		return fmt.Sprintf("%s: the API server has no such kind, its CustomResourceDefinition is not installed; %s", f.name, rest)
+		return fmt.Sprintf("%s: the API server does not serve this kind: its CustomResourceDefinition is not installed; %s", f.name, rest)
 	}
-	return fmt.Sprintf("%s: the API server does not tell: %v; %s", f.name, f.lastError, rest)
+	return fmt.Sprintf("%s: watch failed: %v; %s", f.name, f.lastError, rest)
 }
 
-// put takes an object in, without what nobody here reads.
+// put stores an object without its managed fields.
 func (f *kindCache) put(obj any) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
@@ -186,7 +185,7 @@ func (f *kindCache) put(obj any) error {
 	if f == f.w.caches.nodes {
 		select {
 		case f.w.nodeChanged <- struct{}{}:
-		default: // Nobody has heard the last word yet.
+		default: // A change is already pending.
 		}
 	}
 	return nil

@@ -9,43 +9,43 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// View is what is known of the node at the moment of the call. It is safe for concurrent use; objects are read-only.
+// View returns the current objects of the node. It is safe for concurrent use; objects are read-only.
 type View interface {
-	// Node is the node's object; nil where it is not known.
+	// Node returns the Node; nil if unknown.
 	Node() *corev1.Node
-	// Pods are those of this node, ordered by namespace and name.
+	// Pods returns the node's pods ordered by namespace and name.
 	Pods() []*corev1.Pod
-	// Rules are those of the whole cluster; which of them are for this node follows from its labels.
+	// Rules returns the rules of the whole cluster; the node's labels select those for the node.
 	Rules() ruleset.Set
 }
 
-// Source is a View whose moments can be told apart.
+// Source is a View of immutable states.
 type Source interface {
 	View
-	// State is everything of one moment. The same pointer means that nothing has changed.
+	// State returns a consistent state. The same pointer means no change.
 	State() *State
 }
 
-// State is what is known at one moment. It is never changed.
+// State is an immutable snapshot of the known objects.
 type State struct {
 	Node  *corev1.Node
 	Pods  []*corev1.Pod
 	Rules ruleset.Set
-	// KnowsPods tells that Pods are all pods of the node; else nobody has said which there are.
+	// KnowsPods reports that Pods are all pods of the node.
 	KnowsPods bool
-	// KnowsRules tells that Rules are all rules of the cluster, or that it has no such kinds; else nobody has said which there are.
+	// KnowsRules reports that Rules are all rules of the cluster, or that their kinds do not exist.
 	KnowsRules bool
-	// IgnoreNodeLabels tells that rules hold whatever the labels of the node are, where these are not known: there is no API server to ask.
+	// IgnoreNodeLabels reports that all rules apply while the node's labels are unknown, because there is no API server.
 	IgnoreNodeLabels bool
-	// Problems are objects that cannot be read, and a node that is not there, each with its name.
+	// Problems lists unreadable objects and a missing Node.
 	Problems []string
-	// Unavailable are kinds that the API server does not tell of, each with why; what was known of them holds.
+	// Unavailable lists kinds the API server does not serve, with the reason; their last known objects are kept.
 	Unavailable []string
-	// Note says where this is from.
+	// Note describes the source.
 	Note string
 }
 
-// Static is a view that stays as it is; NewStatic makes one.
+// Static is an unchanging View.
 type Static struct{ state *State }
 
 // NewStatic returns a view of one state.

@@ -31,19 +31,19 @@ import (
 )
 
 const (
-	// logInterval is how often what has changed about the watches is told.
+	// logInterval is the interval at which changed problems are logged.
 	logInterval = time.Second
-	// startTimeout is how long it is waited for the first answers before the watcher counts as at work all the same: an API server that takes
-	// requests and says nothing is no reason to start the agent anew.
+	// startTimeout bounds the wait for the first answers, after which the watcher counts as started: an unresponsive API server is no
+	// reason to restart the agent.
 	startTimeout = 10 * time.Second
 )
 
-// Config is what a Watcher works with.
+// Config configures a Watcher.
 type Config struct {
 	Client kubernetes.Interface
-	// Dynamic reads the rules, so that one object that cannot be read does not hide the others.
+	// Dynamic reads the rules, so that one unreadable object does not hide the others.
 	Dynamic dynamic.Interface
-	// Node is the name of the node; nothing of others is asked for.
+	// Node is the name of the only node that is watched.
 	Node string
 	// Rules are those of a file; nil for those of the API server.
 	Rules *ruleset.Set
@@ -52,22 +52,22 @@ type Config struct {
 	Beat  func(step string)
 }
 
-// Watcher keeps what the API server says current. While the API server is gone, or does not serve a kind, what was known of it holds, and
-// a problem of the state says so.
+// Watcher watches the API server. While it is unavailable or does not serve a kind, the last known objects are kept and the state lists
+// the problem.
 type Watcher struct {
 	config Config
 
 	mu     sync.Mutex
 	caches struct{ nodes, pods, nodeQOS, podQOS, actions *kindCache }
-	// state is of the last call; nil when something has changed since.
+	// state is the current state; nil after a change.
 	state       *State
-	answered    chan struct{} // closed when every kind was heard of once
+	answered    chan struct{} // closed when every kind was answered once
 	allAnswered bool
-	// nodeChanged holds a word that the Node has changed, until somebody hears it.
+	// nodeChanged signals a pending change of the Node.
 	nodeChanged chan struct{}
 }
 
-// NewWatcher returns a watcher that has heard of nothing yet.
+// NewWatcher returns a watcher to be started with Run.
 func NewWatcher(c Config) *Watcher {
 	w := &Watcher{config: c, answered: make(chan struct{}), nodeChanged: make(chan struct{}, 1)}
 	w.caches.nodes = w.newCache("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
@@ -80,7 +80,7 @@ func (w *Watcher) newCache(name string, keep func(any) bool) *kindCache {
 	return &kindCache{w: w, name: name, selects: keep, items: map[string]any{}}
 }
 
-// activeCaches is the feeds in use.
+// activeCaches returns the caches in use.
 func (w *Watcher) activeCaches() []*kindCache {
 	f := &w.caches
 	if w.config.Rules != nil {
@@ -89,7 +89,7 @@ func (w *Watcher) activeCaches() []*kindCache {
 	return []*kindCache{f.nodes, f.pods, f.nodeQOS, f.podQOS, f.actions}
 }
 
-// changed is called with the lock held.
+// changed must be called with the lock held.
 func (w *Watcher) changed() {
 	w.state = nil
 	if !w.allAnswered && !slices.ContainsFunc(w.activeCaches(), func(f *kindCache) bool { return !f.answered }) {
@@ -98,19 +98,19 @@ func (w *Watcher) changed() {
 	}
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's Manager.
 func (w *Watcher) Name() string { return "cluster" }
 
-// Answered is closed when the API server has said something of every kind once, be it that it cannot.
+// Answered returns a channel that is closed when every kind was answered once, even by an error.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
-// NodeChanged tells one listener that the Node may be another one than when it was told last.
+// NodeChanged returns the channel that signals a change of the Node to one receiver.
 func (w *Watcher) NodeChanged() <-chan struct{} { return w.nodeChanged }
 
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	// Reflectors log each try; what changes is told below.
+	// Reflectors log every attempt; logProblems logs changes.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for _, r := range w.reflectors() {
 		running.Go(func() { r.RunWithContext(quiet) })
@@ -127,7 +127,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			answered = nil
 		case <-ticker.C():
 			if answered != nil && w.config.Clock.Since(began) < startTimeout {
-				continue // It has not begun yet.
+				continue // It has not started yet.
 			}
 		}
 		w.logProblems()
@@ -158,7 +158,7 @@ func (w *Watcher) reflectors() []*cache.Reflector {
 	return out
 }
 
-// dynamic watches a kind of rules as it is on the wire.
+// dynamic returns a reflector for a kind of rules in unstructured form.
 func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 	objects := w.config.Dynamic.Resource(schema.GroupVersionResource{
 		Group: ensurancev1alpha1.GroupName, Version: ensurancev1alpha1.GroupVersion.Version, Resource: resource,
@@ -168,7 +168,7 @@ func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) }, w.config.Dynamic)
 }
 
-// logProblems logs once what has changed about a watch.
+// logProblems logs each change of a problem once.
 func (w *Watcher) logProblems() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,9 +177,9 @@ func (w *Watcher) logProblems() {
 		switch now {
 		case f.loggedProblem:
 		case "":
-			w.config.Log.Info("The API server tells again", "of", f.name)
+			w.config.Log.Info("watch recovered", "of", f.name)
 		default:
-			w.config.Log.Info("The API server does not tell", "problem", now)
+			w.config.Log.Info("watch failed", "problem", now)
 		}
 		f.loggedProblem = now
 	}
@@ -236,7 +236,7 @@ func (w *Watcher) buildState() *State {
 	return s
 }
 
-// decode reads the objects of a feed, by name. One that cannot be read is a problem, and left out.
+// decode converts the objects of a cache in order of their names. Unreadable ones are listed as problems.
 func decode[T any](f *kindCache, s *State) []T {
 	out := make([]T, 0, len(f.items))
 	for _, name := range slices.Sorted(maps.Keys(f.items)) {

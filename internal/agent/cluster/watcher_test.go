@@ -29,7 +29,7 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// fixture is an API server in memory, and a watcher of node-1.
+// fixture is an in-memory API server with a watcher of node-1.
 type fixture struct {
 	core  *fake.Clientset
 	rules *dynamicfake.FakeDynamicClient
@@ -144,7 +144,7 @@ func TestWatcher(t *testing.T) {
 	w.until(t, "a pod less", func(s *State) bool { return len(s.Pods) == 1 && s.Pods[0].Name == "b" })
 }
 
-// TestBadObject: one that cannot be read is named, and the others hold.
+// TestBadObject checks that an unreadable object is named and others are kept.
 func TestBadObject(t *testing.T) {
 	w := newFixture(t, nil)
 	w.start(t)
@@ -157,7 +157,7 @@ func TestBadObject(t *testing.T) {
 	})
 }
 
-// TestMissingKind: a kind that the API server does not serve is a problem with its reason; it is asked for again after a while, and found.
+// TestMissingKind checks that an unserved kind is reported and found later.
 func TestMissingKind(t *testing.T) {
 	w := newFixture(t, nil)
 	var missing atomic.Bool
@@ -180,8 +180,8 @@ func TestMissingKind(t *testing.T) {
 	})
 }
 
-// TestDefinitionRemoved: rules whose definition is gone without a word of each of them hold for a while and not for ever; what an error says
-// that is not about the kind ends no patience, nor do nodes and pods ever end. Asking again becomes slower, and begins anew.
+// TestDefinitionRemoved checks that rules are kept for a limited time after their definition disappeared, unlike nodes and pods, that
+// unrelated errors do not restart that time and that retries slow down.
 func TestDefinitionRemoved(t *testing.T) {
 	w := newFixture(t, nil)
 	rules, pods := w.caches.nodeQOS, w.caches.pods
@@ -220,7 +220,7 @@ func TestDefinitionRemoved(t *testing.T) {
 	pause(minMissingPause)
 }
 
-// TestForbidden: what may not be read is told, and what was known holds.
+// TestForbidden checks that a permission error is reported and known objects are kept.
 func TestForbidden(t *testing.T) {
 	w := newFixture(t, nil)
 	var gone atomic.Bool
@@ -231,14 +231,14 @@ func TestForbidden(t *testing.T) {
 	w.start(t)
 	w.until(t, "told", func(s *State) bool {
 		return !s.KnowsPods && slices.ContainsFunc(s.Unavailable, func(p string) bool {
-			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "nothing of them is known")
+			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "no objects are known")
 		})
 	})
 	gone.Store(false)
 	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unavailable) == 0 })
 }
 
-// TestHolds: an error leaves what is known, and the same error again is no news.
+// TestHolds checks that an error keeps known objects and that a repeated error changes nothing.
 func TestHolds(t *testing.T) {
 	w := newFixture(t, nil)
 	pods := w.caches.pods
@@ -250,7 +250,7 @@ func TestHolds(t *testing.T) {
 	}
 	pods.recordAnswer(t.Context(), refused("timeout=5m"))
 	s := w.State()
-	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: the API server does not tell: connection refused; what was known of them holds" {
+	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: watch failed: connection refused; the last known objects are kept" {
 		t.Errorf("%+v", s)
 	}
 	pods.recordAnswer(t.Context(), refused("timeout=6m"))
@@ -263,7 +263,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestRulesOfAFile: rules are not asked for where a file has them.
+// TestRulesOfAFile checks that rules of a file are not read from the API server.
 func TestRulesOfAFile(t *testing.T) {
 	w := newFixture(t, &ruleset.Set{})
 	w.start(t)
@@ -285,7 +285,7 @@ func TestUnknownNode(t *testing.T) {
 	})
 }
 
-// TestBeats: a watcher is seen at work once every kind was heard of, and from then on at each look.
+// TestBeats checks that the watcher starts when every kind was answered.
 func TestBeats(t *testing.T) {
 	w := newFixture(t, nil)
 	w.start(t)
@@ -294,7 +294,7 @@ func TestBeats(t *testing.T) {
 	w.until(t, "another", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > before })
 }
 
-// TestSilence: an API server that takes requests and never answers keeps the watcher from its work for a while alone.
+// TestSilence checks that a hanging API server delays the start for a limited time.
 func TestSilence(t *testing.T) {
 	w := newFixture(t, nil)
 	release := make(chan struct{})

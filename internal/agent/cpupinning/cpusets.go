@@ -16,55 +16,55 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// Kinds of units in the journal: which CPUs a container may run on, and from which zones its memory is.
+// Kinds of journal units: the CPUs of a container and its memory nodes.
 const (
 	unitKindCPUs = "cpuset"
 	unitKindMems = "memset"
 )
 
-// containerTarget is a container's cgroup and what it is to be.
+// containerTarget is the cgroup of a container with its desired CPUs and memory nodes.
 type containerTarget struct {
-	id   string // of the container
+	id   string // container ID
 	path string
-	// owner is for people.
+	// owner names the pod and container in messages.
 	owner string
-	// cpus is where it is to run; empty for wherever it was before the agent came.
+	// cpus is empty if the container gets back the CPUs that it had before the agent changed them.
 	cpus numa.CPUSet
-	// mems are the numbers of the zones; empty likewise.
+	// mems lists NUMA node numbers as cpuset.mems does; empty restores them.
 	mems string
-	// rank orders the writes: those who give CPUs up come first, so that a CPU is nobody's before it is somebody's alone.
+	// rank orders the writes: containers that lose CPUs are written before those that get them exclusively.
 	rank int
 }
 
-// cpusetWriter writes sets of CPUs of containers. It is not safe for concurrent use.
+// cpusetWriter writes cpuset.cpus and cpuset.mems of containers. It is not safe for concurrent use.
 type cpusetWriter struct {
 	layout cgroup.Layout
 	reader *host.Reader
-	// journal is nil in a dry run: then nothing is written, and changes are only counted.
+	// journal is nil in a dry run, in which changes are only counted.
 	journal *act.Journal
 }
 
-// unsupportedReason says why containers cannot be given CPUs on this host; empty where they can.
+// unsupportedReason returns why container CPUs cannot be set on this host; empty if they can.
 func (c *cpusetWriter) unsupportedReason() string {
 	switch {
 	case c.layout.Pods == "":
-		return "there is no kubepods group: no kubelet runs here"
+		return "no kubepods cgroup: no kubelet runs on this host"
 	case !c.layout.HasFile("cpuset", cgroup.FileCPUs):
 		return fmt.Sprintf("cgroup %s has no %s for pods", c.layout.Version, cgroup.FileCPUs)
 	}
 	return ""
 }
 
-// readAllowed are the CPUs and the zones of memory that pods may have at all. What cannot be read is not limited: ok is false.
+// readAllowed reads the CPUs or memory nodes that pods may use at all. It returns false if they are unlimited or unreadable.
 func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	path, err := c.layout.SettingFile(c.layout.Pods, file)
 	if err != nil {
 		return set, false
 	}
 	if c.layout.Version == cgroup.V2 {
-		path += ".effective" // A group of v2 that was set to nothing has what its parent has.
+		path += ".effective" // An empty list of a v2 group means that of its parent.
 	}
-	content, err := c.read(path)
+	content, err := c.reader.ReadPath(path)
 	if err != nil {
 		return set, false
 	}
@@ -72,40 +72,28 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	return set, err == nil && set.Len() > 0
 }
 
-// read reads a file; what it returns is valid until the next.
-func (c *cpusetWriter) read(path string) ([]byte, error) {
-	file := host.NewFile(path)
-	defer file.Close()
-	return c.reader.Read(&file)
-}
-
-// readSetting is what a file of a group holds. gone tells that the group is not there any more.
+// readSetting reads a file of a cgroup; gone reports that the cgroup was removed.
 func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, err error) {
-	name, err := c.layout.SettingFile(path, file)
-	if err != nil {
-		return "", false, fmt.Errorf("container's group: %w", err)
+	value, err = c.layout.ReadSetting(c.reader, path, file)
+	if !errors.Is(err, host.ErrGone) {
+		return value, false, err
 	}
-	content, err := c.read(name)
-	switch {
-	case errors.Is(err, host.ErrGone):
+	if name, err := c.layout.SettingFile(path, file); err == nil {
 		if _, err := os.Stat(filepath.Dir(name)); err == nil {
-			return "", false, fmt.Errorf("%s is not there: the controller is switched off for it", name)
+			return "", false, fmt.Errorf("%s does not exist: the controller is disabled for the group", name)
 		}
-		return "", true, nil
-	case err != nil:
-		return "", false, fmt.Errorf("container's group: %w", err)
 	}
-	return strings.TrimSpace(string(content)), false, nil
+	return "", true, nil
 }
 
-// apply brings a group to what it is to be, and tells whether that took a write (or, in a dry run, would).
+// apply writes the desired CPUs and memory nodes of a container and reports whether that took a write (in a dry run: whether it would).
 func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
 	wrote, err = c.applySetting(g, unitKindCPUs, cgroup.FileCPUs, g.cpus.String())
 	if err != nil {
 		return wrote, err
 	}
-	too, err := c.applySetting(g, unitKindMems, cgroup.FileMems, g.mems)
-	return wrote || too, err
+	wroteMems, err := c.applySetting(g, unitKindMems, cgroup.FileMems, g.mems)
+	return wrote || wroteMems, err
 }
 
 func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string) (bool, error) {
@@ -119,7 +107,7 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 			return false, nil
 		}
 		if err := c.journal.Undo(key); err != nil {
-			return false, fmt.Errorf("give %s back to %s: %w", file, g.owner, err)
+			return false, fmt.Errorf("failed to restore %s of %s: %w", file, g.owner, err)
 		}
 		return true, nil
 	}
@@ -137,29 +125,29 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 	return true, nil
 }
 
-// undoRemoved drops units of containers that are not there any more.
-func (c *cpusetWriter) undoRemoved(there map[string]bool) error {
+// undoRemoved drops the journal units of removed containers.
+func (c *cpusetWriter) undoRemoved(containers map[string]bool) error {
 	if c.journal == nil {
 		return nil
 	}
 	var errs []error
 	for _, e := range c.journal.Entries() {
 		kind, id, _ := strings.Cut(e.Key, "/")
-		if (kind == unitKindCPUs || kind == unitKindMems) && !there[id] {
+		if (kind == unitKindCPUs || kind == unitKindMems) && !containers[id] {
 			errs = append(errs, c.journal.Undo(e.Key))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// clearInherited lets containers run on all CPUs that pods may have, for good: it is not in the journal afterwards.
-func (c *cpusetWriter) clearInherited(there map[string][]*cgroup.Container) error {
+// clearInherited lets containers run on all CPUs allowed to pods, without a journal unit that would restore the previous CPUs.
+func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container) error {
 	all, limited := c.readAllowed(cgroup.FileCPUs)
 	if c.journal == nil || !limited {
 		return nil
 	}
 	var errs []error
-	for uid, list := range there {
+	for uid, list := range containers {
 		for _, container := range list {
 			g := &containerTarget{id: container.ID, path: container.Path, owner: "pod " + uid}
 			now, gone, err := c.readSetting(g.path, cgroup.FileCPUs)
@@ -174,7 +162,7 @@ func (c *cpusetWriter) clearInherited(there map[string][]*cgroup.Container) erro
 	return errors.Join(errs...)
 }
 
-// undoAll puts everything back.
+// undoAll restores all containers.
 func (c *cpusetWriter) undoAll() error {
 	if c.journal == nil {
 		return nil
@@ -182,7 +170,8 @@ func (c *cpusetWriter) undoAll() error {
 	return errors.Join(c.journal.UndoKind(unitKindCPUs), c.journal.UndoKind(unitKindMems))
 }
 
-// listContainers are the groups of all containers of pods, sandboxes included, by the pod's UID. The list is made anew where one came or went.
+// listContainers returns the cgroups of all containers, including sandboxes, by pod UID. The list is rebuilt after containers came or
+// went.
 func (m *Manager) listContainers() (map[string][]*cgroup.Container, error) {
 	if err := m.tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
 		return nil, fmt.Errorf("pods' groups: %w", err)

@@ -84,7 +84,6 @@ func (b *fixture) writeFile(path, content string) {
 	}
 }
 
-// setKubeletConfig sets the kubelet's configuration.
 func (b *fixture) setKubeletConfig(text string) {
 	b.t.Helper()
 	k, err := topology.ParseKubelet([]byte("kind: KubeletConfiguration\n" + text))
@@ -101,7 +100,7 @@ func (b *fixture) setKubeletConfig(text string) {
 // predecessorStatePath is the state file of gocrane's agent.
 const predecessorStatePath = "var/lib/kubelet/" + StateFile
 
-// startAgent makes a new manager, as an agent that starts: what one before it left is undone first.
+// startAgent creates a manager as a starting agent does: it first undoes the changes of the previous one.
 func (b *fixture) startAgent() {
 	b.t.Helper()
 	var err error
@@ -133,7 +132,7 @@ func (b *fixture) startAgent() {
 	b.t.Cleanup(b.Manager.tree.Close)
 }
 
-// Write is the kernel's.
+// Write implements act.FileWriter on the simulated kernel.
 func (b *fixture) Write(file, value string) error {
 	if b.writeError != nil {
 		if err := b.writeError(file, value); err != nil {
@@ -160,7 +159,7 @@ func (b *fixture) reported(text string) bool {
 	return strings.Contains(strings.Join(append(b.log, b.events...), "\n"), text)
 }
 
-// makeGroup makes a cgroup, on v1 with the CPUs of its parent, as runtimes do.
+// makeGroup creates a cgroup; on v1 it copies the CPUs of the parent, as runtimes do.
 func (b *fixture) makeGroup(path string) {
 	b.t.Helper()
 	if err := b.tree.Make(path); err != nil {
@@ -200,7 +199,7 @@ func containerPath(pod, container string) string {
 	return "kubepods/pod" + pod + "/" + id[len(id)-64:]
 }
 
-// runPod makes a pod whose containers a, b, c ask for that many CPUs (0 for none) with cgroups and a sandbox.
+// runPod creates a pod whose containers a, b, c request so many CPUs each (0 for a shared container), with cgroups and a sandbox.
 func (b *fixture) runPod(name, zones string, cpus ...int) *corev1.Pod {
 	b.t.Helper()
 	p := &corev1.Pod{
@@ -222,7 +221,7 @@ func (b *fixture) runPod(name, zones string, cpus ...int) *corev1.Pod {
 	return p
 }
 
-// startContainer makes a container's group, with a process.
+// startContainer creates the cgroup of a container with one process.
 func (b *fixture) startContainer(pod, container string) {
 	b.t.Helper()
 	b.makeGroup(containerPath(pod, container))
@@ -231,7 +230,7 @@ func (b *fixture) startContainer(pod, container string) {
 	}
 }
 
-// stopContainer removes a container's group.
+// stopContainer removes the cgroup of a container.
 func (b *fixture) stopContainer(pod, container string) {
 	b.t.Helper()
 	if err := b.tree.Detach(containerPath(pod, container)); err != nil {
@@ -242,7 +241,7 @@ func (b *fixture) stopContainer(pod, container string) {
 	}
 }
 
-// topologyResult is the scheduler's annotation: node0=2,node1=1.
+// topologyResult returns the scheduler's annotation for zones such as node0=2,node1=1.
 func topologyResult(zones string) string {
 	var parts []string
 	for part := range strings.SplitSeq(zones, ",") {
@@ -260,13 +259,13 @@ func resources(n int) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: list, Limits: list}
 }
 
-// advance lets a second pass.
+// advance moves the clock by one second and reconciles.
 func (b *fixture) advance() {
 	b.clock.Step(time.Second)
 	b.Reconcile()
 }
 
-// cpus and mems are where a container runs, as its cgroup says; what was never set is empty on v2 and everything on v1.
+// cpus and mems return the setting of a container's cgroup. A list that was never set is empty on v2 and complete on v1.
 func (b *fixture) cpus(pod, container string) string {
 	return b.readGroupSetting(pod, container, cgroup.FileCPUs)
 }
@@ -283,7 +282,7 @@ func (b *fixture) readGroupSetting(pod, container, file string) string {
 	return b.readFile(path)
 }
 
-// expectCPUs fails unless containers run where they should, given as pod/container=CPUs.
+// expectCPUs fails unless containers run on the given CPUs (pod/container=CPUs).
 func (b *fixture) expectCPUs(when string, want ...string) {
 	b.t.Helper()
 	for _, w := range want {

@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/cpumanager"
@@ -26,53 +27,53 @@ import (
 )
 
 const (
-	// DefaultPeriod is how often it is looked whether containers still run where they should.
+	// DefaultPeriod is the interval at which all containers are compared with their desired CPUs.
 	DefaultPeriod = 5 * time.Second
-	// scanInterval is how often it is looked for pods and containers that came or went: a container that is new runs on CPUs that others
-	// have alone until then.
+	// scanInterval is the interval at which new pods and containers are detected. Until then a new container may run on exclusive CPUs of
+	// others.
 	scanInterval = time.Second
 )
 
-// Reasons of events.
+// Event reasons.
 const (
 	ReasonRefused  = "CPUsRefused"
 	ReasonAssigned = "CPUsAssigned"
 	ReasonReleased = "CPUsReleased"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
 	Layout cgroup.Layout
 	View   cluster.Source
-	// Topology are the node's topology; nil where it is not known.
+	// Topology returns the node's topology, or nil while it is unknown.
 	Topology func() *topology.NodeTopology
 	// Journal is nil in a dry run, which logs what would be done.
 	Journal *act.Journal
-	// StatePath is the state file. In a dry run it is read and not written.
+	// StatePath is the state file. A dry run reads it but does not write it.
 	StatePath string
-	// PredecessorStatePath is the state file of gocrane's agent, which is taken over where there is none of our own; empty for none.
+	// PredecessorStatePath is the state file of gocrane's agent, used if StatePath does not exist; empty for none.
 	PredecessorStatePath string
-	// Policy is that of pods that name none.
+	// Policy applies to pods that name none.
 	Policy numa.Policy
-	// Period is how often it is looked whether somebody else has changed a container's CPUs.
+	// Period is the interval at which all containers are compared with their desired CPUs.
 	Period time.Duration
-	// Report is told of each decision about a container: which CPUs it gets, or why none.
+	// Report receives each assignment, release and refusal.
 	Report func(report.Action)
 	Clock  clock.WithTicker
 	Log    logr.Logger
 	Beat   func(step string)
 }
 
-// Status is what the manager does.
+// Status is the state of a Manager.
 type Status struct {
-	// Active tells that it assigns CPUs; else Why says why not.
+	// Active is false if no CPUs are assigned; Reason says why.
 	Active bool
 	Reason string
-	// Unsupported tells that it cannot on this host.
+	// Unsupported means that this host cannot assign CPUs.
 	Unsupported bool
-	// Exclusive are CPUs that a container has alone, Shared all others.
+	// Exclusive holds CPUs of single containers, Shared all others.
 	Exclusive, Shared numa.CPUSet
-	// Containers is how many have CPUs by a policy, Refused how many do not get what they ask for.
+	// Containers counts containers with CPUs by a policy, Refused those whose request was refused.
 	Containers, Refused int
 }
 
@@ -85,56 +86,56 @@ type Manager struct {
 	counts  counts
 
 	loaded bool
-	// inheritsState tells that gocrane's agent has set where containers run, and unsaved that the state file does not have it.
+	// inheritsState is set after gocrane's state was loaded, unsaved while the own state file does not hold the assignments.
 	inheritsState, unsaved bool
-	// plan is in force; it was saved before anything of it was done.
+	// plan is in force and was saved before it was applied.
 	plan         cpumanager.Plan
 	saved        []cpumanager.Assignment
 	lastInputs   planInputs
-	lastCompared time.Time // of the last look at all files
+	lastCompared time.Time // when all files were compared last
 
-	// containersByPod are the groups of containers by the pod's UID, as of the tree's number containersVersion.
+	// containersByPod holds container cgroups by pod UID, as of version containersVersion of the tree.
 	containersByPod   map[string][]*cgroup.Container
 	containersVersion uint64
 
-	// containerNames are those of containers by their ids, as long as their groups are there: pods may be gone before.
+	// containerNames maps container IDs to names while their cgroups exist: the pod may be deleted before.
 	containerNames map[string]string
-	// reportedRefusals and noted are what was told of containers.
+	// reportedRefusals and loggedMemory hold the last messages by container.
 	reportedRefusals, loggedMemory map[cpumanager.ID]string
-	logged                         map[string]string
+	problems                       *oncelog.Logger
 }
 
-// planInputs is what the plan was made of: while it is the same there is nothing to decide.
+// planInputs holds the inputs of a plan. A plan is computed only after they changed.
 type planInputs struct {
 	state    *cluster.State
 	topology *topology.NodeTopology
-	// cpus and mems are what pods may have, where that is limited.
+	// cpus and mems are valid if pods are limited to them.
 	cpus, mems               numa.CPUSet
 	limitedCPUs, limitedMems bool
-	// containersVersion is another number where containers came or went.
+	// containersVersion changes when containers come or go.
 	containersVersion uint64
 }
 
-// NewManager returns a manager that has done nothing yet.
+// NewManager returns a Manager.
 func NewManager(c Config) *Manager {
 	reader := &host.Reader{}
 	m := &Manager{
 		config: c, tree: cgroup.NewTree(c.Layout, reader), cpusets: cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
-		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, logged: map[string]string{},
+		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, problems: oncelog.New(c.Log),
 	}
-	m.tree.CheckLinks() // A container that is new runs on CPUs that others have alone until it is seen.
-	m.status.Store(&Status{Reason: "has not begun"})
+	m.tree.CheckLinks() // A new container runs on exclusive CPUs of others until it is detected.
+	m.status.Store(&Status{Reason: "not started"})
 	return m
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's manager interface.
 func (m *Manager) Name() string { return "cpu-manager" }
 
-// Status is what it does now. It is safe for concurrent use.
+// Status returns the current state. It is safe for concurrent use.
 func (m *Manager) Status() Status { return *m.status.Load() }
 
-// Run assigns until ctx ends, and then puts back what it changed: with nobody to move new containers off them, CPUs are nobody's own. The
-// state file stays, so that the next agent gives containers the same.
+// Run reconciles until ctx ends and then restores all containers: without the agent nothing would keep new containers off exclusive CPUs.
+// The state file stays, so that the next agent assigns the same CPUs.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.tree.Close()
 	ticker := m.config.Clock.NewTicker(min(scanInterval, m.config.Period))
@@ -144,7 +145,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if err := m.cpusets.undoAll(); err != nil {
-				return fmt.Errorf("undo at the end: %w", err)
+				return fmt.Errorf("failed to restore containers: %w", err)
 			}
 			return nil
 		case <-ticker.C():
@@ -152,7 +153,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Reconcile looks once, decides where something has changed, and brings containers to where they are to run.
+// Reconcile detects changes, computes a new plan if there are any, and applies it.
 func (m *Manager) Reconcile() {
 	defer m.config.Beat("reconcile")
 	facts, why := m.inactiveReason()
@@ -162,23 +163,23 @@ func (m *Manager) Reconcile() {
 	}
 	state := m.config.View.State()
 	if !state.KnowsPods {
-		m.logOnce("pods", "Does not assign CPUs before the node's pods are known; what is stays")
+		m.problems.Log("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
-	m.logOnce("pods", "")
+	m.problems.Log("pods", "")
 	if !m.loadState() {
 		return
 	}
 	if state != m.lastInputs.state {
-		m.tree.RescanAll() // A container may have been started anew.
+		m.tree.RescanAll() // A container may have restarted.
 	}
-	there, err := m.listContainers()
+	containers, err := m.listContainers()
 	if err != nil {
-		m.logOnce("groups", err.Error())
+		m.problems.Log("groups", err.Error())
 		return
 	}
-	m.logOnce("groups", "")
-	m.clearInheritedCPUs(there)
+	m.problems.Log("groups", "")
+	m.clearInheritedCPUs(containers)
 	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
 	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
 	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
@@ -189,19 +190,19 @@ func (m *Manager) Reconcile() {
 	m.lastCompared = m.config.Clock.Now()
 	machine, err := now.machine()
 	if err != nil {
-		m.logOnce("machine", err.Error())
+		m.problems.Log("machine", err.Error())
 		return
 	}
-	m.logOnce("machine", "")
+	m.problems.Log("machine", "")
 	pods := readPods(state.Pods, m.config.Policy)
-	claims := collectRequests(pods, m.plan.Assignments, there)
-	if changed && m.updatePlan(machine, claims, pods) {
+	requests := collectRequests(pods, m.plan.Assignments, containers)
+	if changed && m.updatePlan(machine, requests, pods) {
 		m.lastInputs = now
 	}
-	m.applyTargets(m.buildTargets(machine, claims, pods, there), changed)
+	m.applyTargets(m.buildTargets(machine, requests, pods, containers), changed)
 }
 
-// inactiveReason says why no CPUs are assigned on this node.
+// inactiveReason returns the topology, or why no CPUs are assigned on this node.
 func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	if why := m.cpusets.unsupportedReason(); why != "" {
 		return nil, why
@@ -216,70 +217,70 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	return facts, ""
 }
 
-// deactivate gives everything back where the kubelet assigns CPUs. Where only the topology is not known yet nothing is held either.
+// deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
 func (m *Manager) deactivate(why string) {
-	m.logOnce("aside", "Does not assign CPUs: "+why)
+	m.problems.Log("aside", "assigning no CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
 	if err := m.cpusets.undoAll(); err != nil {
-		m.logOnce("undo", err.Error())
+		m.problems.Log("undo", err.Error())
 		return
 	}
-	m.logOnce("undo", "")
+	m.problems.Log("undo", "")
 	m.lastInputs, m.lastCompared = planInputs{}, time.Time{}
 }
 
-// loadState reads the state file once. A damaged one is moved aside: containers then get CPUs as if they were new. One that cannot be read is
-// tried again, since what it holds would be given to others.
+// loadState reads the state file once. A damaged file is moved aside, and containers get CPUs as if they were new. An unreadable file is
+// retried, because its CPUs must not be assigned to other containers.
 func (m *Manager) loadState() bool {
 	if m.loaded {
 		return true
 	}
 	path := m.config.StatePath
-	holdings, found, err := readState(path)
+	assignments, found, err := readState(path)
 	inherits := !found && m.config.PredecessorStatePath != ""
 	if inherits {
 		path = m.config.PredecessorStatePath
-		holdings, inherits, err = readState(path)
+		assignments, inherits, err = readState(path)
 	}
 	if err != nil {
-		m.logOnce("state", err.Error())
+		m.problems.Log("state", err.Error())
 		if !errors.Is(err, errDamaged) {
 			return false
 		}
 		if m.config.Journal != nil && path == m.config.StatePath {
 			if err := moveDamaged(path); err != nil {
-				m.logOnce("state", err.Error())
+				m.problems.Log("state", err.Error())
 				return false
 			}
 		}
 	}
-	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = holdings, holdings, true, inherits, inherits || err != nil
+	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = assignments, assignments, true, inherits, inherits || err != nil
 	if inherits {
-		m.config.Log.Info(m.dryRunVerb("Takes over", "Would take over")+" the CPUs that gocrane's agent has given", "file", path, "containers", len(holdings))
+		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(assignments))
 	}
 	return true
 }
 
-// clearInheritedCPUs lets all containers run everywhere once, where gocrane's agent has set where they run: this agent would put that back with the end of
-// a pod, or its own, and nobody would ever lift it.
-func (m *Manager) clearInheritedCPUs(there map[string][]*cgroup.Container) {
+// clearInheritedCPUs lets all containers run on all CPUs once after gocrane's agent had set theirs. Otherwise this agent would restore
+// gocrane's CPUs when a pod ends or the agent stops, and they would stay.
+func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) {
 	if !m.inheritsState {
 		return
 	}
 	m.inheritsState = false
-	if err := m.cpusets.clearInherited(there); err != nil {
-		m.logOnce("inherit", "Cannot let containers run everywhere that gocrane's agent has set CPUs for: "+err.Error())
+	if err := m.cpusets.clearInherited(containers); err != nil {
+		m.problems.Log("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
 	}
 }
 
-// machine is which CPUs and zones of memory pods may have at all.
+// machine returns the CPUs and memory zones that pods may use.
 func (d *planInputs) machine() (cpumanager.Machine, error) {
 	cpus := d.topology.Machine.CPUs()
 	if d.limitedCPUs {
 		cpus = cpus.Intersection(d.cpus)
 	}
 	if cpus == (numa.CPUSet{}) {
-		return cpumanager.Machine{}, errors.New("pods may run on no CPU that is known")
+		return cpumanager.Machine{}, errors.New("pods may not run on any known CPU")
 	}
 	reserved, err := d.topology.ReservedCPUs()
 	if err != nil {
@@ -298,18 +299,18 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 	return m, nil
 }
 
-// updatePlan makes a plan and tells whether it is in force: it is saved before anything of it is done. Where it cannot be saved, as on a full
-// disk, what was decided before stays, so that an agent that starts anew knows all that was given.
-func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod) bool {
-	plan := cpumanager.Assign(machine, m.plan.Assignments, claims)
+// updatePlan computes a plan, saves it and reports whether it is in force. If it cannot be saved, as on a full disk, the previous plan
+// stays, so that a restarted agent knows all assignments.
+func (m *Manager) updatePlan(machine cpumanager.Machine, requests []cpumanager.Pod, pods []nodePod) bool {
+	plan := cpumanager.Assign(machine, m.plan.Assignments, requests)
 	if m.config.Journal != nil && (m.unsaved || !reflect.DeepEqual(plan.Assignments, m.saved)) {
 		content, err := encodeState(plan.Assignments)
 		if err == nil {
 			err = durablefile.Replace(m.config.StatePath, content)
 		}
 		if err != nil {
-			m.logOnce("save", "Cannot save who has which CPUs; what was decided before stays: "+err.Error())
-			if m.plan.Shared == (numa.CPUSet{}) { // It was only read from the file.
+			m.problems.Log("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
+			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}
 			m.publishStatus()
@@ -317,7 +318,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, claims []cpumanager.Pod
 		}
 		m.saved, m.unsaved = plan.Assignments, false
 	}
-	m.logOnce("save", "")
+	m.problems.Log("save", "")
 	m.reportPlan(&plan, pods)
 	m.plan = plan
 	m.publishStatus()

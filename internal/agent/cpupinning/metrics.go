@@ -12,13 +12,12 @@ import (
 )
 
 var (
-	activeDesc     = prometheus.NewDesc("crane_agent_cpu_manager_active", "1 where containers are given CPUs of their own, 0 where the agent stands aside.", nil, nil)
-	cpusDesc       = prometheus.NewDesc("crane_agent_cpu_manager_cpus", "CPUs that a container has alone, and those that all others share.", []string{"set"}, nil)
-	containersDesc = prometheus.NewDesc("crane_agent_cpu_manager_containers", "Containers with CPUs by a policy, and those that do not get what they ask for.", []string{"state"}, nil)
-	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Containers that were moved to other CPUs, put right after somebody else had moved them, and that could not be moved.", []string{"outcome"}, nil)
+	activeDesc     = prometheus.NewDesc("crane_agent_cpu_manager_active", "1 if the agent assigns CPUs to containers, else 0.", nil, nil)
+	cpusDesc       = prometheus.NewDesc("crane_agent_cpu_manager_cpus", "Number of CPUs by set: exclusive to one container, or shared.", []string{"set"}, nil)
+	containersDesc = prometheus.NewDesc("crane_agent_cpu_manager_containers", "Number of containers by state: assigned CPUs by a policy, or refused.", []string{"state"}, nil)
+	writesDesc     = prometheus.NewDesc("crane_agent_cpu_manager_writes_total", "Writes of container CPUs by outcome: moved, mended after a change from outside, or failed.", []string{"outcome"}, nil)
 )
 
-// counts are since the start.
 type counts struct{ moved, corrected, failed atomic.Int64 }
 
 // Describe implements prometheus.Collector.
@@ -48,7 +47,7 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// ExclusiveCPUs are the CPUs that containers have alone; false where this manager gives none. It is safe for concurrent use.
+// ExclusiveCPUs returns the CPUs of single containers, and false while this manager assigns none. It is safe for concurrent use.
 func (m *Manager) ExclusiveCPUs() (cpus numa.CPUSet, ok bool) {
 	s := m.Status()
 	return s.Exclusive, s.Active

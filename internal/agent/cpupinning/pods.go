@@ -20,26 +20,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// nodePod is what matters of a pod.
+// nodePod is a pod of the node with its CPU request.
 type nodePod struct {
 	*corev1.Pod
 
-	uid string // that of its cgroup
-	// terminated has no processes any more.
+	uid        string // as in the name of its cgroup
 	terminated bool
-	// avoidsReserved keeps off the reserved CPUs although it shares.
+	// avoidsReserved keeps the pod off reserved CPUs although it shares.
 	avoidsReserved bool
-	// containers are names by the runtime's id.
+	// containers maps runtime IDs to container names.
 	containers map[string]string
-	// request is nil for pods that only share.
+	// request is nil for a pod that only shares.
 	request *cpumanager.Pod
-	// problem says why a pod that seems to want CPUs of its own shares; empty for none.
+	// problem says why a pod that requests CPUs of its own shares; empty for none.
 	problem string
 }
 
 func (p *nodePod) name() string { return p.Namespace + "/" + p.Name }
 
-// readPods reads a node's pods, those that came first first: what they have they keep. policy is that of pods that name none.
+// readPods returns a node's pods, oldest first, so that running pods keep their CPUs. policy applies to pods that name none.
 func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b *corev1.Pod) int {
 		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(string(a.UID), string(b.UID)))
@@ -73,8 +72,8 @@ func startTime(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// readRequest is what a pod may have: the zones that the scheduler wrote on it, for its containers that ask for whole CPUs.
-func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpumanager.Pod, problem string) {
+// readRequest returns the zones that the scheduler assigned to a pod, with the containers that request whole CPUs.
+func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpumanager.Pod, problem string) {
 	result, ok := pod.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]
 	if !ok || result == "" {
 		return nil, ""
@@ -83,7 +82,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 		if IsPolicyName(named) {
 			policy = numa.Policy(named)
 		} else {
-			problem = fmt.Sprintf("its annotation %s is %.40q, which is no policy: %s holds", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
+			problem = fmt.Sprintf("annotation %s is %.40q, which is not a policy: %s applies", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
 		}
 	}
 	if policy == numa.PolicyNone {
@@ -91,12 +90,12 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 	}
 	placement, err := topologyconv.DecodeResult(result)
 	if err != nil {
-		return nil, fmt.Sprintf("the zones that it was given cannot be read: %v", err)
+		return nil, fmt.Sprintf("cannot parse its assigned zones: %v", err)
 	}
-	claim = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
+	request = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
-		// More CPUs than there are numbers of is the same as too many.
-		claim.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
+		// Everything above the largest CPU number is equally too much.
+		request.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -109,15 +108,15 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (claim *cpuman
 		if err != nil {
 			limit = 0
 		}
-		claim.Containers = append(claim.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
+		request.Containers = append(request.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
 	}
-	if len(claim.Containers) == 0 {
+	if len(request.Containers) == 0 {
 		return nil, problem
 	}
-	return claim, problem
+	return request, problem
 }
 
-// appliedResources are a container's resources as the kubelet has applied them: while a resize waits the spec is ahead.
+// appliedResources returns a container's resources as applied by the kubelet; the spec is ahead of them during a resize.
 func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequirements {
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i]
@@ -133,7 +132,7 @@ func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequ
 	return &c.Resources
 }
 
-// IsPolicyName tells whether a text names a policy.
+// IsPolicyName reports whether text names a policy.
 func IsPolicyName(text string) bool {
 	return slices.Contains([]numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}, numa.Policy(text))
 }

@@ -17,8 +17,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestRandomSequence lets pods come, change and go, containers start anew, strangers write, reservations change and agents be killed, and reads
-// from the cgroups after each: who has CPUs alone has them alone, and all others run on the rest.
+// TestRandomSequence adds, changes and deletes pods, restarts containers, changes cgroups from outside, changes reservations and kills
+// agents at random. After each step exclusive CPUs must belong to one container, and all others must run on the rest.
 func TestRandomSequence(t *testing.T) {
 	for seed := range uint64(2) {
 		for _, v1 := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestRandomSequence(t *testing.T) {
 	}
 }
 
-// deletedPods are the pods that have groups and are not known any more.
+// deletedPods returns pods with cgroups that the cluster no longer knows.
 func (b *fixture) deletedPods() (out []string) {
 	there, err := b.listContainers()
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *fixture) deletedPods() (out []string) {
 	return out
 }
 
-// changeAtRandom does something at random and says what.
+// changeAtRandom applies a random change and describes it.
 func (b *fixture) changeAtRandom(r *rand.Rand, step int) string {
 	policies := []string{"exclusive", "numa", "immovable", "none", "exclusive"}
 	one := func() (int, *corev1.Pod) {
@@ -125,7 +125,7 @@ func (b *fixture) changeAtRandom(r *rand.Rand, step int) string {
 	}
 }
 
-// verifyPlan compares the cgroups with the plan, and the plan with what must hold.
+// verifyPlan compares the cgroups with the plan and checks the plan's invariants.
 func (b *fixture) verifyPlan(when string) {
 	b.t.Helper()
 	there, err := b.listContainers()
@@ -150,7 +150,7 @@ func (b *fixture) verifyPlan(when string) {
 				b.t.Fatal(err)
 			}
 			if text == "" {
-				text = "0-7" // those of its parent
+				text = "0-7" // inherited from the parent
 			}
 			runs, err := numa.ParseCPUSet(text)
 			if err != nil || runs.Len() == 0 {

@@ -20,16 +20,15 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// The order of writes.
+// Order of writes.
 const (
 	rankShared = iota
 	rankZones
 	rankOwn
 )
 
-// collectRequests are the pods that are to have CPUs: those that ask for some, and those that the cluster has forgotten while their containers are
-// still there, which keep what they have.
-func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map[string][]*cgroup.Container) []cpumanager.Pod {
+// collectRequests returns the requests of all pods. Pods that the cluster no longer knows keep their CPUs while containers of them exist.
+func collectRequests(pods []nodePod, assignments []cpumanager.Assignment, containers map[string][]*cgroup.Container) []cpumanager.Pod {
 	known := make(map[string]bool, len(pods))
 	var out []cpumanager.Pod
 	for i := range pods {
@@ -38,21 +37,20 @@ func collectRequests(pods []nodePod, holdings []cpumanager.Assignment, there map
 			out = append(out, *pods[i].request)
 		}
 	}
-	var lingering []cpumanager.Assignment
-	for _, h := range holdings {
-		if !known[h.Pod] && len(there[h.Pod]) > 0 {
-			lingering = append(lingering, h)
+	var orphaned []cpumanager.Assignment
+	for _, h := range assignments {
+		if !known[h.Pod] && len(containers[h.Pod]) > 0 {
+			orphaned = append(orphaned, h)
 		}
 	}
-	return append(requestsForAssignments(lingering), out...)
+	return append(requestsForAssignments(orphaned), out...)
 }
 
-// requestsForAssignments asks for what is held already. Of what gocrane's agent wrote the policy is not known; that of a pod with CPUs was exclusive
-// unless it said so.
-func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
+// requestsForAssignments returns requests for exactly what is assigned. gocrane's state has no policy; its default was exclusive.
+func requestsForAssignments(assignments []cpumanager.Assignment) []cpumanager.Pod {
 	var out []cpumanager.Pod
 	at := map[string]int{}
-	for _, h := range holdings {
+	for _, h := range assignments {
 		i, ok := at[h.Pod]
 		if !ok {
 			i = len(out)
@@ -71,14 +69,14 @@ func requestsForAssignments(holdings []cpumanager.Assignment) []cpumanager.Pod {
 	return out
 }
 
-// buildTargets are all containers of the node with where they are to run. While nobody has a CPU alone, those who share stay as they are.
-func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.Pod, pods []nodePod, there map[string][]*cgroup.Container) []containerTarget {
+// buildTargets returns all containers of the node with their desired CPUs. Sharing containers are left alone while no CPU is exclusive.
+func (m *Manager) buildTargets(machine cpumanager.Machine, requests []cpumanager.Pod, pods []nodePod, containers map[string][]*cgroup.Container) []containerTarget {
 	facts := make(map[string]*nodePod, len(pods))
 	for i := range pods {
 		facts[pods[i].uid] = &pods[i]
 	}
-	near, far := cpumanager.BindMemory(machine, &m.plan, claims)
-	m.logUnboundMemory(far)
+	zones, unbound := cpumanager.BindMemory(machine, &m.plan, requests)
+	m.logUnboundMemory(unbound)
 	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Assignments))
 	for _, h := range m.plan.Assignments {
 		policies[h.ID] = h.Policy
@@ -86,7 +84,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 	shared := m.plan.Exclusive().Len() > 0
 	names := make(map[string]string, len(m.containerNames))
 	var out []containerTarget
-	for uid, list := range there {
+	for uid, list := range containers {
 		pod := facts[uid]
 		for _, c := range list {
 			g := containerTarget{id: c.ID, path: c.Path, owner: "pod " + uid, rank: rankShared}
@@ -99,7 +97,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 			policy, holds := policies[id]
 			switch {
 			case holds:
-				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(near[id]), rankOwn
+				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(zones[id]), rankOwn
 				if policy == numa.PolicyNUMA {
 					g.rank = rankZones
 				}
@@ -121,7 +119,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, claims []cpumanager.P
 	return out
 }
 
-// formatZoneIDs are the numbers of zones, as the kernel writes them.
+// formatZoneIDs returns the numbers of zones in the format of cpuset.mems; empty if a name has no number.
 func formatZoneIDs(names []string) string {
 	var ids []int
 	for _, name := range names {
@@ -135,11 +133,11 @@ func formatZoneIDs(names []string) string {
 	return numa.NewCPUSet(ids...).String()
 }
 
-// applyTargets brings all groups to where they are to run. What was not decided anew and is written all the same has been changed by somebody else.
+// applyTargets writes all targets. Writes without a new plan correct changes from outside.
 func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	ids := make(map[string]bool, len(groups))
 	var errs []error
-	mended, moved := []string{}, 0
+	corrected, moved := []string{}, 0
 	for i := range groups {
 		g := &groups[i]
 		ids[g.id] = true
@@ -152,29 +150,28 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 			continue
 		}
 		if moved++; !decided {
-			mended = append(mended, g.owner)
+			corrected = append(corrected, g.owner)
 		}
 		m.countWrite(decided)
-		m.config.Log.V(1).Info(m.dryRunVerb("Runs", "Would run"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
+		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
 	}
 	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
 	}
 	if moved > 0 && decided {
-		m.logMoved("Moved containers", "containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
+		m.logMoved("containers", moved, "exclusive", m.plan.Exclusive().String(), "shared", m.plan.Shared.String())
 	}
-	if len(mended) > 0 && m.config.Journal != nil {
-		m.config.Log.Info("Somebody else had changed where containers run; it is put right", "containers", strings.Join(mended, ", "))
+	if len(corrected) > 0 && m.config.Journal != nil {
+		m.config.Log.Info("corrected container CPUs that were changed by others", "containers", strings.Join(corrected, ", "))
 	}
 	m.counts.failed.Add(int64(len(errs)))
 	text := ""
 	if err := errors.Join(errs...); err != nil {
-		text = fmt.Sprintf("Cannot write where %d of %d containers run; it is tried again: %v", len(errs), len(groups), err)
+		text = fmt.Sprintf("failed to set the CPUs of %d of %d containers; retrying: %v", len(errs), len(groups), err)
 	}
-	m.logOnce("write", text)
+	m.problems.Log("write", text)
 }
 
-// countWrite counts a write, which in a dry run there is none of.
 func (m *Manager) countWrite(decided bool) {
 	switch {
 	case m.config.Journal == nil:
@@ -192,32 +189,16 @@ func (m *Manager) dryRunVerb(does, would string) string {
 	return does
 }
 
-// logMoved logs what was done; in a dry run what would be, once.
-func (m *Manager) logMoved(what string, values ...any) {
+// logMoved logs moved containers; in a dry run once per change.
+func (m *Manager) logMoved(values ...any) {
 	if m.config.Journal != nil {
-		m.config.Log.Info(what, values...)
+		m.config.Log.Info("moved containers", values...)
 		return
 	}
-	if text := fmt.Sprint(values...); m.logged["dry"] != text {
-		m.logged["dry"] = text
-		m.config.Log.Info("Would have "+strings.ToLower(what[:1])+what[1:], values...)
-	}
+	m.problems.Log("dry run", "would have moved containers", values...)
 }
 
-// logOnce logs a trouble once, and that it is over.
-func (m *Manager) logOnce(what, text string) {
-	before := m.logged[what]
-	if before == text {
-		return
-	}
-	if m.logged[what] = text; text == "" {
-		m.config.Log.Info("Is over", "trouble", before)
-		return
-	}
-	m.config.Log.Info(text)
-}
-
-// reportPlan tells of containers that got CPUs, or do not get them, once for each change.
+// reportPlan reports new assignments and refusals, once per change.
 func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 	byUID := make(map[string]*nodePod, len(pods))
 	refused := map[cpumanager.ID]string{}
@@ -236,7 +217,7 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 			a := report.Action{Outcome: report.Refused, EventReason: ReasonRefused, Warning: true, Container: r.Container}
 			a.Reason = fmt.Sprintf("container %s shares CPUs: %s", r.Container, r.Reason)
 			if r.KeepsCPUs {
-				a.Reason = fmt.Sprintf("container %s keeps the CPUs that it has: %s", r.Container, r.Reason)
+				a.Reason = fmt.Sprintf("container %s keeps its CPUs: %s", r.Container, r.Reason)
 			}
 			m.reportAction(p, a)
 		}
@@ -255,13 +236,13 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 		cpus := plan.CPUs(h.ID).String()
 		m.reportAction(p, report.Action{
 			Outcome: report.Done, EventReason: ReasonAssigned, Container: h.Container, From: old.CPUs.String(), To: cpus,
-			Reason: fmt.Sprintf("container %s runs on the CPUs %s by policy %s", h.Container, cpus, h.Policy),
+			Reason: fmt.Sprintf("container %s runs on CPUs %s by policy %s", h.Container, cpus, h.Policy),
 		})
 	}
 	m.reportReleased(before, plan, byUID)
 }
 
-// reportReleased tells of containers of pods that still are and have no CPUs of their own any more.
+// reportReleased reports containers of existing pods that lost their CPUs.
 func (m *Manager) reportReleased(before map[cpumanager.ID]cpumanager.Assignment, plan *cpumanager.Plan, pods map[string]*nodePod) {
 	for _, h := range plan.Assignments {
 		delete(before, h.ID)
@@ -287,12 +268,12 @@ func (m *Manager) reportAction(p *nodePod, a report.Action) {
 	m.config.Report(a)
 }
 
-// logUnboundMemory tells of containers whose memory is not bound to their zones, once for each reason.
-func (m *Manager) logUnboundMemory(far map[cpumanager.ID]string) {
-	for id, why := range far {
+// logUnboundMemory logs containers whose memory is not bound to their zones, once per reason.
+func (m *Manager) logUnboundMemory(unbound map[cpumanager.ID]string) {
+	for id, why := range unbound {
 		if m.loggedMemory[id] != why {
-			m.config.Log.V(1).Info("Memory may be from any zone", "container", id.String(), "why", why)
+			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
 		}
 	}
-	m.loggedMemory = far
+	m.loggedMemory = unbound
 }

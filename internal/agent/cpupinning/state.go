@@ -13,22 +13,23 @@ import (
 	"slices"
 
 	"crane.io/crane/internal/agent/durablefile"
+	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/cpumanager"
 	"crane.io/crane/pkg/numa"
 )
 
-// StateFile is the name of the state file in the kubelet's directory, which is gocrane's.
+// StateFile is the name of the state file in the kubelet's directory, the same as gocrane's.
 const StateFile = "crane_cpu_manager_state"
 
 const (
-	// stateVersion is that of the file's form. gocrane's has a policyName and no version.
+	// stateVersion is the version of the file format. gocrane's files have a policyName and no version.
 	stateVersion = 1
-	// maxStateBytes and maxAssignments bound what is read: 4096 containers take less than 1 MiB.
+	// maxStateBytes and maxAssignments limit what is read: 4096 containers take less than 1 MiB.
 	maxStateBytes  = 4 << 20
 	maxAssignments = numa.MaxOwners
 )
 
-// stateEntry is a holding in the file.
+// stateEntry is an assignment in the file.
 type stateEntry struct {
 	Pod       string         `json:"pod"`
 	Container string         `json:"container"`
@@ -37,26 +38,26 @@ type stateEntry struct {
 	Zones     map[string]int `json:"zones,omitempty"`
 }
 
-// gocraneState is the file of gocrane's agent: the checkpoint V2 of the kubelet of Kubernetes 1.22. Its checksum, of a dump of Go's own
-// structures, is not looked at; that assignments are possible is.
+// gocraneState is the file of gocrane's agent: checkpoint V2 of the kubelet of Kubernetes 1.22. Its checksum covers a dump of Go
+// structures and is not verified; the assignments are.
 type gocraneState struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
 	Entries       map[string]map[string]string `json:"entries"`
 }
 
-// parseState reads a state file, ours or gocrane's. Nothing that cannot be is returned: not two holdings of a container, no number that is
-// no CPU's. Whether the CPUs are there and free is decided where they are taken over.
+// parseState reads a state file of this agent or of gocrane's. It rejects duplicate containers and invalid CPU numbers; whether the CPUs
+// exist and are free is checked when they are assigned.
 func parseState(content []byte) ([]cpumanager.Assignment, error) {
 	if len(content) > maxStateBytes {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(content), maxStateBytes)
+		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(content), maxStateBytes)
 	}
 	var head struct {
 		Version    *int    `json:"version"`
 		PolicyName *string `json:"policyName"`
 	}
 	if err := json.Unmarshal(content, &head); err != nil {
-		return nil, fmt.Errorf("no JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 	var out []cpumanager.Assignment
 	var err error
@@ -69,7 +70,7 @@ func parseState(content []byte) ([]cpumanager.Assignment, error) {
 		return nil, err
 	}
 	if len(out) > maxAssignments {
-		return nil, fmt.Errorf("%d containers, want at most %d", len(out), maxAssignments)
+		return nil, fmt.Errorf("%d containers, at most %d are allowed", len(out), maxAssignments)
 	}
 	if err := cpumanager.Validate(out); err != nil {
 		return nil, err
@@ -114,43 +115,36 @@ func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 	return out, nil
 }
 
-func encodeState(holdings []cpumanager.Assignment) ([]byte, error) {
-	entries := make([]stateEntry, len(holdings))
-	for i, h := range holdings {
+func encodeState(assignments []cpumanager.Assignment) ([]byte, error) {
+	entries := make([]stateEntry, len(assignments))
+	for i, h := range assignments {
 		entries[i] = stateEntry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
 	}
 	return durablefile.Seal(stateVersion, entries)
 }
 
-// errDamaged tells of a state file that cannot be understood.
+// errDamaged reports a state file that cannot be parsed.
 var errDamaged = errors.New("is damaged")
 
-// readState reads a state file; one that is not there is empty, and found tells that it is there.
-func readState(path string) (holdings []cpumanager.Assignment, found bool, err error) {
-	info, err := os.Stat(path)
+// readState reads a state file; found is false if there is none.
+func readState(path string) (assignments []cpumanager.Assignment, found bool, err error) {
+	content, err := host.ReadRegularFile(path, maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxStateBytes) {
-		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxStateBytes)
-	}
-	var content []byte
-	if err == nil {
-		content, err = os.ReadFile(path)
-	}
 	if err != nil {
-		return nil, true, fmt.Errorf("state of CPUs: %w", err)
+		return nil, true, fmt.Errorf("CPU state file: %w", err)
 	}
-	if holdings, err = parseState(content); err != nil {
-		return nil, true, fmt.Errorf("state of CPUs: %s %w: %w", path, errDamaged, err)
+	if assignments, err = parseState(content); err != nil {
+		return nil, true, fmt.Errorf("CPU state file %s %w: %w", path, errDamaged, err)
 	}
-	return holdings, true, nil
+	return assignments, true, nil
 }
 
-// moveDamaged moves a damaged file to path.bad, for people to look at.
+// moveDamaged renames a damaged file to path.bad for inspection.
 func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
-		return fmt.Errorf("state of CPUs: move it aside: %w", err)
+		return fmt.Errorf("failed to move the CPU state file: %w", err)
 	}
 	return nil
 }

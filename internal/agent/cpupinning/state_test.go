@@ -31,16 +31,16 @@ func TestState(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for want, bad := range map[string]string{
-		"no JSON":              string(content[:len(content)-3]),
-		"has version 2":        strings.Replace(string(content), `"version":1`, `"version":2`, 1),
-		"another checksum":     strings.Replace(string(content), "1-2,9", "1-2,8", 1),
-		"bytes, want at most":  strings.Repeat(" ", maxStateBytes) + "{}",
-		"has version 0":        "{}",
-		"of gocrane":           `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
-		"defaultCpuSet":        `{"policyName":"static","defaultCpuSet":"x"}`,
-		"cannot unmarshal":     `{"policyName":"static","entries":[]}`,
-		"names no container":   `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
-		"containers, want at ": `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + manyEntries(maxAssignments+1) + `}}}`,
+		"invalid JSON":            string(content[:len(content)-3]),
+		"has version 2":           strings.Replace(string(content), `"version":1`, `"version":2`, 1),
+		"checksum does not match": strings.Replace(string(content), "1-2,9", "1-2,8", 1),
+		"bytes, at most":          strings.Repeat(" ", maxStateBytes) + "{}",
+		"has version 0":           "{}",
+		"of gocrane":              `{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"3-1"}}}`,
+		"defaultCpuSet":           `{"policyName":"static","defaultCpuSet":"x"}`,
+		"cannot unmarshal":        `{"policyName":"static","entries":[]}`,
+		"names no container":      `{"policyName":"static","defaultCpuSet":"","entries":{"":{"a":"1"}}}`,
+		"containers, at most":     `{"policyName":"static","defaultCpuSet":"","entries":{"p":{` + manyEntries(maxAssignments+1) + `}}}`,
 	} {
 		if got, err := parseState([]byte(bad)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %d holdings, %v, want %q", bad, len(got), err, want)
@@ -56,7 +56,7 @@ func manyEntries(n int) string {
 	return strings.Join(parts, ",")
 }
 
-// TestGocraneState reads the checkpoint V2 of gocrane's agent; its checksum is not looked at.
+// TestGocraneState reads checkpoint V2 of gocrane's agent, whose checksum is not verified.
 func TestGocraneState(t *testing.T) {
 	got, err := parseState([]byte(`{"policyName":"static","defaultCpuSet":"0,4-63","entries":{"0f0e":{"main":"1-2","side":"1-2"},"aa":{"x":"3"}},"checksum":4162093546}`))
 	if err != nil || len(got) != 3 {
@@ -90,23 +90,23 @@ func FuzzParseState(f *testing.F) {
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"1-2"}},"checksum":1}`))
 	f.Add([]byte(`{"version":1,"checksum":0,"content":null}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		holdings, err := parseState(content)
+		assignments, err := parseState(content)
 		if err != nil {
 			return
 		}
-		again, err := encodeState(holdings)
+		again, err := encodeState(assignments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := parseState(again); err != nil || len(back) != len(holdings) {
+		if back, err := parseState(again); err != nil || len(back) != len(assignments) {
 			t.Fatalf("%q became %q: %v", content, again, err)
 		}
-		// What was read may be asked for and given, whatever it says.
+		// Whatever was accepted can be requested and assigned.
 		layout, err := numa.NewLayout([]numa.Thread{{CPU: 0, Zone: "node0"}, {CPU: 1, Core: 1, Zone: "node0"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, holdings, requestsForAssignments(holdings))
+		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, assignments, requestsForAssignments(assignments))
 		if plan.Shared == (numa.CPUSet{}) {
 			t.Fatalf("%q leaves nothing to share", content)
 		}

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durablefile keeps files that outlast a process that is killed and a disk that is full: a file is replaced in one step or not at all.
-// It knows nothing of what is in them.
+// Package durablefile replaces files atomically, so that they survive a killed process, a full disk and a power loss, and locks
+// directories.
 package durablefile
 
 import (
@@ -16,13 +16,13 @@ import (
 	"syscall"
 )
 
-// ErrLocked tells that another process has a directory.
+// ErrLocked reports that another process has locked the directory.
 var ErrLocked = errors.New("is in use by another process")
 
-// Lock takes a directory for this process, until the file that it returns is closed or the process ends, however it does. The error is
-// ErrLocked where another process has it.
+// Lock locks a directory for this process until the returned file is closed or the process ends. The error is ErrLocked if another
+// process holds the lock.
 func Lock(dir string) (*os.File, error) {
-	f, err := os.Open(dir) // itself, which a full disk or one that is read-only does not keep it from
+	f, err := os.Open(dir) // the directory itself: works on a full and on a read-only disk
 	if err != nil {
 		return nil, err
 	}
@@ -36,29 +36,29 @@ func Lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Replace writes a file in one step: a write that is torn leaves the old one. It returns when the file is on the disk.
+// Replace writes a file atomically: a failed write leaves the previous content. It returns after the file is synced to the disk.
 func Replace(path string, content []byte) error { return ReplaceOn(osDisk{}, path, content) }
 
-// Disk is what Replace needs of a file system; its files are lost with the power until they are synced, and so are their names until their
-// directory is.
+// Disk is the part of a file system that Replace needs. A power loss may drop files that are not synced and names whose directory is not
+// synced.
 type Disk interface {
-	// Create makes a file, empty also where there is one.
+	// Create creates a file, or truncates an existing one.
 	Create(path string) (File, error)
-	// Rename puts a file in the place of another, or of none.
+	// Rename renames a file and replaces an existing one.
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncDir brings the names in a directory to the disk.
+	// SyncDir syncs the names of a directory to the disk.
 	SyncDir(path string) error
 }
 
 // File is an open file of a Disk.
 type File interface {
 	io.WriteCloser
-	// Sync brings the content to the disk.
+	// Sync syncs the content to the disk.
 	Sync() error
 }
 
-// ReplaceOn is Replace on a file system.
+// ReplaceOn is Replace on any Disk.
 func ReplaceOn(disk Disk, path string, content []byte) error {
 	temporary := path + ".tmp"
 	f, err := disk.Create(temporary)
@@ -75,11 +75,10 @@ func ReplaceOn(disk Disk, path string, content []byte) error {
 	if err != nil {
 		return errors.Join(err, disk.Remove(temporary))
 	}
-	// The directory's entry has to be on the disk as well.
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// osDisk is the one that there is.
+// osDisk is the file system of the operating system.
 type osDisk struct{}
 
 func (osDisk) Create(path string) (File, error) {
@@ -98,14 +97,14 @@ func (osDisk) SyncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Envelope is the form of a file: the checksum is CRC-32C of the content as it is written.
+// Envelope is the file format: a version and the CRC-32C checksum of the content as written.
 type Envelope struct {
 	Version  int             `json:"version"`
 	Checksum uint32          `json:"checksum"`
 	Content  json.RawMessage `json:"content"`
 }
 
-// Seal puts a value into an envelope.
+// Seal encodes a value in an Envelope.
 func Seal(version int, value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -118,17 +117,17 @@ func Seal(version int, value any) ([]byte, error) {
 	return out, nil
 }
 
-// Open reads a value from an envelope of that version. The error says what is wrong with it.
+// Open decodes the value of an Envelope of the given version. It returns an error for another version, a wrong checksum or invalid JSON.
 func Open(version int, sealed []byte, value any) error {
 	var e Envelope
 	if err := json.Unmarshal(sealed, &e); err != nil {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if e.Version != version {
 		return fmt.Errorf("has version %d, want %d", e.Version, version)
 	}
 	if checksum(e.Content) != e.Checksum {
-		return errors.New("has another checksum than its content")
+		return errors.New("checksum does not match the content")
 	}
 	if err := json.Unmarshal(e.Content, value); err != nil {
 		return fmt.Errorf("content: %w", err)

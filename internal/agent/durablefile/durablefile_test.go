@@ -26,14 +26,14 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceFails: whatever goes wrong, the old content stays.
+// TestReplaceFails checks that the previous content stays after a failure.
 func TestReplaceFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state")
 	if err := Replace(path, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	// A directory in the place of the temporary file is in the way, as a full disk would be.
+	// A directory instead of the temporary file makes the write fail, as a full disk would.
 	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +58,9 @@ func TestSeal(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for want, bad := range map[string]string{
-		"no JSON":          string(sealed[:len(sealed)/2]),
-		"version 4":        strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
-		"another checksum": strings.Replace(string(sealed), `"a":1`, `"a":2`, 1),
+		"invalid JSON":            string(sealed[:len(sealed)/2]),
+		"version 4":               strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
+		"checksum does not match": strings.Replace(string(sealed), `"a":1`, `"a":2`, 1),
 	} {
 		if err := Open(3, []byte(bad), &got); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
@@ -71,7 +71,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestLock: a directory is one process's at a time, and free when that is done with it.
+// TestLock checks that only one process holds the lock, and that closing the file releases it.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	file, err := Lock(dir)

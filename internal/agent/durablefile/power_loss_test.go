@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/agent/durablefile/powerlossfs"
 )
 
-// TestPowerLoss: wherever the power is lost in a replacement, the old content or the new is found, and once it has returned the new one.
+// TestPowerLoss checks that a power loss at any step of a replacement leaves the old or the new content, and after its end the new one.
 func TestPowerLoss(t *testing.T) {
 	const path = "/state/file"
 	for name, begin := range map[string][]string{"first": nil, "second": {"old"}, "after one that was cut off": {"older", "old"}} {
@@ -47,7 +47,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// unsyncedDisk are disks on which somebody has forgotten something.
+// unsyncedDisk is a disk that skips the syncs of contents or names.
 type unsyncedDisk struct {
 	*powerlossfs.Disk
 	content, names bool // are synced
@@ -72,7 +72,7 @@ func (c unsyncedDisk) SyncDir(path string) error {
 	return c.Disk.SyncDir(path)
 }
 
-// TestPowerLossWithoutSync: who does not sync loses.
+// TestPowerLossWithoutSync checks that a power loss is noticed if a sync is missing.
 func TestPowerLossWithoutSync(t *testing.T) {
 	const path = "/state/file"
 	for _, test := range []struct {
@@ -92,7 +92,7 @@ func TestPowerLossWithoutSync(t *testing.T) {
 	}
 }
 
-// possibleContents is what may be found of a file.
+// possibleContents formats the contents that a file may have after a power loss.
 func possibleContents(disk *powerlossfs.Disk, path string) (out []string) {
 	for _, content := range disk.PossibleContents(path) {
 		if content == nil {

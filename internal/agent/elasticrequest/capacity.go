@@ -11,16 +11,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ReclaimableCapacity is what a node can bear of both resources; nil for what is not known.
+// ReclaimableCapacity is the capacity of a node for pods on elastic resources; nil means unknown.
 type ReclaimableCapacity struct {
 	CPU    *series.MilliCPU
 	Memory *series.Bytes
 }
 
-// AllocatedShares are of both resources, as elastic.AllocatedShare reckons them. Nil for what is not known.
+// AllocatedShares holds elastic.AllocatedShare of both resources; nil means unknown.
 type AllocatedShares struct{ CPU, Memory *series.Ratio }
 
-// ReadReclaimableCapacity is what a list of a Node's status says; what it does not offer is not known.
+// ReadReclaimableCapacity reads the elastic resources of a Node's status; a missing resource is unknown.
 func ReadReclaimableCapacity(list corev1.ResourceList) (r ReclaimableCapacity) {
 	if q := list[ensurancev1alpha1.ResourceReclaimedCPU]; q.Sign() > 0 {
 		r.CPU = new(series.MilliCPU(1000 * clampQuantity(q, maxCores)))
@@ -31,7 +31,7 @@ func ReadReclaimableCapacity(list corev1.ResourceList) (r ReclaimableCapacity) {
 	return r
 }
 
-// AllocatedShares are those of the room that is held.
+// AllocatedShares returns the allocated share of each resource.
 func (r ReclaimableCapacity) AllocatedShares(held Amounts) (s AllocatedShares) {
 	if r.CPU != nil {
 		s.CPU = new(elastic.AllocatedShare(held.CPU, *r.CPU, elastic.CPU().Unit))

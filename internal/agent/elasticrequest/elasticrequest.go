@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elasticrequest is what pods ask of elastic resources (gocrane.io/cpu, gocrane.io/memory): the whole of a node's, and that of each
-// container. It reads specs and statuses, and knows neither what a node has nor what anybody uses.
+// Package elasticrequest reads how much of the elastic resources gocrane.io/cpu and gocrane.io/memory pods and containers request, and
+// how much a Node advertises.
 package elasticrequest
 
 import (
@@ -16,25 +16,24 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Amounts are of both resources; 0 for none.
+// Amounts holds CPU and memory; 0 for none.
 type Amounts struct {
 	CPU    series.MilliCPU
 	Memory series.Bytes
 }
 
-// IsZero tells that nothing is claimed.
+// IsZero reports whether both amounts are 0.
 func (a Amounts) IsZero() bool { return a == Amounts{} }
 
-// Container is a container of a pod that claims something.
+// Container is a container that requests elastic resources.
 type Container struct {
 	Name string
-	// ID is the runtime's, without its name; empty for one that has not started yet.
+	// ID is the container ID without the runtime's prefix; empty before the container starts.
 	ID string
 	Amounts
 }
 
-// SumAllocated is what pods hold: those that have ended hold nothing, those that are ending hold theirs to the last. It is counted as the
-// scheduler does.
+// SumAllocated returns what pods hold, computed as the scheduler does: completed pods hold nothing, terminating ones keep theirs.
 func SumAllocated(pods []*corev1.Pod) Amounts {
 	var sum Amounts
 	for _, pod := range pods {
@@ -53,7 +52,7 @@ func isTerminated(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Containers are those of a pod that claim something, init containers first; none of a pod that has ended.
+// Containers returns the containers of a pod that request elastic resources, init containers first; none for a completed pod.
 func Containers(pod *corev1.Pod) []Container {
 	if isTerminated(pod) {
 		return nil
@@ -69,7 +68,7 @@ func Containers(pod *corev1.Pod) []Container {
 	return out
 }
 
-// SumContainers is what any container of a pod claims, all of them together.
+// SumContainers returns the sum over all containers of a pod.
 func SumContainers(pod *corev1.Pod) (sum Amounts) {
 	for _, c := range Containers(pod) {
 		sum.CPU += c.CPU
@@ -78,7 +77,7 @@ func SumContainers(pod *corev1.Pod) (sum Amounts) {
 	return sum
 }
 
-// ReadContainer is what a container claims: its limits, which the API server wants to be the same as its requests.
+// ReadContainer returns the elastic resources of a container. The API server requires limits and requests to be equal.
 func ReadContainer(c *corev1.Container) Amounts {
 	a, requests := readAmounts(c.Resources.Limits), readAmounts(c.Resources.Requests)
 	return Amounts{CPU: max(a.CPU, requests.CPU), Memory: max(a.Memory, requests.Memory)}
@@ -86,7 +85,7 @@ func ReadContainer(c *corev1.Container) Amounts {
 
 func readAmounts(list corev1.ResourceList) Amounts {
 	cpu, memory := list[ensurancev1alpha1.ResourceReclaimedCPU], list[ensurancev1alpha1.ResourceReclaimedMemory]
-	// What the API server admits is whole and not below 0; a sum of hostile ones must not turn around.
+	// The API server admits whole, non-negative numbers; sums of hostile ones must not overflow.
 	return Amounts{CPU: series.MilliCPU(1000 * clampQuantity(cpu, maxCores)), Memory: series.Bytes(clampQuantity(memory, maxBytes))}
 }
 

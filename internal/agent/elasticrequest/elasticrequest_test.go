@@ -51,7 +51,7 @@ func TestContainers(t *testing.T) {
 
 func TestSumAllocated(t *testing.T) {
 	running := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", "2", "1Gi"), container("b", "1", "")}}}
-	// An init container needs what it needs before the others start.
+	// An init container needs its request before the others start.
 	starting := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", "5", "")}, Containers: []corev1.Container{container("a", "2", "")}}}
 	over := &corev1.Pod{Spec: running.Spec, Status: corev1.PodStatus{Phase: corev1.PodFailed}}
 	if got := SumAllocated([]*corev1.Pod{running, starting, over, {}}); got != (Amounts{CPU: 8000, Memory: 1 << 30}) {

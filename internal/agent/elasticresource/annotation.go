@@ -14,22 +14,22 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// nodeAnnotation is the annotation: what is offered and each term of it, in quantities of Kubernetes.
+// nodeAnnotation is the content of the annotation: what the node advertises, with every term of the formula as a Kubernetes quantity.
 type nodeAnnotation struct {
-	// At is when it was written. One that is older than half an hour is of an agent that is no more.
+	// At is the time of the write. An annotation older than half an hour belongs to an agent that no longer runs.
 	At time.Time `json:"at"`
-	// Ended tells that the agent has ended in order and offers nothing but what pods hold.
+	// Ended means that the agent stopped in order and advertises only what pods hold.
 	Ended  bool                `json:"ended,omitempty"`
 	CPU    *resourceAnnotation `json:"cpu,omitempty"`
 	Memory *resourceAnnotation `json:"memory,omitempty"`
 }
 
 type resourceAnnotation struct {
-	// Advertised is what the node shows; Was what it showed before the agent ended.
+	// Advertised is what the node shows, Previous what it showed before the agent stopped.
 	Advertised string `json:"advertised"`
 	Previous   string `json:"was,omitempty"`
 	Phase      string `json:"phase"`
-	// Offer = Allocatable - Reserve - Need - Margin; Need is the larger of Forecast and Use, as From says.
+	// Offer = Allocatable - Reserve - Need - Margin. Need is the larger of Forecast and Use; From names which.
 	Offer       string `json:"offer,omitempty"`
 	Allocatable string `json:"allocatable,omitempty"`
 	Reserve     string `json:"reserve,omitempty"`
@@ -38,25 +38,25 @@ type resourceAnnotation struct {
 	Forecast    string `json:"forecast,omitempty"`
 	Use         string `json:"use,omitempty"`
 	Margin      string `json:"margin,omitempty"`
-	// Stable is the least offer since StableSince: more is not given out.
+	// Stable is the smallest offer since StableSince; no more is advertised.
 	Stable      string     `json:"stable,omitempty"`
 	StableSince *time.Time `json:"stableSince,omitempty"`
-	// Allocated is what pods hold, Deficit by how much that is more than the offer.
+	// Allocated is what pods hold, Deficit the part of it above the offer.
 	Allocated string `json:"allocated"`
 	Deficit   string `json:"deficit,omitempty"`
-	// Problem says what is not known.
+	// Problem lists unknown inputs.
 	Problem string `json:"problem,omitempty"`
 }
 
-// describeResult is the account of a result. wanted tells that a forecast counts.
-func describeResult[T model.Amount](r *model.Result[T], forecast bool) *resourceAnnotation {
+// describeResult returns the terms of a result.
+func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
 	out := &resourceAnnotation{Advertised: formatQuantity(r.Advertise), Phase: string(r.Phase), Allocated: formatQuantity(r.Allocated), Problem: r.Problem}
 	if r.Allocatable > 0 {
 		out.Allocatable, out.Reserve = formatQuantity(r.Allocatable), formatQuantity(r.Reserve)
 	}
 	if r.NeedSource != model.SourceNone {
 		out.Need, out.From, out.Margin, out.Use = formatQuantity(r.Need), string(r.NeedSource), formatQuantity(r.Margin), formatQuantity(r.Use)
-		if forecast {
+		if r.hasForecast {
 			out.Forecast = formatQuantity(r.Forecast)
 		}
 		if r.Allocatable > 0 {
@@ -73,7 +73,7 @@ func describeResult[T model.Amount](r *model.Result[T], forecast bool) *resource
 	return out
 }
 
-// formatQuantity writes an amount as Kubernetes does: cores, or bytes.
+// formatQuantity formats an amount as a Kubernetes quantity in cores or bytes.
 func formatQuantity[T model.Amount](v T) string {
 	switch v := any(v).(type) {
 	case series.MilliCPU:
@@ -84,7 +84,7 @@ func formatQuantity[T model.Amount](v T) string {
 	return ""
 }
 
-// parseAnnotation reads an annotation; nil where there is none that can be read.
+// parseAnnotation returns nil for a missing or invalid annotation.
 func parseAnnotation(annotation string) *nodeAnnotation {
 	var a nodeAnnotation
 	if annotation == "" || json.Unmarshal([]byte(annotation), &a) != nil {
@@ -93,7 +93,7 @@ func parseAnnotation(annotation string) *nodeAnnotation {
 	return &a
 }
 
-// previousQuantity is what a resource showed before the agent ended; 0 where that is not said.
+// previousQuantity returns what was advertised before the agent stopped; 0 if unknown.
 func (r *resourceAnnotation) previousQuantity() resource.Quantity {
 	if r == nil {
 		return resource.Quantity{}

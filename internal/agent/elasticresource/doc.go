@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elasticresource offers what is unused of the node as gocrane.io/cpu and gocrane.io/memory. Manager reads what the node uses, what its pods
-// hold and what is expected, lets pkg/elastic decide, and writes the two resources, and nothing else of the Node's status, with each term
-// of the formula in an annotation. What pods on elastic resources get of the kernel is podresource's, what a rule does to them pkg/qos's.
+// Package elasticresource advertises unused capacity of the node as gocrane.io/cpu and gocrane.io/memory. Manager collects use,
+// allocation and forecast, passes them to pkg/elastic, and writes only these two resources of the Node's status, with every term of the
+// formula in an annotation. Limits of pods on elastic resources are set by internal/agent/podresource; rules for them are in pkg/qos.
 package elasticresource

@@ -15,7 +15,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// TestExampleTemplate: the template that Crane ships makes PromQL of a Node, in metrics that the agent finds.
+// TestExampleTemplate checks that the shipped template renders valid PromQL for a Node.
 func TestExampleTemplate(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/noderesource-tsp-template.yaml")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestExclusive: what containers have alone and leave idle is not offered: the most of it since the last decision.
+// TestExclusive checks that the largest idle part of exclusive CPUs since the last decision is not offered.
 func TestExclusive(t *testing.T) {
 	var u usage
 	at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)

@@ -16,17 +16,17 @@ import (
 	model "crane.io/crane/pkg/elastic"
 )
 
-// forecastState is what is known of the node's TimeSeriesPrediction.
+// forecastState is the node's TimeSeriesPrediction as last read.
 type forecastState struct {
-	// tsp is nil where there is none.
+	// tsp is nil if there is none.
 	tsp *predictionv1alpha1.TimeSeriesPrediction
-	// requested tells that somebody has asked for forecasts: there is a template, or an object.
+	// requested means that a template or an object asks for forecasts.
 	requested bool
-	// reason says why there is no forecast that is wanted.
+	// reason says why a requested forecast is missing.
 	reason string
 }
 
-// readForecast is the forecast of a resource as the policy wants it. Without a metric for it in the object nobody has asked.
+// readForecast returns the peak forecast of a resource. Without a metric for the resource no forecast is requested.
 func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev1.ResourceName, now time.Time, amount func(float64) (T, error)) model.Forecast[T] {
 	if e.tsp == nil {
 		return model.Forecast[T]{Requested: e.requested, Detail: e.reason}
@@ -37,7 +37,7 @@ func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev
 	}
 	out := model.Forecast[T]{Requested: true}
 	if !targetsNode(e.tsp.Spec.TargetRef, node) {
-		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s is not about this node", e.tsp.Name)
+		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s does not target this node", e.tsp.Name)
 		return out
 	}
 	f, err := scalingmetric.PeakForecast(e.tsp, identifier, now)
@@ -52,8 +52,8 @@ func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev
 	return out
 }
 
-// findIdentifier finds the metric that is about a resource: by its resourceQuery, else by its name, which is cpu, memory, resource.cpu or
-// resource.memory. Expressions are in cores and in bytes.
+// findIdentifier returns the metric of a resource: by its resourceQuery, else by its name (cpu, memory, resource.cpu or resource.memory).
+// Expressions are in cores and in bytes.
 func findIdentifier(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name corev1.ResourceName) (string, bool) {
 	for i := range spec.PredictionMetrics {
 		m := &spec.PredictionMetrics[i]
@@ -70,7 +70,7 @@ func findIdentifier(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name core
 	return "", false
 }
 
-// targetsNode tells whether a target is the node, by its name or, as in gocrane, one of its addresses.
+// targetsNode reports whether target is the node, by name or, as in gocrane, by one of its addresses.
 func targetsNode(target *corev1.ObjectReference, node *corev1.Node) bool {
 	if target == nil || !strings.EqualFold(target.Kind, kindNode) {
 		return false

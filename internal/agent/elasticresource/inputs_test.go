@@ -25,8 +25,8 @@ func known[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: 
 
 const gi = 1 << 30
 
-// snapshot has a node of 64 GiB and containers "e", on elastic cpu and memory, "c", on elastic cpu alone, "m", on elastic memory
-// alone, and "n", on neither.
+// snapshot returns a node of 64 GiB with the containers "e" (elastic CPU and memory), "c" (elastic CPU), "m" (elastic memory) and "n"
+// (neither).
 func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.Snapshot {
 	container := func(id string, cpu series.MilliCPU, memory series.Bytes) observe.Container {
 		return observe.Container{ID: id, Use: observe.Use{UsedCPU: known(cpu), Memory: known(observe.Memory{WorkingSet: memory})}}
@@ -49,7 +49,7 @@ func TestUsage(t *testing.T) {
 	}
 	u.add(nil, testRequests)
 	u.add(snapshot(start, 3000, 10*gi), testRequests)
-	u.add(snapshot(start, 9000, 10*gi), testRequests) // the same look again
+	u.add(snapshot(start, 9000, 10*gi), testRequests) // the same snapshot again
 	u.add(snapshot(start.Add(time.Second), 4001, 20*gi), testRequests)
 	swapped := snapshot(start.Add(2*time.Second), 5000, 15*gi)
 	swapped.Node.Memory.Value.SwappedOut = 7 * gi
@@ -61,11 +61,11 @@ func TestUsage(t *testing.T) {
 	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
 		t.Errorf("%+v, want %+v", memory, want)
 	}
-	// Nothing comes any more: what there was keeps its time.
+	// Without a new snapshot the last measurement keeps its time.
 	if again, _ := u.drain(); again != cpu {
 		t.Errorf("%+v, want %+v", again, cpu)
 	}
-	// What elastic pods use is not known: it counts as that of others. A node whose use is not known has none.
+	// Unknown use of elastic pods counts as that of others. Without the node's use there is no measurement.
 	s := snapshot(start.Add(time.Minute), 5000, 15*gi)
 	s.Pods[0].Containers[0].Use = observe.Use{}
 	u.add(s, testRequests)
@@ -109,7 +109,7 @@ func TestRender(t *testing.T) {
 		"{{":                           "template",
 		"predictionMetrics: []":        "no predictionMetrics",
 		"":                             "no predictionMetrics",
-		"predictionMetrics: 7":         "no spec",
+		"predictionMetrics: 7":         "not a spec",
 		"predictionWindow: 7":          "unknown field",
 		`{{range $i, $e := .status.addresses}}{{printf "%99999999s" "x"}}{{end}}`: "template",
 		"{{range 100000}}0123456789{{end}}":                                       "more than",
@@ -138,7 +138,7 @@ func newForecast(values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 	return tsp
 }
 
-// TestForecast: cores are cores, the highest of the window counts, and what cannot be used says why.
+// TestForecast checks units, the peak within the window, and the reasons for unusable forecasts.
 func TestForecast(t *testing.T) {
 	cpu := func(e forecastState) model.Forecast[series.MilliCPU] {
 		return readForecast(e, newNode(), corev1.ResourceCPU, start.Add(30*time.Second), model.ParseCores)
@@ -174,8 +174,8 @@ func TestForecast(t *testing.T) {
 	}{
 		"NaN": {newForecast("NaN", "NaN"), "NaN"}, "below nothing": {newForecast("-1", "-1"), "-1"}, "infinite": {newForecast("Inf", "Inf"), "Inf"},
 		"words": {newForecast("many", "more"), "many"}, "none": {newForecast(), "no values"},
-		"several series": {two, "aggregate"}, "about another node": {stranger, "not about this node"}, "of old samples": {old, "out of date"},
-		"more than there can be": {newForecast("1e300", "1e300"), "no amount"},
+		"several series": {two, "aggregate"}, "about another node": {stranger, "does not target this node"}, "of old samples": {old, "out of date"},
+		"more than there can be": {newForecast("1e300", "1e300"), "out of range"},
 	} {
 		if f := cpu(forecastState{tsp: c.tsp}); f.OK || !f.Requested || !strings.Contains(f.Detail, c.why) {
 			t.Errorf("%s: %+v, want %s", name, f, c.why)

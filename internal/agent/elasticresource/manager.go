@@ -21,69 +21,64 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/oncelog"
 	tell "crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
 
 const (
-	// collectInterval is the time between two looks at the latest measurement, decideInterval that between two decisions, which is gocrane's.
+	// collectInterval is the interval of measurements; decideInterval is the interval of decisions, the same as gocrane's.
 	collectInterval = time.Second
 	decideInterval  = 10 * time.Second
-	// refreshInterval is the age at which the annotation is written anew though nothing has changed, so that its time tells who is alive. 5,000
-	// nodes make eight such writes a second.
+	// refreshInterval is the age at which an unchanged annotation is written again, to show that the agent runs. 5,000 nodes make eight
+	// such writes a second.
 	refreshInterval = 10 * time.Minute
-	// minAnnotationInterval is the least time between two writes of the annotation alone.
+	// minAnnotationInterval is the minimum time between two writes of the annotation alone.
 	minAnnotationInterval = time.Minute
-	// watchDelay is how long a write may take to be seen by the watch, where versions do not tell.
-	watchDelay = 3 * time.Second
-	// requestTimeout bounds a request.
+	// watchDelay is the maximum delay of the watch after a write, used if resource versions cannot be compared.
+	watchDelay     = 3 * time.Second
 	requestTimeout = 10 * time.Second
 )
 
-// Reserves are the shares of a node that are never offered, where its annotations say nothing.
+// Reserves holds the shares of a node that are never advertised, from 0 to 1, unless its annotations override them.
 type Reserves struct{ CPU, Memory series.Ratio }
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	// View has the Node and its pods, Latest what was measured last.
+	// View returns the Node and its pods, Latest the last measurement.
 	View   cluster.Source
 	Latest *observe.Latest
-	// NodeChanged tells that the Node has changed, so that what is no longer shown is soon shown again; nil where nobody says so.
+	// NodeChanged signals a changed Node, so that overwritten resources are restored at once; nil for polling only.
 	NodeChanged <-chan struct{}
 	Client      kubernetes.Interface
-	// Objects reads and writes the node's TimeSeriesPrediction, in Namespace.
+	// Objects reads and writes the node's TimeSeriesPrediction in Namespace.
 	Objects   dynamic.Interface
 	Namespace string
 	Reserves  Reserves
-	// Enforce writes to the API server; else the manager says what it would write.
+	// Enforce writes to the API server; otherwise the manager only reports.
 	Enforce bool
 	Clock   clock.WithTicker
 	Log     logr.Logger
 	Beat    func(step string)
-	// Report tells of what was written.
+	// Report receives each write.
 	Report func(tell.Action)
 }
 
-// Manager keeps what the node advertises. Its metrics are for one registry.
+// Manager maintains the elastic resources of the node. Its metrics belong in one registry.
 type Manager struct {
 	Config
 
 	predictions predictionSync
 	usage       usage
 	requests    struct {
-		of     *cluster.State
-		claims map[string]elasticrequest.Amounts
-	}
-	policy struct {
-		cpu    model.Policy[series.MilliCPU]
-		memory model.Policy[series.Bytes]
+		state       *cluster.State
+		byContainer map[string]elasticrequest.Amounts
 	}
 
-	node    types.UID // whom the states are about
-	cpu     model.State[series.MilliCPU]
-	memory  model.State[series.Bytes]
-	dryRun  dryRunNode
+	node    types.UID // the Node of the trackers
+	cpu     tracker[series.MilliCPU]
+	memory  tracker[series.Bytes]
 	written writeRecord
 
 	mu            sync.Mutex
@@ -91,42 +86,31 @@ type Manager struct {
 	wrote, failed float64
 }
 
-// decision is what was decided last.
+// decision is the last decision.
 type decision struct {
 	at     time.Time
-	cpu    model.Result[series.MilliCPU]
-	memory model.Result[series.Bytes]
-	// forecast tells that forecasts count.
-	forecast struct{ cpu, memory bool }
+	cpu    result[series.MilliCPU]
+	memory result[series.Bytes]
 }
 
-// dryRunNode is what the node would show, where nothing is written.
-type dryRunNode struct {
-	cpu       series.MilliCPU
-	memory    series.Bytes
-	hasCPU    bool
-	hasMemory bool
-}
-
-// New returns a manager that has looked at nothing yet.
+// New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{Config: c}
-	m.policy.cpu, m.policy.memory = model.CPU(), model.Memory()
-	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, log: c.Log}
+	m := &Manager{Config: c, cpu: newCPUTracker(), memory: newMemoryTracker()}
+	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, changes: oncelog.New(c.Log)}
 	return m
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's manager interface.
 func (m *Manager) Name() string { return "node-resource" }
 
-// Run decides until ctx ends, and then leaves nothing on offer but what pods hold: what nobody watches is not to be given out.
+// Run decides until ctx ends and then advertises only what pods hold, because nothing would shrink the offer any more.
 func (m *Manager) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { m.readPredictions(ctx) })
 	defer reading.Wait()
 	ticker := m.Clock.NewTicker(collectInterval)
 	defer ticker.Stop()
-	// The first decision waits for the first measurement, as long as one may take.
+	// The first decision waits for the first measurement, at most one interval.
 	decided := m.Clock.Now()
 	m.collectUse(m.View.State())
 	for {
@@ -146,15 +130,15 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// collectUse takes the latest measurement in.
+// collectUse adds the latest measurement.
 func (m *Manager) collectUse(state *cluster.State) {
-	if m.requests.of != state {
-		m.requests.of, m.requests.claims = state, readContainerRequests(state.Pods)
+	if m.requests.state != state {
+		m.requests.state, m.requests.byContainer = state, readContainerRequests(state.Pods)
 	}
-	m.usage.add(m.Latest.Load(), m.requests.claims)
+	m.usage.add(m.Latest.Load(), m.requests.byContainer)
 }
 
-// readPredictions reads in a goroutine of its own, so that an API server that is slow with it holds up nothing.
+// readPredictions runs in its own goroutine, so that a slow API server does not delay decisions.
 func (m *Manager) readPredictions(ctx context.Context) {
 	for {
 		pause := collectInterval
@@ -172,32 +156,26 @@ func (m *Manager) readPredictions(ctx context.Context) {
 	}
 }
 
-// isOverwritten tells that the node does not show what was written: a kubelet that takes its node for a new one sets extended resources to 0,
-// and does not let pods in until they are back. Somebody who goes on writing others is answered with each decision, and not sooner.
+// isOverwritten reports whether the node no longer shows what was written. A kubelet that registers its node again sets extended
+// resources to 0 and admits no pods until they are back. Repeated overwrites are answered once per decision.
 func (m *Manager) isOverwritten(now time.Time) bool {
 	node, latest := m.View.Node(), m.lastDecision()
 	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.written.overwritten) < minAnnotationInterval || now.Sub(m.written.tried) < watchDelay && !isAtLeastVersion(node.ResourceVersion, m.written.version) {
 		return false
 	}
-	cpu, noCPU := advertisedCPU(node)
-	memory, noMemory := advertisedMemory(node)
-	if !differs(cpu, noCPU, latest.cpu.Advertise) && !differs(memory, noMemory, latest.memory.Advertise) {
+	if !m.cpu.differs(node, latest.cpu.Advertise) && !m.memory.differs(node, latest.memory.Advertise) {
 		return false
 	}
 	m.written.overwritten = now
 	return true
 }
 
-// isAtLeastVersion tells that a version of an object is another one or later. Versions can be compared as numbers (KEP-5504); of what is none
-// nothing is known.
+// isAtLeastVersion reports whether a resource version is the other one or a later one. Resource versions are comparable as numbers
+// (KEP-5504); non-numeric versions compare as unknown.
 func isAtLeastVersion(version, other string) bool {
 	a, errA := strconv.ParseUint(version, 10, 64)
 	b, errB := strconv.ParseUint(other, 10, 64)
 	return errA == nil && errB == nil && a >= b
-}
-
-func differs[T model.Amount](shown T, absent bool, advertised T) bool {
-	return shown != advertised && (!absent || advertised != 0)
 }
 
 func (m *Manager) lastDecision() *decision {
@@ -206,12 +184,12 @@ func (m *Manager) lastDecision() *decision {
 	return m.latest
 }
 
-// reconcile is one decision and what follows.
+// reconcile makes a decision and publishes it.
 func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 	state := m.View.State()
 	node := state.Node
 	if node == nil {
-		return // Nothing is known, and nothing can be written.
+		return // The pods and the patch need a Node.
 	}
 	if node.UID != m.node {
 		m.resetNode(node, now)
@@ -223,73 +201,56 @@ func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 	m.publish(ctx, node, r)
 }
 
-// resetNode forgets the node of before.
+// resetNode drops the state of the previous Node and resumes from its annotation.
 func (m *Manager) resetNode(node *corev1.Node, now time.Time) {
-	m.node, m.cpu, m.memory, m.written = node.UID, model.State[series.MilliCPU]{}, model.State[series.Bytes]{}, writeRecord{}
-	m.dryRun.cpu, m.dryRun.hasCPU = present(advertisedCPU(node))
-	m.dryRun.memory, m.dryRun.hasMemory = present(advertisedMemory(node))
+	m.node, m.written = node.UID, writeRecord{}
+	m.cpu.reset(node)
+	m.memory.reset(node)
 	before := parseAnnotation(node.Annotations[annotationName])
 	if before == nil || !before.Ended || before.At.After(now.Add(minAnnotationInterval)) {
 		return
 	}
-	cpu, memory := before.CPU.previousQuantity(), before.Memory.previousQuantity()
-	m.cpu.Resume(series.MilliCPU(min(max(cpu.Value(), 0), maxCores)*1000), before.At, m.policy.cpu)
-	m.memory.Resume(series.Bytes(max(memory.Value(), 0)), before.At, m.policy.memory)
+	m.cpu.state.Resume(m.cpu.parseElastic(before.CPU.previousQuantity()), before.At, m.cpu.policy)
+	m.memory.state.Resume(m.memory.parseElastic(before.Memory.previousQuantity()), before.At, m.memory.policy)
 }
 
-func present[T model.Amount](v T, absent bool) (T, bool) { return v, !absent }
-
-// evaluate lets the policies decide.
+// evaluate applies the policies to the current inputs.
 func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
-	node := state.Node
 	m.collectUse(state)
 	cpuUse, memoryUse := m.usage.drain()
-	expected := m.predictions.latest()
-	r, held := &decision{at: now}, elasticrequest.SumAllocated(state.Pods)
+	node, forecast, held := state.Node, m.predictions.latest(), elasticrequest.SumAllocated(state.Pods)
 	cpu := model.Input[series.MilliCPU]{
 		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: held.CPU, PodsKnown: state.KnowsPods,
-		Forecast: readForecast(expected, node, corev1.ResourceCPU, now, model.ParseCores),
 	}
-	cpu.Reserve, cpu.ReserveProblem = readReserve(node, reserveCPU, m.Reserves.CPU)
 	memory := model.Input[series.Bytes]{
 		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: held.Memory, PodsKnown: state.KnowsPods,
-		Forecast: readForecast(expected, node, corev1.ResourceMemory, now, model.ParseBytes),
 	}
-	memory.Reserve, memory.ReserveProblem = readReserve(node, reserveMemory, m.Reserves.Memory)
-	r.forecast.cpu, r.forecast.memory = cpu.Forecast.OK, memory.Forecast.OK
-	if m.Enforce {
-		cpu.Advertised, cpu.NotAdvertised = advertisedCPU(node)
-		memory.Advertised, memory.NotAdvertised = advertisedMemory(node)
-	} else {
-		cpu.Advertised, cpu.NotAdvertised = m.dryRun.cpu, !m.dryRun.hasCPU
-		memory.Advertised, memory.NotAdvertised = m.dryRun.memory, !m.dryRun.hasMemory
+	return &decision{
+		at: now, cpu: m.cpu.decide(cpu, node, forecast, m.Reserves.CPU, m.Enforce),
+		memory: m.memory.decide(memory, node, forecast, m.Reserves.Memory, m.Enforce),
 	}
-	r.cpu = model.Decide(cpu, m.policy.cpu, &m.cpu)
-	r.memory = model.Decide(memory, m.policy.memory, &m.memory)
-	return r
 }
 
-// ReclaimableCapacity is how much the node can bear for elastic pods: the offer, also where what the node shows is held above it by what pods hold. It
-// is not known while the offer is not, nor when nobody has decided for a minute: nobody is to be evicted
-// for that.
-func (m *Manager) ReclaimableCapacity() (room elasticrequest.ReclaimableCapacity) {
+// ReclaimableCapacity returns the offer, which is below what the node advertises while pods hold more. It is unknown while the offer is
+// unknown and if there was no decision for a minute, so that no pod is evicted for a stale value.
+func (m *Manager) ReclaimableCapacity() (capacity elasticrequest.ReclaimableCapacity) {
 	latest := m.lastDecision()
 	if latest == nil {
-		return room
+		return capacity
 	}
-	if age := m.Clock.Since(latest.at); age < 0 || age > m.policy.cpu.MaxAge {
-		return room
+	if age := m.Clock.Since(latest.at); age < 0 || age > m.cpu.policy.MaxAge {
+		return capacity
 	}
 	if latest.cpu.Known {
-		room.CPU = new(latest.cpu.Offer)
+		capacity.CPU = new(latest.cpu.Offer)
 	}
 	if latest.memory.Known {
-		room.Memory = new(latest.memory.Offer)
+		capacity.Memory = new(latest.memory.Offer)
 	}
-	return room
+	return capacity
 }
 
-// String says what is offered, for logs.
+// String formats the advertised amounts for logs.
 func (r *decision) String() string {
 	return fmt.Sprintf("cpu %s, memory %s", formatQuantity(r.cpu.Advertise), formatQuantity(r.memory.Advertise))
 }

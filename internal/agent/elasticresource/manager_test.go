@@ -38,15 +38,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// fixture is an API server with one node, and the node's host.
+// fixture is an API server with one node and its host.
 type fixture struct {
 	t          *testing.T
-	mu         sync.Mutex // of node
+	mu         sync.Mutex // guards node
 	clock      *clocktesting.FakeClock
 	node       *corev1.Node
 	pods       []*corev1.Pod
 	podsKnown  bool
-	cpu        int // millicores that are used
+	cpu        int // used millicores
 	patches    []map[string]any
 	patchError error
 	events     []string
@@ -74,7 +74,7 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
-// newManager is a new agent on the node.
+// newManager starts a new agent on the node.
 func (w *fixture) newManager(enforce bool) *Manager {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -93,7 +93,7 @@ func (w *fixture) newManager(enforce bool) *Manager {
 	})
 }
 
-// applyPatch does what an API server does.
+// applyPatch applies a strategic merge patch as an API server does.
 func (w *fixture) applyPatch(patch []byte) *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *fixture) applyPatch(patch []byte) *corev1.Node {
 	return w.node
 }
 
-// advance lets time pass, a decision each ten seconds.
+// advance moves the clock, with a decision every ten seconds.
 func (w *fixture) advance(d time.Duration) {
 	for range int(d / decideInterval) {
 		w.clock.Step(decideInterval)
@@ -150,7 +150,7 @@ func (w *fixture) annotation() nodeAnnotation {
 	return *a
 }
 
-// elasticPod holds cores; its container is "e" of the snapshots.
+// elasticPod returns a pod that holds cores; its container is "e" of the snapshots.
 func elasticPod(name string, cores int64) *corev1.Pod {
 	list := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: *resource.NewQuantity(cores, resource.DecimalSI)}
 	return &corev1.Pod{
@@ -160,7 +160,7 @@ func elasticPod(name string, cores int64) *corev1.Pod {
 	}
 }
 
-// TestOffers: what the node shows, how it says why, and that nothing else is written.
+// TestOffers checks what the node advertises, the annotation, and that nothing else is written.
 func TestOffers(t *testing.T) {
 	w := newFixture(t)
 	w.advance(time.Minute)
@@ -169,7 +169,7 @@ func TestOffers(t *testing.T) {
 	}
 	w.pods = []*corev1.Pod{elasticPod("a", 2)}
 	w.advance(15 * time.Minute)
-	// 16 - (3.7 - 0.5 of the elastic pod) and a tenth of that.
+	// 16 - (3.7 - 0.5 of the elastic pod), less a margin of a tenth.
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "12" {
 		t.Errorf("shows %s cores", got)
 	}
@@ -177,7 +177,7 @@ func TestOffers(t *testing.T) {
 		a.From != "use" || a.Forecast != "" || a.Problem != "" || a.Deficit != "" {
 		t.Errorf("%+v", a)
 	}
-	// 64 GiB - 10 GiB and a tenth of that, of which less than a fiftieth of the node is not worth a write.
+	// 64 GiB - 10 GiB, less a margin of a tenth; differences below a fiftieth of the node are not written.
 	q, err := resource.ParseQuantity(w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	if err != nil || q.Value() > 53*gi || q.Value() < 51*gi {
 		t.Errorf("shows %s of memory", w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
@@ -198,7 +198,7 @@ func TestOffers(t *testing.T) {
 	if len(w.events) == 0 || !slices.Contains(w.events, "UpdateNode: Updating elastic resource local-cpu with 12.") {
 		t.Errorf("events %q", w.events)
 	}
-	// Steady: the annotation alone is written, once in ten minutes.
+	// In a steady state only the annotation is written, every ten minutes.
 	before := len(w.patches)
 	w.advance(time.Hour)
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
@@ -209,7 +209,8 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestDeficit: pods hold more than there is by now. What they hold stays, and the metric that a rule can name is above 100.
+// TestDeficit checks pods that hold more than the offer: the node keeps advertising what they hold, and the share that rules use is above
+// 1.
 func TestDeficit(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
@@ -217,7 +218,7 @@ func TestDeficit(t *testing.T) {
 	w.cpu = 12300
 	w.advance(decideInterval)
 	a := w.annotation().CPU
-	// 16 - 12.5 and a tenth of that are 2 whole cores.
+	// 16 - 12.5, less a margin of a tenth, is 2 whole cores.
 	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
 		t.Errorf("%+v", a)
 	}
@@ -227,13 +228,13 @@ func TestDeficit(t *testing.T) {
 	if got := w.manager.lastDecision().cpu.AllocatedShare; got != 3 {
 		t.Errorf("distributed %v", got)
 	}
-	// The use is not known any more: nobody is evicted for that.
+	// The use becomes unknown, which must not evict pods.
 	w.clock.Step(2 * time.Minute)
 	w.manager.reconcile(t.Context(), w.clock.Now())
 	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
 		t.Errorf("bears what is not known")
 	}
-	// Nobody decides any more.
+	// Decisions stop.
 	w.advance(decideInterval)
 	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || room.Memory == nil {
 		t.Error("all is known again")
@@ -244,7 +245,7 @@ func TestDeficit(t *testing.T) {
 	}
 }
 
-// TestForecastCounts: the unit is the same on both sides, and a forecast that is asked for and missing opens nothing.
+// TestForecastCounts checks the units and that a requested but missing forecast advertises nothing.
 func TestForecastCounts(t *testing.T) {
 	w := newFixture(t)
 	w.manager.predictions.state = forecastState{requested: true, reason: "not yet"}
@@ -267,7 +268,7 @@ func TestForecastCounts(t *testing.T) {
 	}
 }
 
-// TestReserve: the Node's annotation counts before the flag, and one that cannot be read opens nothing.
+// TestReserve checks that the Node's annotation overrides the flag, and that an invalid one advertises nothing.
 func TestReserve(t *testing.T) {
 	w := newFixture(t)
 	w.manager.Reserves.CPU = 0.25
@@ -290,7 +291,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestKubelet: a kubelet that takes its node for a new one sets extended resources to 0; they are back before the next decision would be.
+// TestKubelet checks that resources reset by a kubelet are restored before the next regular decision.
 func TestKubelet(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
@@ -310,7 +311,7 @@ func TestKubelet(t *testing.T) {
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
-	// Somebody who goes on is answered at each decision alone.
+	// Repeated overwrites are answered at decisions only.
 	zero()
 	w.clock.Step(4 * time.Second)
 	if w.manager.isOverwritten(w.clock.Now()) {
@@ -322,8 +323,7 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// TestOverwriteAfterWrite: what is seen after a write of the agent's own is undone at once where versions tell that it is later, else when the
-// write must have been seen.
+// TestOverwriteAfterWrite checks that overwrites right after a write are detected by resource version, else after the watch delay.
 func TestOverwriteAfterWrite(t *testing.T) {
 	for _, c := range []struct {
 		version, seen string
@@ -349,7 +349,7 @@ func TestOverwriteAfterWrite(t *testing.T) {
 	}
 }
 
-// resetAdvertised does what a kubelet does that takes its node for a new one.
+// resetAdvertised sets extended resources to 0, as a kubelet does when it registers its node again.
 func (w *fixture) resetAdvertised() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,8 +359,8 @@ func (w *fixture) resetAdvertised() {
 	}
 }
 
-// TestOverwriteIsRestoredAtOnce: as soon as the agent hears that the node no longer shows what it offers, it does so again: a kubelet looks within a
-// second whether the pods of its node may stay.
+// TestOverwriteIsRestoredAtOnce checks that a change of the Node triggers the restoration: a kubelet checks within a second which pods
+// may stay.
 func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
@@ -382,7 +382,7 @@ func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
 		t.Fatalf("shows %s", got)
 	}
-	changed <- struct{}{} // The clock stands still.
+	changed <- struct{}{} // without moving the clock
 	<-beats
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
@@ -393,7 +393,7 @@ func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnotherNode: a Node that was made anew has another UID, and starts anew.
+// TestAnotherNode checks that a recreated Node, with another UID, starts without state.
 func TestAnotherNode(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
@@ -409,7 +409,7 @@ func TestAnotherNode(t *testing.T) {
 	w.advance(time.Minute)
 }
 
-// TestDryRun: the same decisions, and no write.
+// TestDryRun checks that a dry run makes the same decisions without writes.
 func TestDryRun(t *testing.T) {
 	w := newFixture(t)
 	w.manager = w.newManager(false)
@@ -417,7 +417,7 @@ func TestDryRun(t *testing.T) {
 	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
 		t.Errorf("wrote %v", w.patches)
 	}
-	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.dryRun.cpu != 11000 {
+	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.cpu.dryRun != 11000 {
 		t.Errorf("would offer %s", latest)
 	}
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) > 0 {
@@ -425,7 +425,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestWithdraw: an agent that ends in order leaves what pods hold; the next one goes on where it was, one that comes much later does not.
+// TestWithdraw checks that an agent that stops in order leaves what pods hold, and that its successor resumes, unless it starts much
+// later.
 func TestWithdraw(t *testing.T) {
 	for _, c := range []struct {
 		away time.Duration
@@ -453,7 +454,7 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("after %s: shows %s, want %s", c.away, got, c.next)
 		}
 	}
-	// Without knowing the pods nothing is taken away.
+	// Nothing is withdrawn while the pods are unknown.
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
 	w.podsKnown = false
@@ -463,7 +464,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawTriedAgain: an API server that refuses as the agent ends does not leave its offer standing.
+// TestWithdrawTriedAgain checks that the withdrawal is retried.
 func TestWithdrawTriedAgain(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
@@ -482,7 +483,7 @@ func TestWithdrawTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRefused: what the API server refuses is tried again, and counted.
+// TestRefused checks that refused writes are retried and counted.
 func TestRefused(t *testing.T) {
 	w := newFixture(t)
 	w.patchError = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no"))
@@ -508,11 +509,11 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.advance(15 * time.Minute)
-	const want = `# HELP crane_craneAgent_node_resource_recommended_from Where the need comes from: 1 the forecast, 0 what is used.
+	const want = `# HELP crane_craneAgent_node_resource_recommended_from Source of the need: 1 for the forecast, 0 for the measured use.
 # TYPE crane_craneAgent_node_resource_recommended_from gauge
 crane_craneAgent_node_resource_recommended_from{resourceName="cpu",step="",subcomponent=""} 0
 crane_craneAgent_node_resource_recommended_from{resourceName="memory",step="",subcomponent=""} 0
-# HELP crane_agent_elastic_cpu_cores Terms of what is offered as gocrane.io/cpu.
+# HELP crane_agent_elastic_cpu_cores Terms of the offer of gocrane.io/cpu, in cores.
 # TYPE crane_agent_elastic_cpu_cores gauge
 crane_agent_elastic_cpu_cores{term="advertised"} 11
 crane_agent_elastic_cpu_cores{term="allocatable"} 16
@@ -530,7 +531,7 @@ crane_agent_elastic_cpu_cores{term="use"} 3.7
 	}
 }
 
-// TestRun: Run decides by the clock, and withdraws when it ends.
+// TestRun checks that Run decides by the clock and withdraws at its end.
 func TestRun(t *testing.T) {
 	w := newFixture(t)
 	w.publishSnapshot()

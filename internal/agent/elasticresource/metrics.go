@@ -10,19 +10,19 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// gocrane's names and labels; subcomponent and step are empty, as it had them, but for the resource.
+// The first four have gocrane's names and labels; subcomponent and step are empty, as in gocrane.
 var (
-	recommendedDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended", "What is offered of a resource: whole cores, or bytes.",
+	recommendedDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended", "Advertised amount of a resource, in whole cores or bytes.",
 		[]string{"subcomponent", "step", "resourceName"}, nil)
-	recommendedFromDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended_from", "Where the need comes from: 1 the forecast, 0 what is used.",
+	recommendedFromDesc = prometheus.NewDesc("crane_craneAgent_node_resource_recommended_from", "Source of the need: 1 for the forecast, 0 for the measured use.",
 		[]string{"subcomponent", "step", "resourceName"}, nil)
-	cpuNotReclaimedDesc    = prometheus.NewDesc("crane_craneAgent_node_cpu_cannot_be_reclaimed_seconds", "CPU that is needed and not offered, in millicores whatever the name says.", nil, nil)
-	memoryNotReclaimedDesc = prometheus.NewDesc("crane_craneAgent_node_mem_cannot_be_reclaimed_seconds", "Memory that is needed and not offered, in bytes whatever the name says.", nil, nil)
-	coresDesc              = prometheus.NewDesc("crane_agent_elastic_cpu_cores", "Terms of what is offered as gocrane.io/cpu.", []string{"term"}, nil)
-	bytesDesc              = prometheus.NewDesc("crane_agent_elastic_memory_bytes", "Terms of what is offered as gocrane.io/memory.", []string{"term"}, nil)
-	distributedDesc        = prometheus.NewDesc("crane_agent_elastic_distributed_ratio", "What pods hold as a share of what the node can bear; above 1 is a deficit. Absent where the offer is not known.", []string{"resource"}, nil)
-	problemDesc            = prometheus.NewDesc("crane_agent_elastic_problem", "1 where something is not known, so that nothing is opened.", []string{"resource"}, nil)
-	writesDesc             = prometheus.NewDesc("crane_agent_elastic_node_writes_total", "Writes to the Node by what came of them.", []string{"result"}, nil)
+	cpuNotReclaimedDesc    = prometheus.NewDesc("crane_craneAgent_node_cpu_cannot_be_reclaimed_seconds", "CPU that is needed and not offered, in millicores (despite its name).", nil, nil)
+	memoryNotReclaimedDesc = prometheus.NewDesc("crane_craneAgent_node_mem_cannot_be_reclaimed_seconds", "Memory that is needed and not offered, in bytes (despite its name).", nil, nil)
+	coresDesc              = prometheus.NewDesc("crane_agent_elastic_cpu_cores", "Terms of the offer of gocrane.io/cpu, in cores.", []string{"term"}, nil)
+	bytesDesc              = prometheus.NewDesc("crane_agent_elastic_memory_bytes", "Terms of the offer of gocrane.io/memory, in bytes.", []string{"term"}, nil)
+	distributedDesc        = prometheus.NewDesc("crane_agent_elastic_distributed_ratio", "Share of the offer that pods hold; above 1 is a deficit. Absent while the offer is unknown.", []string{"resource"}, nil)
+	problemDesc            = prometheus.NewDesc("crane_agent_elastic_problem", "1 while an input is unknown, so that the offer does not grow, else 0.", []string{"resource"}, nil)
+	writesDesc             = prometheus.NewDesc("crane_agent_elastic_node_writes_total", "Writes to the Node by result.", []string{"result"}, nil)
 )
 
 var _ prometheus.Collector = (*Manager)(nil)
@@ -54,7 +54,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	collectResult(gauge, &latest.memory, "memory", bytesDesc, 1)
 }
 
-func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *model.Result[T], name string, terms *prometheus.Desc, by float64) {
+func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, by float64) {
 	gauge(recommendedDesc, float64(r.Advertise)/by, "", "", name)
 	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
 	gauge(problemDesc, boolValue(r.Problem != ""), name)

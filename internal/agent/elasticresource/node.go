@@ -15,42 +15,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// advertisedQuantity is what a node advertises of a resource: the lesser of capacity and allocatable, where somebody has written one of them alone.
-func advertisedQuantity(node *corev1.Node, name corev1.ResourceName) (value resource.Quantity, absent bool) {
-	capacity, ok := node.Status.Capacity[name]
-	if !ok {
-		return capacity, true
-	}
-	if allocatable, ok := node.Status.Allocatable[name]; ok && allocatable.Cmp(capacity) < 0 {
-		return allocatable, false
-	}
-	return capacity, false
-}
-
-func advertisedCPU(node *corev1.Node) (series.MilliCPU, bool) {
-	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedCPU)
-	return series.MilliCPU(min(max(q.Value(), 0), maxCores) * 1000), absent
-}
-
-func advertisedMemory(node *corev1.Node) (series.Bytes, bool) {
-	q, absent := advertisedQuantity(node, ensurancev1alpha1.ResourceReclaimedMemory)
-	return series.Bytes(max(q.Value(), 0)), absent
-}
-
-// maxCores bounds cores that somebody else has written, so that they are no overflow in thousandths.
-const maxCores = 1 << 40
-
-// nodeChange is what is written of a Node: amounts that are nil are left as they are.
+// nodeChange holds the changes of a Node; nil amounts stay.
 type nodeChange struct {
 	cpu    *series.MilliCPU
 	memory *series.Bytes
-	// remove takes a resource away whose amount is 0, instead of showing 0.
+	// remove deletes resources with amount 0 instead of showing 0.
 	remove     bool
 	annotation string
 }
 
-// patch is a strategic merge patch of the Node's status with the two resources and the annotation alone. It names the Node's UID, so that
-// the API server refuses it for another Node of the same name.
+// patch returns a strategic merge patch of the Node's status with the two resources and the annotation. It contains the Node's UID, so
+// that the API server rejects it for another Node of the same name.
 func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 	amounts := map[corev1.ResourceName]*string{}
 	put := func(name corev1.ResourceName, v int64) {
@@ -74,12 +49,12 @@ func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("patch of Node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("failed to encode the patch of Node %s: %w", node.Name, err)
 	}
 	return raw, nil
 }
 
-// readReserve is the share of a resource that is never offered: the Node's annotation, else the flag's.
+// readReserve returns the share of a resource that is never advertised: the Node's annotation, else the flag's value.
 func readReserve(node *corev1.Node, annotation string, otherwise series.Ratio) (series.Ratio, string) {
 	value, ok := node.Annotations[annotation]
 	if !ok {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,70 +19,61 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
-// fieldManager is who writes.
 const fieldManager = "crane-agent"
 
-// readsPerTemplateCheck is how many readings of the prediction there are for one of the template.
+// readsPerTemplateCheck is the number of reads of the prediction per read of the template.
 const readsPerTemplateCheck = 10
 
-// predictionSync keeps the node's TimeSeriesPrediction as the template wants it, and knows the last that was read. sync is called by one
-// goroutine, known by any.
+// predictionSync creates and updates the node's TimeSeriesPrediction from the template and holds its last state. sync is called by one
+// goroutine, latest by any.
 type predictionSync struct {
 	core      kubernetes.Interface
 	objects   dynamic.Interface
 	namespace string
 	write     bool
-	log       logr.Logger
 
 	mu    sync.Mutex
 	state forecastState
 
 	reads       int
-	hasTemplate bool // there is one
-	logged      string
+	hasTemplate bool // found at the last check
+	changes     *oncelog.Logger
 }
 
-// latest is the state of the last sync.
+// latest returns the state of the last sync.
 func (p *predictionSync) latest() forecastState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// sync reads the template now and then, and the object each time. What cannot be read stays as it was; a forecast says itself when it ends.
+// sync reads the object, and at intervals the template. After an error the last state stays; forecasts carry their own end.
 func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
 	now, err := p.read(ctx, node)
 	switch {
 	case err != nil:
-		p.logOnce("The forecast of the node cannot be kept up", err.Error())
+		p.changes.Log("forecast", "failed to update the node's forecast", "reason", err.Error())
 		now = p.latest()
 		if now.tsp == nil {
 			now = forecastState{requested: true, reason: err.Error()}
 		}
 	case !now.requested:
-		p.logOnce("Nobody asks for a forecast of the node: what it uses counts alone", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
+		p.changes.Log("forecast", "no forecast of the node is configured; only its use counts", "reason", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
-		p.logOnce("The forecast of the node counts", predictionv1alpha1.NodeResourcePrefix+node.Name)
+		p.changes.Log("forecast", "using the forecast of the node", "reason", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = now
 }
 
-// logOnce logs what has changed.
-func (p *predictionSync) logOnce(message, why string) {
-	if text := message + why; text != p.logged {
-		p.logged = text
-		p.log.Info(message, "why", why)
-	}
-}
-
 func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastState, error) {
 	resource := p.objects.Resource(predictionv1alpha1.GroupVersion.WithResource("timeseriespredictions")).Namespace(p.namespace)
 	name := predictionv1alpha1.NodeResourcePrefix + node.Name
-	// The API server's cache will do: forecasts are written once in a window.
+	// The API server's cache is fresh enough: forecasts are written once per window.
 	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 	var have *predictionv1alpha1.TimeSeriesPrediction
 	if err == nil {
@@ -94,7 +84,7 @@ func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastS
 	}
 	if p.reads++; p.reads%readsPerTemplateCheck == 1 || have == nil && p.hasTemplate {
 		if have, err = p.ensure(ctx, resource, node, have); err != nil {
-			p.reads = 0 // at the next reading
+			p.reads = 0 // check again at the next read
 			return forecastState{}, err
 		}
 	}
@@ -109,7 +99,7 @@ func decodePrediction(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSer
 	return out, nil
 }
 
-// ensure brings the object in line with the template, if there is one, and returns it; where nothing is to be changed, what it would be.
+// ensure creates or updates the object from the template, if there is one, and returns it. A dry run returns what would be written.
 func (p *predictionSync) ensure(
 	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction,
 ) (*predictionv1alpha1.TimeSeriesPrediction, error) {
@@ -161,7 +151,7 @@ func applyPrediction(ctx context.Context, resource dynamic.ResourceInterface, wa
 	return decodePrediction(made)
 }
 
-// predictionInterval is the time between two readings, to which some is added at random, so that nodes that started together ask apart.
+// predictionInterval is the interval of reads, with jitter so that nodes that started together spread their requests.
 const (
 	predictionInterval = time.Minute
 	predictionJitter   = 0.2

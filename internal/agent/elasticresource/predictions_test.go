@@ -19,10 +19,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
-// TestDefinitionReinstalled: while the definition of TimeSeriesPredictions is away what was known stays, until it says itself that it is over;
-// when it is there again the object is made anew at the next reading. A write that another one overtook is tried at the next reading too.
+// TestDefinitionReinstalled checks that the last state stays while the CustomResourceDefinition is missing, and that the object is
+// recreated at the next read after it is back. A conflicting write is retried at the next read.
 func TestDefinitionReinstalled(t *testing.T) {
 	resource := schema.GroupResource{Group: predictionv1alpha1.GroupVersion.Group, Resource: "timeseriespredictions"}
 	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
@@ -47,7 +48,7 @@ func TestDefinitionReinstalled(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: testTemplate},
 	})
-	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, log: logr.Discard()}
+	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, changes: oncelog.New(logr.Discard())}
 	reads := func(what string, made int, known bool) {
 		t.Helper()
 		if p.sync(t.Context(), newNode()); applied != made || (p.latest().tsp != nil) != known || !p.latest().requested {

@@ -16,7 +16,6 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/elasticrequest"
-	tell "crane.io/crane/internal/agent/report"
 	model "crane.io/crane/pkg/elastic"
 )
 
@@ -26,133 +25,44 @@ const (
 	reserveMemory  = ensurancev1alpha1.AnnotationReserveMemory
 )
 
-// writeRecord is what was written and said last.
+// writeRecord holds what was last written and logged.
 type writeRecord struct {
 	written     time.Time
-	tried       time.Time // the last write, be it that it failed
-	version     string    // of the Node as it was written
-	overwritten time.Time // when somebody else was last seen to have written
-	cpu, memory condition
-	// annotatedCPU and annotatedMemory are what the annotation says.
-	annotatedCPU, annotatedMemory condition
-	failure                       string
+	tried       time.Time // last write, including failed ones
+	version     string    // resource version after the last write
+	overwritten time.Time // last overwrite by another client
+	failure     string    // last logged
 }
 
-// condition is what of a result is worth a word when it changes.
-type condition struct {
-	problem bool
-	// deficit is empty for none.
-	deficit string
-}
-
-func newCondition[T model.Amount](r *model.Result[T]) condition {
-	s := condition{problem: r.Problem != ""}
-	if r.Deficit > 0 {
-		s.deficit = formatQuantity(r.Deficit)
-	}
-	return s
-}
-
-// publish writes what has changed, and the annotation also when it has become old.
+// publish writes changes, and the annotation also when it is due for a refresh.
 func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
-	cpu, memory := newCondition(&r.cpu), newCondition(&r.memory)
-	m.logCondition(ensurancev1alpha1.ResourceReclaimedCPU, m.written.cpu, cpu, r.cpu.Problem)
-	m.logCondition(ensurancev1alpha1.ResourceReclaimedMemory, m.written.memory, memory, r.memory.Problem)
-	m.written.cpu, m.written.memory = cpu, memory
+	m.cpu.logCondition(m.Log, &r.cpu)
+	m.memory.logCondition(m.Log, &r.memory)
 	since := r.at.Sub(m.written.written)
-	changed := (cpu != m.written.annotatedCPU || memory != m.written.annotatedMemory) && since >= minAnnotationInterval
-	c := nodeChange{}
-	if r.cpu.NeedsWrite {
-		c.cpu = &r.cpu.Advertise
-	}
-	if r.memory.NeedsWrite {
-		c.memory = &r.memory.Advertise
-	}
+	changed := (m.cpu.logged != m.cpu.annotated || m.memory.logged != m.memory.annotated) && since >= minAnnotationInterval
+	c := nodeChange{cpu: r.cpu.change(), memory: r.memory.change()}
 	if c.cpu == nil && c.memory == nil && !changed && since >= 0 && since < refreshInterval {
 		return
 	}
-	if !m.Enforce {
-		m.recordDryRun(node, r, c)
-		return
-	}
-	m.written.tried = r.at
-	if err := m.patchNode(ctx, node, r, c, false); err != nil {
-		if m.written.failure != err.Error() {
-			m.written.failure = err.Error()
-			m.Log.Info("Cannot write what the node offers; it is tried again", "error", err.Error())
+	if m.Enforce {
+		m.written.tried = r.at
+		if err := m.patchNode(ctx, node, r, c, false); err != nil {
+			if m.written.failure != err.Error() {
+				m.written.failure = err.Error()
+				m.Log.Info("failed to write the node's elastic resources; retrying", "error", err.Error())
+			}
+			return
 		}
-		return
+		m.written.written, m.written.failure = r.at, ""
+		m.cpu.annotated, m.memory.annotated = m.cpu.logged, m.memory.logged
 	}
-	m.written.written, m.written.failure, m.written.annotatedCPU, m.written.annotatedMemory = r.at, "", cpu, memory
-	m.reportChange(node, r, c, tell.Done)
-}
-
-// logCondition logs what a resource lacks, when that begins and ends.
-func (m *Manager) logCondition(name string, before, now condition, problem string) {
-	if now.problem != before.problem {
-		if now.problem {
-			m.Log.Info("Nothing more is offered: something is not known", "resource", name, "problem", problem)
-		} else {
-			m.Log.Info("All is known again of what is offered", "resource", name)
-		}
-	}
-	if now.deficit != "" && before.deficit == "" {
-		m.Log.Info("Pods hold more than the node can bear; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", name, "deficit", now.deficit)
-	}
-}
-
-// recordDryRun says what a dry run does not write.
-func (m *Manager) recordDryRun(node *corev1.Node, r *decision, c nodeChange) {
-	m.reportChange(node, r, c, tell.NotEnforced)
-	if c.cpu != nil {
-		m.dryRun.cpu, m.dryRun.hasCPU = *c.cpu, true
-	}
-	if c.memory != nil {
-		m.dryRun.memory, m.dryRun.hasMemory = *c.memory, true
-	}
-}
-
-// reportChange tells of what was written, or would be, in gocrane's words.
-func (m *Manager) reportChange(node *corev1.Node, r *decision, c nodeChange, outcome tell.Outcome) {
-	if c.cpu != nil {
-		before, _ := advertisedCPU(node)
-		if outcome == tell.NotEnforced {
-			before = m.dryRun.cpu
-		}
-		a := newAction(ensurancev1alpha1.ResourceReclaimedCPU, before, *c.cpu, outcome)
-		a.Reason = fmt.Sprintf("Updating elastic resource %s-cpu with %d.", sourceLabel(r.cpu.NeedSource), int64(*c.cpu)/1000)
-		m.Report(a)
-	}
-	if c.memory != nil {
-		before, _ := advertisedMemory(node)
-		if outcome == tell.NotEnforced {
-			before = m.dryRun.memory
-		}
-		a := newAction(ensurancev1alpha1.ResourceReclaimedMemory, before, *c.memory, outcome)
-		a.Reason = fmt.Sprintf("Updating elastic resource %s-memory with %d.", sourceLabel(r.memory.NeedSource), int64(*c.memory))
-		m.Report(a)
-	}
-}
-
-func newAction[T model.Amount](name string, before, now T, outcome tell.Outcome) tell.Action {
-	a := tell.Action{Kind: tell.NodeResource, Outcome: outcome, Container: name, From: formatQuantity(before), To: formatQuantity(now)}
-	if outcome == tell.Done {
-		a.EventReason = ensurancev1alpha1.ReasonUpdateNode
-	}
-	return a
-}
-
-// sourceLabel is gocrane's word for where a need comes from.
-func sourceLabel(s model.Source) string {
-	if s == model.SourceForecast {
-		return "tsp"
-	}
-	return "local"
+	m.cpu.report(m.Report, node, &r.cpu, m.Enforce)
+	m.memory.report(m.Report, node, &r.memory, m.Enforce)
 }
 
 // patchNode patches the Node.
 func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision, c nodeChange, ended bool) error {
-	a := nodeAnnotation{At: r.at.UTC(), Ended: ended, CPU: describeResult(&r.cpu, r.forecast.cpu), Memory: describeResult(&r.memory, r.forecast.memory)}
+	a := nodeAnnotation{At: r.at.UTC(), Ended: ended, CPU: describeResult(&r.cpu), Memory: describeResult(&r.memory)}
 	if ended {
 		a.CPU.Previous, a.Memory.Previous = a.CPU.Advertised, a.Memory.Advertised
 		a.CPU.Advertised, a.Memory.Advertised = formatQuantity(*c.cpu), formatQuantity(*c.memory)
@@ -180,8 +90,8 @@ func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision,
 	return nil
 }
 
-// withdraw leaves on offer what pods hold, and takes away what none holds. Where the pods are not known nothing is changed: the time in
-// the annotation tells that nobody keeps it up.
+// withdraw advertises only what pods hold and removes resources that no pod holds. It changes nothing while the pods are unknown; the
+// time in the annotation shows that the agent has stopped.
 func (m *Manager) withdraw(ctx context.Context) error {
 	r := m.lastDecision()
 	state := m.View.State()
@@ -197,8 +107,8 @@ func (m *Manager) withdraw(ctx context.Context) error {
 		return m.patchNode(ctx, state.Node, &last, nodeChange{cpu: &cpu, memory: &memory, remove: true}, true)
 	})
 	if err != nil {
-		return errors.Join(errors.New("what the node offers stays, with the time of the last decision in its annotation"), err)
+		return errors.Join(errors.New("the node keeps its elastic resources, with the time of the last decision in its annotation"), err)
 	}
-	m.Log.Info("Offers no more than what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
+	m.Log.Info("offering only what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
 	return nil
 }

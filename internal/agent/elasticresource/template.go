@@ -17,11 +17,11 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// maxSpecBytes bounds what a template makes, in bytes.
+// maxSpecBytes limits the output of a template.
 const maxSpecBytes = 256 << 10
 
-// render makes the spec of the node's TimeSeriesPrediction of a template over the Node as JSON, as in {{.metadata.name}}. A key that the
-// node does not have is an error: a query with "<no value>" would be about nothing.
+// render executes the template with the Node as JSON, as in {{.metadata.name}}, and returns the spec of the node's TimeSeriesPrediction.
+// A missing key is an error, because a query with "<no value>" would match nothing.
 func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredictionSpec, error) {
 	var spec predictionv1alpha1.TimeSeriesPredictionSpec
 	t, err := template.New(predictionv1alpha1.NodeResourceTemplateKey).Option("missingkey=error").Parse(text)
@@ -37,10 +37,10 @@ func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 		return spec, fmt.Errorf("template: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
-		return spec, fmt.Errorf("what the template makes is no spec of a TimeSeriesPrediction: %w", err)
+		return spec, fmt.Errorf("the template's output is not a spec of a TimeSeriesPrediction: %w", err)
 	}
 	if len(spec.PredictionMetrics) == 0 {
-		return spec, errors.New("what the template makes has no predictionMetrics")
+		return spec, errors.New("the template's output has no predictionMetrics")
 	}
 	spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindNode, Name: node.Name}
 	if spec.PredictionWindowSeconds == 0 {
@@ -49,20 +49,20 @@ func render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 	return spec, nil
 }
 
-// limitedBuffer is a buffer that refuses what is too much.
+// limitedBuffer is a buffer of at most maxSpecBytes.
 type limitedBuffer struct{ buf bytes.Buffer }
 
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.buf.Len()+len(p) > maxSpecBytes {
-		return 0, fmt.Errorf("it makes more than %d bytes", maxSpecBytes)
+		return 0, fmt.Errorf("output of more than %d bytes", maxSpecBytes)
 	}
 	return b.buf.Write(p)
 }
 
 const kindNode = "Node"
 
-// newPrediction is the object that the agent keeps for its node. It goes with the Node.
+// newPrediction returns the object of a node; it is deleted with the Node.
 func newPrediction(namespace string, node *corev1.Node, spec predictionv1alpha1.TimeSeriesPredictionSpec) *predictionv1alpha1.TimeSeriesPrediction {
 	return &predictionv1alpha1.TimeSeriesPrediction{
 		TypeMeta: metav1.TypeMeta{APIVersion: predictionv1alpha1.GroupVersion.String(), Kind: "TimeSeriesPrediction"},

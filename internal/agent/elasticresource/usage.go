@@ -14,14 +14,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// usage makes one measurement for a decision of the snapshots since the last: the mean of cpu, whose use of a second says little, and of
-// memory the moment in which others than elastic pods used most.
+// usage combines the snapshots since the last decision into one measurement: the mean CPU use, because that of one second varies, and the
+// memory of the moment at which non-elastic pods used most.
 type usage struct {
-	lastSeen time.Time // the last snapshot
+	lastSeen time.Time // time of the last snapshot
 	cpu      meanCPU
 	memory   model.Use[series.Bytes]
 	memoryOK bool
-	// lastCPU and lastMemory are those of the decision before; their age tells when nothing comes any more.
+	// lastCPU and lastMemory are the measurements of the previous decision; their age shows that snapshots stopped.
 	lastCPU    model.Use[series.MilliCPU]
 	lastMemory model.Use[series.Bytes]
 }
@@ -30,17 +30,17 @@ type meanCPU struct {
 	at             time.Time
 	total, elastic series.MilliCPU
 	count          series.MilliCPU
-	// exclusive is the most that was idle of the CPUs that are containers' alone.
+	// exclusive is the largest idle part of exclusive CPUs.
 	exclusive series.MilliCPU
 }
 
-// add takes a snapshot in, once.
-func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) {
+// add adds a snapshot once.
+func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) {
 	if s == nil || s.At.Equal(u.lastSeen) {
 		return
 	}
 	u.lastSeen = s.At
-	cpu, memory := sumElasticUse(s, claims)
+	cpu, memory := sumElasticUse(s, requests)
 	if s.Node.UsedCPU.OK {
 		u.cpu.at = s.At
 		u.cpu.total += s.Node.UsedCPU.Value
@@ -51,7 +51,7 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amount
 		}
 	}
 	if m := s.Node.Memory; m.OK {
-		// What is in swap is to have room when it comes back: else elastic pods would push others out of memory for good.
+		// Swapped-out memory needs room when it comes back; otherwise elastic pods would push others out of memory for good.
 		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.SwappedOut, Elastic: memory}
 		if !u.memoryOK || now.Total-now.Elastic > u.memory.Total-u.memory.Elastic {
 			u.memory.Total, u.memory.Elastic = now.Total, now.Elastic
@@ -60,10 +60,10 @@ func (u *usage) add(s *observe.Snapshot, claims map[string]elasticrequest.Amount
 	}
 }
 
-// complete tells that both resources were measured since the last decision.
+// complete reports whether both resources were measured since the last decision.
 func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
 
-// drain ends the span. Where nothing was measured in it, the last measurement stays, at its time.
+// drain returns the measurement and starts the next one. Without new snapshots it returns the previous measurement with its time.
 func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	if n := u.cpu.count; n > 0 {
 		u.lastCPU = model.Use[series.MilliCPU]{At: u.cpu.at, Total: (u.cpu.total + n - 1) / n, Elastic: u.cpu.elastic / n, Exclusive: u.cpu.exclusive}
@@ -75,23 +75,23 @@ func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	return u.lastCPU, u.lastMemory
 }
 
-// sumElasticUse is the use of the containers that claim a resource, each resource on its own: a pod that asks for gocrane.io/cpu alone has
-// its memory from the node as everybody else. What is not known counts as that of others.
-func sumElasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
-	if len(claims) == 0 {
+// sumElasticUse sums the use of containers that request a resource, each resource separately: a pod that requests only gocrane.io/cpu
+// uses ordinary memory. Unknown use counts as that of other pods.
+func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
+	if len(requests) == 0 {
 		return 0, 0
 	}
 	for i := range s.Pods {
 		for j := range s.Pods[i].Containers {
 			c := &s.Pods[i].Containers[j]
-			claimed, ok := claims[c.ID]
+			request, ok := requests[c.ID]
 			if !ok {
 				continue
 			}
-			if claimed.CPU > 0 && c.UsedCPU.OK {
+			if request.CPU > 0 && c.UsedCPU.OK {
 				cpu += c.UsedCPU.Value
 			}
-			if claimed.Memory > 0 && c.Memory.OK {
+			if request.Memory > 0 && c.Memory.OK {
 				memory += c.Memory.Value.WorkingSet
 			}
 		}
@@ -99,7 +99,7 @@ func sumElasticUse(s *observe.Snapshot, claims map[string]elasticrequest.Amounts
 	return cpu, memory
 }
 
-// readContainerRequests is what containers claim, by their id.
+// readContainerRequests returns elastic requests by container ID.
 func readContainerRequests(pods []*corev1.Pod) map[string]elasticrequest.Amounts {
 	out := map[string]elasticrequest.Amounts{}
 	for _, pod := range pods {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// TestCycles: whether cycles are counted follows from the flag and from what was tried, with its reason.
+// TestCycles checks the feature for each flag and each result of the probe.
 func TestCycles(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	layout, err := cgroup.Detect(host.Root(dir))

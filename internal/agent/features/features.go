@@ -17,27 +17,27 @@ import (
 	"crane.io/crane/internal/agent/observe"
 )
 
-// State is whether a feature is used.
+// State is the state of a feature.
 type State string
 
-// The states.
+// States.
 const (
 	On State = "on"
-	// Off could be used and is not.
+	// Off: supported but not used.
 	Off State = "off"
-	// Unsupported cannot be used on this host.
+	// Unsupported: not supported by this host.
 	Unsupported State = "unsupported"
 )
 
-// Feature is something that the agent does where a host can.
+// Feature is a capability of the agent that depends on the host.
 type Feature struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Reason says why not, or what was found.
+	// Reason explains the state.
 	Reason string `json:"reason,omitempty"`
 }
 
-// String is the form that kubectl shows: "off" or "unsupported: reason".
+// String formats the feature for kubectl: "off" or "unsupported: reason".
 func (f Feature) String() string {
 	if f.Reason == "" {
 		return string(f.State)
@@ -55,7 +55,7 @@ func onIf(name string, ok bool, why string) Feature {
 	return unsupported(name, why)
 }
 
-// usable is a feature that the kernel has where ok says so, and that the agent may not use.
+// usable returns a kernel feature that the flags may leave unused.
 func (h Host) usable(name string, ok bool, why string) Feature {
 	switch {
 	case !ok:
@@ -66,21 +66,22 @@ func (h Host) usable(name string, ok bool, why string) Feature {
 	return on(name, "")
 }
 
-// Host is what features are looked for in.
+// Host is the host to inspect.
 type Host struct {
 	Root host.Root
 	// KubeletRoot is the kubelet's directory below Root.
 	KubeletRoot string
-	// Layout is nil where there are no cgroups; Missing says why.
+	// Layout is nil without cgroups; LayoutError is the reason.
 	Layout      *cgroup.Layout
 	LayoutError error
-	// UnusedReasons says why the agent does not use what the kernel has, by the feature's name.
+	// UnusedReasons holds the reason a supported kernel feature is not used, by its name.
 	UnusedReasons map[string]string
-	// CyclesUnsupported says why cycles and instructions of pods cannot be counted, empty where they can; nil where nobody counts them.
+	// CyclesUnsupported returns why cycles and instructions of pods cannot be counted, empty if they can; nil if they are not to be
+	// counted.
 	CyclesUnsupported func() string
 }
 
-// Features that an agent may leave unused.
+// Features that the agent may leave unused.
 const (
 	CPUBurst      = "cpu-burst"
 	CPUIdle       = "cpu-idle-class"
@@ -89,10 +90,10 @@ const (
 	NUMA          = "numa"
 )
 
-// RunQueueWait is the time that threads wait for a CPU.
+// RunQueueWait is the feature of measuring how long threads wait for a CPU.
 const RunQueueWait = "run-queue-wait"
 
-// List lists the features of a host in the order in which they are shown. Nothing in it changes as long as the host does not.
+// List returns the features of a host in display order. The result changes only with the host.
 func List(h Host, s *observe.Snapshot) []Feature {
 	var out []Feature
 	if h.Layout == nil {
@@ -122,11 +123,11 @@ func pressure(name string, ok bool, problem string) Feature {
 	return onIf(name, ok, problem)
 }
 
-// cgroups are the features that depend on the kernel's cgroup files.
+// cgroups returns the features that depend on the kernel's cgroup files.
 func (h Host) cgroups(s *observe.Snapshot) []Feature {
 	l := h.Layout
 	found := fmt.Sprintf("cgroup %s", l.Version)
-	pods := unsupported("pods", "there is no kubepods group: no kubelet runs here")
+	pods := unsupported("pods", "no kubepods cgroup: no kubelet runs here")
 	if l.Pods != "" {
 		found += ", driver " + string(l.Driver)
 		pods = on("pods", "in "+l.Pods)
@@ -179,14 +180,14 @@ func (h Host) runQueue() Feature {
 	if !exists(h.Root.Path("proc/self/schedstat")) {
 		return unsupported(RunQueueWait, "the kernel has no schedstat")
 	}
-	// What a PID is to the host's /proc and to this process is the same in one PID namespace alone.
+	// PIDs of the host's /proc are valid for this process only in the host's PID namespace.
 	if pid, err := os.Readlink(h.Root.Path("proc/self")); err != nil || pid != strconv.Itoa(os.Getpid()) {
 		return unsupported(RunQueueWait, "the agent is not in the host's PID namespace (hostPID), and threads cannot be found")
 	}
 	return on(RunQueueWait, "sampled where a rule asks for it")
 }
 
-// interference wants to know how long pods wait: from their pressure, or from the run queues of their threads.
+// interference requires the waiting time of pods, from their pressure or from the run queues of their threads.
 func (h Host) interference() Feature {
 	const name = "interference"
 	queue := h.runQueue()
@@ -201,7 +202,7 @@ func (h Host) interference() Feature {
 	return unsupported(name, "pods have no pressure, and run queues cannot be sampled: "+queue.Reason)
 }
 
-// podDisks is what each pod does to disks.
+// podDisks is the measurement of each pod's disk use.
 func (h Host) podDisks() Feature {
 	const name = "pod-disks"
 	if h.Layout == nil || h.Layout.Pods == "" {
@@ -211,12 +212,12 @@ func (h Host) podDisks() Feature {
 		return unsupported(name, err.Error())
 	}
 	if h.Layout.Version != cgroup.V2 {
-		return on(name, "without what the kernel writes later, which v1 counts as nobody's")
+		return on(name, "without writes of dirty pages, which cgroup v1 does not count per pod")
 	}
 	return on(name, "")
 }
 
-// cyclesPerInstruction needs a performance monitoring unit, which most virtual machines do not have.
+// cyclesPerInstruction requires a performance monitoring unit, which most virtual machines lack.
 func (h Host) cyclesPerInstruction() Feature {
 	const name = "cpi"
 	if h.Layout == nil || h.Layout.Pods == "" {
@@ -250,7 +251,7 @@ func (h Host) kubeletPolicy(name, file string) Feature {
 	return on(name, "policy "+policy)
 }
 
-// sockets of runtimes that speak CRI, by where they are by default.
+// sockets returns the default paths of CRI runtimes.
 func sockets() []string {
 	return []string{"run/containerd/containerd.sock", "run/crio/crio.sock", "run/k3s/containerd/containerd.sock", "run/cri-dockerd.sock"}
 }

@@ -22,28 +22,28 @@ import (
 )
 
 const (
-	// detectInterval is the time between two looks at what the host can: modules are loaded and kubelets started anew.
+	// detectInterval is the interval of detection: modules are loaded and kubelets restarted.
 	detectInterval = 10 * time.Second
-	// minWriteInterval is the least time between two writes: what flaps does not write each time.
+	// minWriteInterval is the least time between two writes, so that flapping features do not write each time.
 	minWriteInterval = time.Minute
-	// requestTimeout is how long the API server may take.
+	// requestTimeout bounds a request to the API server.
 	requestTimeout = 10 * time.Second
 )
 
-// PublisherConfig is what an Announcer works with.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// List lists the features; nil where nothing is known yet.
+	// List returns the features; nil if they are not known yet.
 	List func() []Feature
-	// Node is the node as a watch knows it, nil where it is not known.
+	// Node returns the watched Node; nil if unknown.
 	Node func() *corev1.Node
-	// Client writes; nil where there is no API server.
+	// Client writes the annotation; nil without an API server.
 	Client kubernetes.Interface
 	Clock  clock.WithTicker
 	Log    logr.Logger
 	Beat   func(step string)
 }
 
-// Publisher is the manager that tells of the features in an annotation of the node, written on change alone, and as a metric.
+// Publisher is the manager that publishes the features as a metric and, on change, in an annotation of the Node.
 type Publisher struct {
 	config PublisherConfig
 	latest atomic.Pointer[[]Feature]
@@ -52,17 +52,17 @@ type Publisher struct {
 	failed    bool
 }
 
-// NewPublisher returns an announcer that has told of nothing yet.
+// NewPublisher returns a publisher to be started with Run.
 func NewPublisher(c PublisherConfig) *Publisher { return &Publisher{config: c} }
 
-// Name implements the agent's manager.
+// Name implements the agent's Manager.
 func (*Publisher) Name() string { return "features" }
 
-// Run tells until ctx ends.
+// Run publishes until ctx ends.
 func (a *Publisher) Run(ctx context.Context) error {
 	ticker := a.config.Clock.NewTicker(detectInterval)
 	defer ticker.Stop()
-	// Soon after the start there is something to tell of.
+	// The first snapshot is available soon after the start.
 	soon := a.config.Clock.NewTimer(2 * time.Second)
 	defer soon.Stop()
 	for {
@@ -103,7 +103,7 @@ func (a *Publisher) publish(ctx context.Context) {
 		return
 	}
 	if !a.failed && ctx.Err() == nil {
-		a.config.Log.Info("Cannot write the features to the node; it is tried again", "error", err.Error())
+		a.config.Log.Info("failed to write the features to the node; will retry", "error", err.Error())
 	}
 	a.failed = true
 }

@@ -21,8 +21,8 @@ import (
 
 const key = "ensurance.crane.io/agent-features"
 
-// TestAnnounce: the annotation is written where it differs, at most once a minute, and again after an error.
-func TestAnnounce(t *testing.T) {
+// TestPublish checks that the annotation is written on change, at most once a minute, and retried after an error.
+func TestPublish(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"other": "stays"}}})
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	var list []Feature
@@ -67,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 	if got := read().Annotations[key]; !strings.Contains(got, `"cpi":"on"`) {
 		t.Error(got)
 	}
-	// Somebody takes it away, and the API server fails for a while.
+	// The annotation is removed while the API server fails.
 	fails := true
 	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, errors.New("refused") })
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.UpdateOptions{}); err != nil {
@@ -87,8 +87,8 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// TestAnnounceAlone: without an API server, or where the node is not known, the metric alone tells.
-func TestAnnounceAlone(t *testing.T) {
+// TestPublishMetricOnly checks that without an API server or a known Node only the metric is published.
+func TestPublishMetricOnly(t *testing.T) {
 	a := NewPublisher(PublisherConfig{
 		List: func() []Feature { return []Feature{on("cgroups", "")} }, Node: func() *corev1.Node { return nil },
 		Clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), Log: logr.Discard(), Beat: func(string) {},

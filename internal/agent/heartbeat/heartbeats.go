@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Heartbeats is the heartbeats of all parts. It is safe for concurrent use.
+// Heartbeats records the heartbeats of all parts. It is safe for concurrent use.
 type Heartbeats struct {
 	clock     clock.PassiveClock
 	durations *prometheus.HistogramVec
@@ -25,28 +25,28 @@ type Heartbeats struct {
 }
 
 type part struct {
-	// last is when it was seen last; before the first beat, when it was added.
+	// last is the time of the last beat, or of the registration.
 	last    time.Time
 	started chan struct{} // closed at the first beat
 	seen    bool
 	steps   map[string]time.Time
 }
 
-// New returns a pulse of no parts.
+// New returns heartbeats without parts.
 func New(clk clock.PassiveClock) *Heartbeats {
 	return &Heartbeats{clock: clk, parts: map[string]*part{}, durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "crane_craneAgent_step_duration_seconds", Help: "What a step of a part of the agent took.",
+		Name: "crane_craneAgent_step_duration_seconds", Help: "Duration of a step of a part of the agent, in seconds.",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 	}, labels()), quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "What a step of a part of the agent took in the last hour, in seconds.",
+		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "Duration of a step of a part of the agent over the last hour, in seconds.",
 		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: time.Hour,
 	}, labels())}
 }
 
-// labels are gocrane's.
+// labels returns gocrane's labels.
 func labels() []string { return []string{"module", "subcomponent", "step"} }
 
-// moduleLabel is gocrane's name for what does a step, where it had one.
+// moduleLabel returns gocrane's name for the part of a step, or the part's own if gocrane has none.
 func moduleLabel(part, step string) string {
 	switch part + "/" + step {
 	case "qos/look":
@@ -65,8 +65,7 @@ func moduleLabel(part, step string) string {
 	return part
 }
 
-// Register adds a part and returns what it calls at the end of each step of its work. From now on it counts as late when it was not seen for
-// too long.
+// Register adds a part and returns the function it calls after each step. From now on a missing beat makes the part overdue.
 func (p *Heartbeats) Register(name string) func(step string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,13 +83,13 @@ func (p *Heartbeats) Register(name string) func(step string) {
 	}
 }
 
-// ObserveStep tells how long a step took.
+// ObserveStep records the duration of a step.
 func (p *Heartbeats) ObserveStep(name, step string, d time.Duration) {
 	p.durations.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
 	p.quantiles.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
 }
 
-// Started is closed when the part was seen at work once; nil where there is no such part.
+// Started returns a channel that is closed at the part's first beat; nil for an unknown part.
 func (p *Heartbeats) Started(name string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,14 +99,14 @@ func (p *Heartbeats) Started(name string) <-chan struct{} {
 	return nil
 }
 
-// Remove says that a part has ended and is not to be waited for.
+// Remove removes a part that has ended.
 func (p *Heartbeats) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.parts, name)
 }
 
-// Overdue names the parts that were not seen for longer than a time, with how long.
+// Overdue lists the parts without a beat for longer than the given time, with the time since.
 func (p *Heartbeats) Overdue(most time.Duration) []string {
 	now := p.clock.Now()
 	p.mu.Lock()
@@ -122,7 +121,7 @@ func (p *Heartbeats) Overdue(most time.Duration) []string {
 	return out
 }
 
-// NotStarted names the parts that have not been seen at work yet.
+// NotStarted lists the parts without a beat yet.
 func (p *Heartbeats) NotStarted() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +135,7 @@ func (p *Heartbeats) NotStarted() []string {
 	return out
 }
 
-var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "When a part of the agent last ended a step, in seconds since 1970.",
+var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "Time of the last completed step of a part of the agent, in seconds since 1970.",
 	labels(), nil)
 
 // Describe implements prometheus.Collector.

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestPulse(t *testing.T) {
+func TestHeartbeats(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	p := New(clk)
 	beat := p.Register("qos")
@@ -42,7 +42,7 @@ func TestPulse(t *testing.T) {
 	if got := p.Overdue(30 * time.Second); len(got) != 1 {
 		t.Errorf("late %v", got)
 	}
-	// A clock that is set back makes nobody late.
+	// A clock set back makes no part overdue.
 	clk.SetTime(time.Unix(0, 0))
 	if got := p.Overdue(time.Second); len(got) != 0 {
 		t.Errorf("late %v", got)
@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 	if err := r.Register(p); err != nil {
 		t.Fatal(err)
 	}
-	want := `# HELP crane_craneAgent_last_activity When a part of the agent last ended a step, in seconds since 1970.
+	want := `# HELP crane_craneAgent_last_activity Time of the last completed step of a part of the agent, in seconds since 1970.
 # TYPE crane_craneAgent_last_activity gauge
 crane_craneAgent_last_activity{module="ModuleNodeResourceManager",step="update",subcomponent=""} 1000.25
 crane_craneAgent_last_activity{module="StateCollector",step="look",subcomponent=""} 1000.25

@@ -9,11 +9,10 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// ReadCPUs reads a file with a list of CPUs, such as 0-3,8; an empty one is an empty set, half a line is an error. The error is ErrGone where the file is not there.
+// ReadCPUs reads a file with a CPU list such as 0-3,8; an empty line is an empty set. The error is ErrGone for a missing file and
+// ErrTruncated for an incomplete one.
 func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
-	file := NewFile(path)
-	defer file.Close()
-	content, err := r.Read(&file)
+	content, err := r.ReadPath(path)
 	if err != nil {
 		return numa.CPUSet{}, err
 	}
@@ -29,7 +28,7 @@ func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
 	return set, nil
 }
 
-// OnlineCPUs are those that the kernel runs on. None is an error.
+// OnlineCPUs returns the online CPUs; an empty set is an error.
 func (r *Reader) OnlineCPUs(root Root) (numa.CPUSet, error) {
 	path := root.Path("sys/devices/system/cpu/online")
 	set, err := r.ReadCPUs(path)
@@ -37,7 +36,7 @@ func (r *Reader) OnlineCPUs(root Root) (numa.CPUSet, error) {
 		err = fmt.Errorf("%s is empty", path)
 	}
 	if err != nil {
-		return numa.CPUSet{}, fmt.Errorf("CPUs online are not known: %w", err)
+		return numa.CPUSet{}, fmt.Errorf("online CPUs are unknown: %w", err)
 	}
 	return set, nil
 }

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// sectorBytes is what /proc/diskstats counts in, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst).
+// sectorBytes is the unit of /proc/diskstats, whatever the sector size of the disk (Documentation/admin-guide/iostats.rst).
 const sectorBytes = 512
 
-// Disk are the counters of a block device since boot.
+// Disk holds the counters of a block device since boot.
 type Disk struct {
 	Reads, Writes         uint64
 	ReadBytes, WriteBytes uint64
-	// Busy is the time in which at least one request was in progress.
+	// Busy is the time with at least one request in progress.
 	Busy time.Duration
 }
 
-// ParseDiskstats calls each for every device of /proc/diskstats, partitions among them.
+// ParseDiskstats calls each for every device of /proc/diskstats, including partitions.
 func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 	if len(content) == 0 {
-		return nil // no block device at all
+		return nil // no block device
 	}
 	err := Lines(content, func(line []byte) error {
 		_, rest := Field(line)
@@ -33,7 +33,7 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
 		var c [10]uint64
 		if n, err := parseColumns(rest, c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q wants ten counters", name))
+			return errors.Join(err, fmt.Errorf("%.40q has fewer than ten counters", name))
 		}
 		each(name, Disk{
 			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sectorBytes, WriteBytes: c[6] * sectorBytes,
@@ -47,7 +47,7 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 	return nil
 }
 
-// Interface are the counters of a network interface.
+// Interface holds the counters of a network interface.
 type Interface struct {
 	ReceivedBytes, SentBytes     uint64
 	ReceivedPackets, SentPackets uint64
@@ -62,7 +62,7 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 			header--
 			return nil
 		}
-		// A name may hold any byte but blanks and /; counters begin after the last colon.
+		// A name may contain any byte except blanks and /; counters start after the last colon.
 		colon := bytes.LastIndexByte(line, ':')
 		if colon < 0 {
 			return fmt.Errorf("%.40q has no colon", line)
@@ -71,7 +71,7 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
 		var c [12]uint64
 		if n, err := parseColumns(line[colon+1:], c[:]); err != nil || n < len(c) {
-			return errors.Join(err, fmt.Errorf("%.40q wants twelve counters", name))
+			return errors.Join(err, fmt.Errorf("%.40q has fewer than twelve counters", name))
 		}
 		each(name, Interface{
 			ReceivedBytes: c[0], ReceivedPackets: c[1], DroppedIn: c[3],

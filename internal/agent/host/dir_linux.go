@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// Offsets in a linux_dirent64 (getdents64(2)): inode and offset of 8 bytes each, length of 2, type of 1, name with a zero byte.
+// Offsets in linux_dirent64 (getdents64(2)): inode and offset of 8 bytes each, length of 2, type of 1, zero-terminated name.
 const (
 	direntLength = 16
 	direntType   = 18
 	direntName   = 19
 )
 
-// Subdirectories calls each with the name of every directory directly in a directory, in no order; the bytes are valid during the
-// call. It allocates nothing but on errors, as it runs each second on directories with some hundred entries.
+// Subdirectories calls each with the name of every subdirectory, or link, in no particular order; the bytes are valid during the call. It
+// allocates only on errors, since it runs every second on directories with hundreds of entries.
 func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	fd, err := retryInterrupted(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
@@ -44,8 +44,8 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	}
 }
 
-// Links is the number of links to a directory: two, and one for each directory directly in it; less than two on file systems that do not
-// count these, as overlayfs.
+// Links returns the link count of a directory: two plus one for each subdirectory; less than two on file systems that do not count them,
+// such as overlayfs.
 func Links(path string) (uint64, error) {
 	var st syscall.Stat_t
 	if _, err := retryInterrupted(func() (int, error) { return 0, syscall.Stat(path, &st) }); err != nil {
@@ -57,17 +57,17 @@ func Links(path string) (uint64, error) {
 func parseDirents(buf []byte, each func(name []byte)) error {
 	for len(buf) > 0 {
 		if len(buf) < direntName {
-			return fmt.Errorf("directory: %d bytes are no entry", len(buf))
+			return fmt.Errorf("directory entry of %d bytes is too short", len(buf))
 		}
 		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
 		if length <= direntName || length > len(buf) {
-			return fmt.Errorf("directory: an entry of %d bytes", length)
+			return fmt.Errorf("invalid directory entry of %d bytes", length)
 		}
 		name, kind := buf[direntName:length], buf[direntType]
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}
-		// /sys/block holds links to directories.
+		// /sys/block contains links to directories.
 		if (kind == syscall.DT_DIR || kind == syscall.DT_LNK) && string(name) != "." && string(name) != ".." {
 			each(name)
 		}

@@ -7,7 +7,7 @@ package host
 
 import "os"
 
-// Subdirectories calls each with the name of every directory, or link, directly in a directory.
+// Subdirectories calls each with the name of every subdirectory, or link.
 func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -21,7 +21,7 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	return nil
 }
 
-// Links is 0: how many directories are in a directory is not known without a list of them.
+// Links returns 0: the number of subdirectories is unknown without listing them.
 func Links(path string) (uint64, error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, wrapFileError(path, err)

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host reads files of the Linux kernel: /proc, /sys and pressure (PSI), below a root that need not be /. It parses what the
-// kernel writes, refuses half a file, and allocates nothing once a file is open, because a node agent reads some hundred files each
-// second. It knows nothing of pods; cgroup trees are the package cgroup's.
+// Package host reads files of the Linux kernel (/proc, /sys and PSI) below a configurable root, and state files of the kubelet. It
+// rejects truncated files and does not allocate after a file is open, because the agent reads hundreds of files every second. Cgroups of
+// pods are in its subpackage cgroup.
 package host

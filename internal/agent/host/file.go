@@ -10,52 +10,52 @@ import (
 	"syscall"
 )
 
-// ErrGone tells that a file has vanished: its cgroup was removed, or its process has ended.
-var ErrGone = errors.New("is not there")
+// ErrGone reports a file that does not exist or has vanished with its cgroup or process.
+var ErrGone = errors.New("does not exist")
 
 const (
 	initialBufferBytes = 16 << 10
-	// maxFileBytes bounds what is read of one file. /proc/stat of 8192 CPUs has about 1 MiB.
+	// maxFileBytes limits the size of a file. /proc/stat of 8192 CPUs has about 1 MiB.
 	maxFileBytes = 4 << 20
 )
 
-// Root is the directory under which the host's file system is seen, / or that of a mount in a container.
+// Root is the directory at which the host's file system is mounted: / or a mount in a container.
 type Root string
 
-// Path is the path of a file of the host, given by its parts.
+// Path returns the path of a file of the host.
 func (r Root) Path(parts ...string) string {
 	return filepath.Join(append([]string{string(r)}, parts...)...)
 }
 
-// File is a file of the kernel that stays open between reads: reading it again is one system call. The zero value has no path; use
-// NewFile. A File is not safe for concurrent use.
+// File is a kernel file that stays open between reads, so that reading it again takes one system call. Use NewFile. A File is not safe
+// for concurrent use.
 type File struct {
 	path string
 	fd   int
 	open bool
 }
 
-// NewFile names a file; the first read opens it.
+// NewFile returns a file that the first read opens.
 func NewFile(path string) File { return File{path: path} }
 
-// Path is where the file is.
+// Path returns the path of the file.
 func (f *File) Path() string { return f.path }
 
-// Close gives the descriptor back. The next read opens the file again.
+// Close closes the file. The next read opens it again.
 func (f *File) Close() {
 	if f.open {
-		_ = syscall.Close(f.fd) // It was only read.
+		_ = syscall.Close(f.fd) // opened for reading only
 		f.open = false
 	}
 }
 
-// Reader reads files into one buffer. It is not safe for concurrent use. The zero value is ready.
+// Reader reads files into a shared buffer. It is not safe for concurrent use. The zero value is ready.
 type Reader struct {
 	buf []byte
 }
 
-// Read returns the whole content of a file, which is valid until the next Read. The error is ErrGone where the file is not there
-// (any more); the file is then closed.
+// Read returns the content of a file, valid until the next Read. The error is ErrGone if the file does not exist (any more); the file is
+// then closed.
 func (r *Reader) Read(f *File) ([]byte, error) {
 	if !f.open {
 		fd, err := retryInterrupted(func() (int, error) { return syscall.Open(f.path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
@@ -70,6 +70,13 @@ func (r *Reader) Read(f *File) ([]byte, error) {
 		return nil, wrapFileError(f.path, err)
 	}
 	return content, nil
+}
+
+// ReadPath reads a file once, without keeping it open. The content is valid until the next read.
+func (r *Reader) ReadPath(path string) ([]byte, error) {
+	file := NewFile(path)
+	defer file.Close()
+	return r.Read(&file)
 }
 
 func (r *Reader) readAll(fd int) ([]byte, error) {

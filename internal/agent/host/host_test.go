@@ -23,7 +23,7 @@ func TestParsePressure(t *testing.T) {
 	if err != nil || math.Abs(p.Some.Avg10-73.67) > 1e-9 || math.Abs(p.Some.Avg60-57.83) > 1e-9 || p.Some.Total != want.Some.Total || p.Full != want.Full {
 		t.Errorf("%+v, %v; want %+v", p, err, want)
 	}
-	// Older kernels have no line "full" for cpu.
+	// Older kernels have no line "full" for CPU.
 	some, _, _ := strings.Cut(good, "full")
 	if p, err := ParsePressure([]byte(some)); err != nil || p.Full != (Stall{}) {
 		t.Errorf("without full: %+v, %v", p, err)
@@ -40,7 +40,7 @@ func TestParsePressure(t *testing.T) {
 
 func TestParseStat(t *testing.T) {
 	got, err := ParseStat([]byte("cpu  10 20 30 400 50 1 2 3 4 5\ncpu0 5 10 15 200 25 0 1 1 2 2\ncpu1 5 10 15 200 25 1 1 2 2 3\nintr 1 2\n"))
-	// Guest times (4, 5) are within user and nice already; iowait (50) is idle.
+	// user and nice include guest times (4, 5); iowait (50) is idle.
 	if want := (CPUTimes{Busy: 10 + 20 + 30 + 1 + 2 + 3, Idle: 450, CPUs: 2}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -56,7 +56,7 @@ func TestParseMeminfo(t *testing.T) {
 	if want := (Memory{24684096 << 10, 22707160 << 10, 0}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	// What is in memory as well, and counts that were read one after the other.
+	// Pages that are also in memory, and counts that were not read at the same time.
 	for text, want := range map[string]series.Bytes{
 		"SwapCached: 30 kB\nSwapTotal: 1000 kB\nSwapFree: 600 kB\n": 370 << 10,
 		"SwapCached: 0 kB\nSwapTotal: 1000 kB\nSwapFree: 1000 kB\n": 0,
@@ -214,7 +214,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestEndedProcess: a file of a process that has ended is gone, though it was opened before.
+// TestEndedProcess checks that an open file of an ended process is reported as gone.
 func TestEndedProcess(t *testing.T) {
 	child := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := child.Start(); err != nil {
@@ -234,14 +234,14 @@ func TestEndedProcess(t *testing.T) {
 	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
 		t.Errorf("%v, want %v", err, ErrGone)
 	}
-	// What cannot be read for another reason is not gone.
+	// Other errors do not mean gone.
 	dir := NewFile(t.TempDir())
 	if _, err := r.Read(&dir); err == nil || errors.Is(err, ErrGone) {
 		t.Errorf("a directory: %v", err)
 	}
 }
 
-// TestThisHost reads what the kernel of this machine writes.
+// TestThisHost reads the files of this machine.
 func TestThisHost(t *testing.T) {
 	if _, err := os.Stat("/proc/stat"); err != nil {
 		t.Skip("no /proc: ", err)
@@ -266,7 +266,7 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
-// FuzzParsers: whatever a file holds, a parser returns an error or numbers that are in their ranges.
+// FuzzParsers checks that parsers return an error or numbers within their ranges for any content.
 func FuzzParsers(f *testing.F) {
 	for _, seed := range []string{
 		"some avg10=73.67 avg60=57.83 avg300=46.00 total=7580141393\nfull avg10=0 avg60=0 avg300=0 total=0\n",

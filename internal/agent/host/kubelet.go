@@ -10,25 +10,29 @@ import (
 	"strings"
 )
 
-// MaxKubeletFileBytes bounds what is read of a file of the kubelet; one has some KiB.
+// MaxKubeletFileBytes limits the size of a kubelet file; real ones have some KiB.
 const MaxKubeletFileBytes = 1 << 20
 
-// ReadKubeletFile reads a file of the kubelet. Where it is not there the error is fs.ErrNotExist; what is no file, or larger than
-// MaxKubeletFileBytes, is not read.
+// ReadKubeletFile reads a file of the kubelet. It returns fs.ErrNotExist for a missing file, and an error for one that is not regular or
+// larger than MaxKubeletFileBytes.
 func ReadKubeletFile(root Root, parts ...string) ([]byte, error) {
-	path := root.Path(parts...)
+	return ReadRegularFile(root.Path(parts...), MaxKubeletFileBytes)
+}
+
+// ReadRegularFile reads a regular file of at most maxBytes. It returns fs.ErrNotExist for a missing file.
+func ReadRegularFile(path string, maxBytes int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > MaxKubeletFileBytes {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, MaxKubeletFileBytes)
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxBytes)
 	}
 	return os.ReadFile(path)
 }
 
-// ReadKubeletPolicy is the policy in a state file of the kubelet's in its directory, such as cpu_manager_state, in small letters; empty where the
-// file names none.
+// ReadKubeletPolicy returns the policy in a state file of the kubelet such as cpu_manager_state, in lower case; empty if the file names
+// none.
 func ReadKubeletPolicy(root Root, dir, file string) (string, error) {
 	content, err := ReadKubeletFile(root, dir, file)
 	if err != nil {

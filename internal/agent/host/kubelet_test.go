@@ -24,7 +24,7 @@ func TestKubeletPolicy(t *testing.T) {
 	}
 	for content, c := range map[string]struct{ want, problem string }{
 		`{"policyName":"Static","checksum":1}`: {"static", ""}, `{}`: {"", ""}, `{"policyName":`: {"", file + ": "}, "": {"", file + ": "},
-		strings.Repeat(" ", MaxKubeletFileBytes+1): {"", "is no file of at most"},
+		strings.Repeat(" ", MaxKubeletFileBytes+1): {"", "is not a file of at most"},
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

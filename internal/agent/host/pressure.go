@@ -12,21 +12,21 @@ import (
 
 // Stall is a line of a pressure file (Documentation/accounting/psi.rst): the share of time in which tasks waited.
 type Stall struct {
-	// Avg10 and Avg60 are shares of the last 10 and 60 seconds in percent, 0 to 100.
+	// Avg10 and Avg60 are averages over 10 and 60 seconds in percent, from 0 to 100.
 	Avg10, Avg60 float64
-	// Total is the time stalled since the start.
+	// Total is the stall time since boot.
 	Total time.Duration
 }
 
-// Pressure is a pressure file.
+// Pressure holds the content of a pressure file.
 type Pressure struct {
-	// Some is when at least one task waited, Full when all did. Kernels before 5.13 have no Full for cpu.
+	// Some counts time in which at least one task waited, Full time in which all did. Kernels before 5.13 have no Full for CPU.
 	Some, Full Stall
 }
 
 const maxPercent = 100
 
-// ParsePressure reads cpu.pressure, memory.pressure, io.pressure or a file of /proc/pressure.
+// ParsePressure parses cpu.pressure, memory.pressure, io.pressure or a file of /proc/pressure.
 func ParsePressure(content []byte) (Pressure, error) {
 	var p Pressure
 	some := false
@@ -39,7 +39,7 @@ func ParsePressure(content []byte) (Pressure, error) {
 		case "full":
 			return parseStall(rest, &p.Full)
 		}
-		return nil // a kind that newer kernels may add
+		return nil // reserved for newer kernels
 	})
 	if err == nil && !some {
 		err = errors.New("no line \"some\"")
@@ -77,14 +77,14 @@ func parseStall(line []byte, s *Stall) error {
 		}
 	}
 	if seen != 3 {
-		return errors.New("wants avg10, avg60 and total")
+		return errors.New("requires avg10, avg60 and total")
 	}
 	return nil
 }
 
 func parsePercent(text []byte) (float64, error) {
 	v, err := parseDecimal(text)
-	// The kernel's fixed-point averages round to a little more than 100 at times.
+	// The kernel's fixed-point averages may round to slightly more than 100.
 	if err == nil && v > maxPercent+1 {
 		err = fmt.Errorf("%s is more than 100 percent", text)
 	}

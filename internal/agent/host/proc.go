@@ -7,21 +7,22 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"crane.io/crane/pkg/series"
 )
 
-// CPUTimes are the times of all CPUs together since boot, in ticks of 10 ms (proc(5), /proc/stat).
+// CPUTimes holds the times of all CPUs since boot, in ticks of 10 ms (proc(5), /proc/stat).
 type CPUTimes struct {
-	// Busy is user, nice, system, irq, softirq and steal. Waiting for disks is not being busy; guests are within user and nice.
+	// Busy is the sum of user, nice, system, irq, softirq and steal. It excludes iowait; guest times are part of user and nice.
 	Busy uint64
-	// Idle is idle and iowait.
+	// Idle is the sum of idle and iowait.
 	Idle uint64
-	// CPUs is the number of CPUs that are online.
+	// CPUs is the number of online CPUs.
 	CPUs int
 }
 
-// ParseStat reads /proc/stat.
+// ParseStat parses /proc/stat.
 func ParseStat(content []byte) (CPUTimes, error) {
 	var t CPUTimes
 	total := false
@@ -40,7 +41,7 @@ func ParseStat(content []byte) (CPUTimes, error) {
 		return err
 	})
 	if err == nil && (!total || t.CPUs == 0) {
-		err = errors.New("no line for all CPUs or none for one")
+		err = errors.New("missing line of all CPUs or of a single one")
 	}
 	if err != nil {
 		return CPUTimes{}, fmt.Errorf("stat: %w", err)
@@ -48,7 +49,7 @@ func ParseStat(content []byte) (CPUTimes, error) {
 	return t, nil
 }
 
-// ParseStatCPUs calls each for every CPU that is online, by its number, with its ticks.
+// ParseStatCPUs calls each with the number and the ticks of every online CPU.
 func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error {
 	err := Lines(content, func(line []byte) error {
 		name, rest := Field(line)
@@ -58,7 +59,7 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 		}
 		cpu, err := Uint(number)
 		if err != nil || cpu > maxCPU {
-			return errors.Join(err, fmt.Errorf("%.40q is no CPU", name))
+			return errors.Join(err, fmt.Errorf("%.40q is not a CPU", name))
 		}
 		busy, idle, err := parseTicks(rest)
 		if err == nil {
@@ -72,66 +73,70 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 	return nil
 }
 
-// maxCPU is the largest number of a CPU; Linux knows at most 8192 of them.
+// maxCPU is the largest CPU number; Linux supports at most 8192 CPUs.
 const maxCPU = 8191
 
-// parseTicks reads the times of a line of /proc/stat.
+// parseTicks parses the times of a line of /proc/stat.
 func parseTicks(line []byte) (busy, idle uint64, err error) {
 	var c [8]uint64 // user nice system idle iowait irq softirq steal
 	n, err := parseColumns(line, c[:])
 	if err != nil || n < 4 {
-		return 0, 0, errors.Join(err, errors.New("cpu wants user, nice, system and idle"))
+		return 0, 0, errors.Join(err, errors.New("cpu requires user, nice, system and idle"))
 	}
 	return c[0] + c[1] + c[2] + c[5] + c[6] + c[7], c[3] + c[4], nil
 }
 
-// Memory is what /proc/meminfo says of the host.
+// Memory holds the host's memory as in /proc/meminfo.
 type Memory struct {
 	Total, Available series.Bytes
-	// SwappedOut is what is in swap alone and comes back into memory when it is needed; 0 on a host without swap.
+	// SwappedOut is memory that exists only in swap; 0 without swap.
 	SwappedOut series.Bytes
 }
 
-// parseKiB reads what follows a key of meminfo, a number of KiB, and returns bytes.
-func parseKiB(key, rest []byte) (uint64, error) {
-	number, _ := Field(rest)
-	n, err := Uint(number)
-	if err != nil || n > 1<<50 {
-		return 0, fmt.Errorf("%s %.40q is no number of KiB", key, number)
-	}
-	return n << 10, nil
-}
-
-// ParseMeminfo reads /proc/meminfo. Available is never more than Total.
-func ParseMeminfo(content []byte) (Memory, error) {
-	var total, available, swap, swapFree, swapCached uint64
-	seen := 0
-	err := Lines(content, func(line []byte) error {
+// parseMeminfo parses lines such as "MemTotal: 16384 kB" after skipping some fields. field returns where to store the bytes of a key, nil for
+// nowhere.
+func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) error {
+	return Lines(content, func(line []byte) error {
+		for range skip {
+			_, line = Field(line)
+		}
 		key, rest := Field(line)
-		var into *uint64
-		switch string(key) {
-		case "MemTotal:":
-			into = &total
-		case "MemAvailable:":
-			into = &available
-		case "SwapTotal:":
-			into = &swap
-		case "SwapFree:":
-			into = &swapFree
-		case "SwapCached:":
-			into = &swapCached
-		default:
+		into := field(key)
+		if into == nil {
 			return nil
 		}
-		var err error
-		*into, err = parseKiB(key, rest)
-		if key[0] == 'M' {
-			seen++
+		number, _ := Field(rest)
+		n, err := Uint(number)
+		if err != nil || n > 1<<50 {
+			return fmt.Errorf("%s %.40q is not a number of KiB", key, number)
 		}
-		return err
+		*into = n << 10
+		return nil
 	})
-	if err == nil && (seen != 2 || total == 0) {
-		err = errors.New("no MemTotal or no MemAvailable")
+}
+
+// ParseMeminfo parses /proc/meminfo. Available is at most Total.
+func ParseMeminfo(content []byte) (Memory, error) {
+	const unset = math.MaxUint64
+	total, available := uint64(unset), uint64(unset)
+	var swap, swapFree, swapCached uint64
+	err := parseMeminfo(content, 0, func(key []byte) *uint64 {
+		switch string(key) {
+		case "MemTotal:":
+			return &total
+		case "MemAvailable:":
+			return &available
+		case "SwapTotal:":
+			return &swap
+		case "SwapFree:":
+			return &swapFree
+		case "SwapCached:":
+			return &swapCached
+		}
+		return nil
+	})
+	if err == nil && (total == unset || available == unset || total == 0) {
+		err = errors.New("missing MemTotal or MemAvailable")
 	}
 	if err != nil {
 		return Memory{}, fmt.Errorf("meminfo: %w", err)
@@ -143,10 +148,10 @@ func ParseMeminfo(content []byte) (Memory, error) {
 	return m, nil
 }
 
-// Load is the load averages of 1, 5 and 15 minutes.
+// Load holds the load averages of 1, 5 and 15 minutes.
 type Load [3]float64
 
-// ParseLoadavg reads /proc/loadavg.
+// ParseLoadavg parses /proc/loadavg.
 func ParseLoadavg(content []byte) (Load, error) {
 	var l Load
 	err := Lines(content, func(line []byte) error {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// SchedStat is what a thread has done since its start (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
+// SchedStat holds the scheduler statistics of a thread since its start (Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat).
 type SchedStat struct {
-	// RunTime is the time on a CPU, Waited that on a run queue, ready to run.
+	// RunTime is the time on a CPU, WaitTime the time ready on a run queue.
 	RunTime, WaitTime time.Duration
-	// Timeslices are how often it was given a CPU.
+	// Timeslices counts how often the thread was scheduled.
 	Timeslices uint64
 }
 
-var errSchedStat = errors.New("wants three numbers")
+var errSchedStat = errors.New("requires three numbers")
 
-// ParseSchedStat reads /proc/PID/schedstat. A kernel that does not count says "0 0 0", which is no thread that has ever run, and an error.
+// ParseSchedStat parses /proc/PID/schedstat. Kernels without these statistics write "0 0 0", which is an error.
 func ParseSchedStat(content []byte) (SchedStat, error) {
 	var s SchedStat
 	err := Lines(content, func(line []byte) error {
@@ -33,7 +33,7 @@ func ParseSchedStat(content []byte) (SchedStat, error) {
 		return nil
 	})
 	if err == nil && s == (SchedStat{}) {
-		err = errors.New("the kernel does not count")
+		err = errors.New("the kernel keeps no statistics")
 	}
 	if err != nil {
 		return SchedStat{}, fmt.Errorf("schedstat: %w", err)
@@ -41,13 +41,13 @@ func ParseSchedStat(content []byte) (SchedStat, error) {
 	return s, nil
 }
 
-// NewSchedStatFile names the file of a thread that ParseSchedStat reads.
+// NewSchedStatFile returns the schedstat file of a thread.
 func NewSchedStatFile(root Root, thread uint64) File {
 	return NewFile(root.Path("proc", strconv.FormatUint(thread, 10), "schedstat"))
 }
 
-// ParseThreads calls each for every thread of a cgroup's list; 0 stands for one that the PID namespace of the reader does not have. An
-// empty file is a group without threads.
+// ParseThreads calls each for every thread of a cgroup; 0 stands for a thread outside the reader's PID namespace. An empty file is a
+// cgroup without threads.
 func ParseThreads(content []byte, each func(thread uint64)) error {
 	if len(content) == 0 {
 		return nil

@@ -10,13 +10,13 @@ import (
 	"math"
 )
 
-// ErrTruncated tells of a file that does not end with a newline: the kernel ends every one with it, so something is missing.
+// ErrTruncated reports a file without a final newline: the kernel ends every file with one.
 var ErrTruncated = errors.New("ends in the middle of a line")
 
 var errNotNumber = errors.New("not a number from 0 to 18446744073709551615")
 
-// Lines calls each with every line of a kernel file, without the newline. It fails where the file is empty or ends in the middle of
-// a line, before it calls each, or with the error of each.
+// Lines calls each with every line, without the newline. It returns ErrTruncated, before the first call, for content that is empty or has
+// no final newline, and otherwise the first error of each.
 func Lines(content []byte, each func(line []byte) error) error {
 	if len(content) == 0 || content[len(content)-1] != '\n' {
 		return ErrTruncated
@@ -31,7 +31,7 @@ func Lines(content []byte, each func(line []byte) error) error {
 	return nil
 }
 
-// Field cuts the first field, between blanks, off a line.
+// Field splits the first blank-separated field off a line.
 func Field(line []byte) (field, rest []byte) {
 	for len(line) > 0 && isBlank(line[0]) {
 		line = line[1:]
@@ -45,7 +45,7 @@ func Field(line []byte) (field, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// Uint reads a decimal number without a sign.
+// Uint parses an unsigned decimal number.
 func Uint(text []byte) (uint64, error) {
 	if len(text) == 0 {
 		return 0, errNotNumber
@@ -61,7 +61,7 @@ func Uint(text []byte) (uint64, error) {
 	return n, nil
 }
 
-// Int reads a decimal number that may have a minus.
+// Int parses a decimal number with an optional minus sign.
 func Int(text []byte) (int64, error) {
 	negative := len(text) > 0 && text[0] == '-'
 	if negative {
@@ -80,7 +80,7 @@ func Int(text []byte) (int64, error) {
 	return int64(n), nil
 }
 
-// ParseSingle reads a file that holds one number.
+// ParseSingle parses a file with a single number.
 func ParseSingle(content []byte) (n uint64, err error) {
 	lines := 0
 	err = Lines(content, func(line []byte) error {
@@ -94,7 +94,7 @@ func ParseSingle(content []byte) (n uint64, err error) {
 	return n, err
 }
 
-// parseDecimal reads a number with a few decimals, as in 12.34, without a sign or an exponent.
+// parseDecimal parses a number with up to nine decimals, such as 12.34, without sign or exponent.
 func parseDecimal(text []byte) (float64, error) {
 	whole, part, hasPart := bytes.Cut(text, []byte("."))
 	n, err := Uint(whole)
@@ -115,13 +115,13 @@ func parseDecimal(text []byte) (float64, error) {
 	return float64(n) + float64(f)/scale, nil
 }
 
-// ParseKeyValues calls each for the lines "key number" of a file. Lines whose value is no single number are an error.
+// ParseKeyValues calls each for every line "key number". Other lines are an error.
 func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
 	return Lines(content, func(line []byte) error {
 		key, rest := Field(line)
 		number, rest := Field(rest)
 		if end, _ := Field(rest); len(end) > 0 {
-			return fmt.Errorf("%.40q: wants a key and a number", line)
+			return fmt.Errorf("%.40q: requires a key and a number", line)
 		}
 		n, err := Uint(number)
 		if err != nil {
@@ -132,7 +132,7 @@ func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
 	})
 }
 
-// parseColumns reads the numbers of a line into out and returns how many there were; further ones are skipped.
+// parseColumns parses the numbers of a line into out and returns their count; further numbers are ignored.
 func parseColumns(line []byte, out []uint64) (int, error) {
 	for i := range out {
 		var field []byte

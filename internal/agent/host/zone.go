@@ -6,49 +6,41 @@ package host
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"crane.io/crane/pkg/series"
 )
 
-// ZoneMemory is the memory of a NUMA node. The kernel does not say of one what is available, as it does of all.
+// ZoneMemory is the memory of a NUMA node, for which the kernel reports no MemAvailable.
 type ZoneMemory struct {
 	Total, Free series.Bytes
-	// PageCache is the memory of files that were read or written, without what is shared: most of it can be had back. 0 where it is not told.
+	// PageCache is file-backed memory without shared memory, most of which can be reclaimed; 0 if not reported.
 	PageCache series.Bytes
 }
 
-// Used is what is neither free nor of files.
+// Used returns the memory that is neither free nor page cache.
 func (z ZoneMemory) Used() series.Bytes { return max(z.Total-z.Free-z.PageCache, 0) }
 
-// ParseZoneMeminfo reads /sys/devices/system/node/nodeN/meminfo, whose lines are "Node 0 MemTotal: 16384 kB".
+// ParseZoneMeminfo parses /sys/devices/system/node/nodeN/meminfo with lines such as "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
-	var total, free, files, shared uint64
-	seen := 0
-	err := Lines(content, func(line []byte) error {
-		_, rest := Field(line)
-		_, rest = Field(rest)
-		key, rest := Field(rest)
-		var into *uint64
+	const unset = math.MaxUint64
+	total, free := uint64(unset), uint64(unset)
+	var files, shared uint64
+	err := parseMeminfo(content, 2, func(key []byte) *uint64 {
 		switch string(key) {
 		case "MemTotal:":
-			into = &total
-			seen++
+			return &total
 		case "MemFree:":
-			into = &free
-			seen++
+			return &free
 		case "FilePages:":
-			into = &files
+			return &files
 		case "Shmem:":
-			into = &shared
-		default:
-			return nil
+			return &shared
 		}
-		var err error
-		*into, err = parseKiB(key, rest)
-		return err
+		return nil
 	})
-	if err == nil && seen != 2 {
-		err = errors.New("no MemTotal or no MemFree")
+	if err == nil && (total == unset || free == unset) {
+		err = errors.New("missing MemTotal or MemFree")
 	}
 	if err != nil {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)

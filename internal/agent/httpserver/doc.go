@@ -1,6 +1,5 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpserver is the agent's HTTP: health, readiness, metrics, and profiles where they are asked for. What is healthy and what is
-// measured others say.
+// Package httpserver serves the agent's health, readiness, metrics and, on request, profiles over HTTP.
 package httpserver

@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// requestTimeout is what a client may take for its request, and get for the answer; a profile takes longer.
+	// requestTimeout bounds the reading of a request; profileTimeout bounds the writing of a profile.
 	requestTimeout = 10 * time.Second
 	profileTimeout = 2 * time.Minute
-	// shutdownTimeout is what requests under way may take at the end.
+	// shutdownTimeout bounds running requests at the end.
 	shutdownTimeout = 2 * time.Second
-	// maxScrapes is how many may be under way at once.
+	// maxScrapes is the number of concurrent scrapes.
 	maxScrapes = 4
 )
 
-// Config is what is served.
+// Config configures a Server.
 type Config struct {
-	// Address is that to listen on, as in 0.0.0.0:8081.
+	// Address is the listen address, as in 0.0.0.0:8081.
 	Address string
 	Gather  prometheus.Gatherer
-	// Unhealthy says what is wrong with the agent, so that it is better started anew; Unready what it still waits for.
+	// Unhealthy lists the problems for which the agent should be restarted, Unready those it still waits for.
 	Unhealthy, Unready func() []string
 	// Profiling serves /debug/pprof as well.
 	Profiling bool
 }
 
-// Server serves. Listen makes it.
+// Server is a listening HTTP server.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// Listen listens, so that an address that is taken is told before anything runs.
+// Listen opens the listener, so that an address in use is reported before any part is started.
 func Listen(ctx context.Context, c Config) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
 	if err != nil {
@@ -60,13 +60,13 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's Manager.
 func (*Server) Name() string { return "http" }
 
-// Address is where it listens.
+// Address returns the listen address.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close ends a server that did not run.
+// Close closes a server that was not run.
 func (s *Server) Close() { s.listener.Close() }
 
 // Run serves until ctx ends.
@@ -87,7 +87,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Handler serves the pages of a configuration.
+// Handler returns the handler of all pages.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	healthy := statusPage(c.Unhealthy, "OK")
@@ -105,7 +105,7 @@ func Handler(c Config) http.Handler {
 	return mux
 }
 
-// statusPage is 200 where nothing is wrong, else 500 with what is.
+// statusPage responds with 200 without problems and with 500 and the problems otherwise.
 func statusPage(wrong func() []string, fine string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -17,43 +17,43 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Pods are the pods of a node by UID. The zero value knows none.
+// Pods holds the pods of a node by UID. The zero value is empty.
 type Pods struct {
 	known map[string]Pod
-	// names are of pods that nothing else is known of.
+	// names holds namespace and name of pods that are otherwise unknown.
 	names map[string][2]string
-	// heldCapacity is the reclaimed capacity that all pods hold, offered what the node has of it.
+	// heldCapacity is the reclaimed capacity requested by all pods, offeredCapacity that of the node.
 	heldCapacity    elasticrequest.Amounts
 	offeredCapacity elasticrequest.ReclaimableCapacity
 }
 
-// Pod is a pod that the cluster knows.
+// Pod is a pod known to the cluster.
 type Pod struct {
 	*corev1.Pod
-	// qos is what does not change from one measurement to the next.
+	// qos holds the properties that do not change between measurements.
 	qos        qos.Pod
-	containers map[string]qos.Container // by id
+	containers map[string]qos.Container // by ID
 }
 
-// annotations of static pods: the kubelet's own UID, which their cgroups have, and that this is the API server's picture of one.
+// Annotations of static pods: the kubelet's UID, which cgroups use, and the marks of the API server's mirror pod.
 const (
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationMirror = "kubernetes.io/config.mirror"
 	annotationSource = "kubernetes.io/config.source"
 )
 
-// minCriticalPriority is the priority from which on pods are the system's (scheduling.SystemCriticalPriority).
+// minCriticalPriority is the least priority of system pods (scheduling.SystemCriticalPriority).
 const minCriticalPriority = 2_000_000_000
 
-// defaultGracePeriod is what the API server sets.
+// defaultGracePeriod is the API server's default.
 const defaultGracePeriod = 30 * time.Second
 
-// New makes an inventory of a node's pods. allowed says which actions may be taken on a pod.
+// New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
 	p := Pods{known: make(map[string]Pod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue // It has no processes, and its cgroup is about to go.
+			continue // It has no processes, and its cgroup is about to be removed.
 		}
 		uid := UID(pod)
 		p.known[uid] = newPod(uid, pod, allowed(pod))
@@ -61,7 +61,7 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
 	return p
 }
 
-// SetOffered tells what the node says it has: reclaimed capacity, of which pods may ask for some.
+// SetOffered sets the reclaimed capacity from the Node's status.
 func (p *Pods) SetOffered(node *corev1.Node) {
 	p.offeredCapacity = elasticrequest.ReclaimableCapacity{}
 	if node != nil {
@@ -69,17 +69,17 @@ func (p *Pods) SetOffered(node *corev1.Node) {
 	}
 }
 
-// SetReclaimable tells what the node can bear of reclaimed capacity, where that is known better than from what it shows, which is never less than
-// what pods hold.
+// SetReclaimable sets the reclaimable capacity where it is known more precisely than from the Node's status, which never drops below the
+// requests of pods.
 func (p *Pods) SetReclaimable(room elasticrequest.ReclaimableCapacity) { p.offeredCapacity = room }
 
-// Distributed is the share of the node's reclaimed capacity that pods hold; more than 1 where it has shrunk since. It is not known of a
-// resource of which it is not known what the node has, or that it does not offer.
+// Distributed returns the share of the node's reclaimed capacity requested by pods; above 1 if the capacity has shrunk. It is nil for a
+// resource whose capacity is unknown or not offered.
 func (p Pods) Distributed() elasticrequest.AllocatedShares {
 	return p.offeredCapacity.AllocatedShares(p.heldCapacity)
 }
 
-// UID is the one that a pod's cgroups have: that of a static pod is the kubelet's own, not the one of its picture in the API server.
+// UID returns the UID used in a pod's cgroup names: for static pods the kubelet's and not the mirror pod's.
 func UID(pod *corev1.Pod) string {
 	if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
 		return hash
@@ -145,7 +145,7 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 	return c
 }
 
-// exemptReason says why a pod is never evicted: it would come back at once, or the node needs it.
+// exemptReason returns why a pod is never evicted: it would return at once, or the node needs it.
 func exemptReason(pod *corev1.Pod) string {
 	if source := pod.Annotations[annotationSource]; pod.Annotations[annotationMirror] != "" || source != "" && source != "api" {
 		return "static pod"
@@ -161,8 +161,8 @@ func exemptReason(pod *corev1.Pod) string {
 	return ""
 }
 
-// MarkSensitive tells which pods are latency-sensitive by the cpuPriority that a PodQOS gives them: 0 is, and those above it are batch work that
-// yields. Without one, pods of class Guaranteed are. Pods on reclaimed capacity never are.
+// MarkSensitive marks latency-sensitive pods by the cpuPriority of their PodQOS: 0 is latency-sensitive, higher values are batch work.
+// Without a PodQOS, Guaranteed pods are latency-sensitive. Pods on reclaimed capacity never are.
 func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 	for uid, k := range p.known {
 		priority, ok := cpuPriority(k.Pod)
@@ -177,10 +177,10 @@ func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 	}
 }
 
-// Count is how many pods there are.
+// Count returns the number of pods.
 func (p Pods) Count() int { return len(p.known) }
 
-// Find returns what is known of the pod with that UID.
+// Find returns the pod with the UID and whether the cluster knows it.
 func (p Pods) Find(uid string) (qos.Pod, bool) {
 	if k, ok := p.known[uid]; ok {
 		return k.qos, true
@@ -191,13 +191,13 @@ func (p Pods) Find(uid string) (qos.Pod, bool) {
 	return qos.Pod{UID: uid}, false
 }
 
-// Container returns what is known of a container of a pod. Those that are not of the pod's spec, such as the sandbox, are not known.
+// Container returns a container of the pod's spec; false for others, such as the sandbox.
 func (p Pods) Container(uid, id string) (qos.Container, bool) {
 	c, ok := p.known[uid].containers[id]
 	return c, ok
 }
 
-// ReadNamesFromLogs learns the names of pods from the directories that the kubelet makes for their logs: namespace_name_uid.
+// ReadNamesFromLogs reads the names of pods from the kubelet's log directories, named namespace_name_uid.
 func (p *Pods) ReadNamesFromLogs(root host.Root) {
 	entries, err := os.ReadDir(root.Path("var/log/pods"))
 	if err != nil {
@@ -205,7 +205,7 @@ func (p *Pods) ReadNamesFromLogs(root host.Root) {
 	}
 	p.names = make(map[string][2]string, len(entries))
 	for _, e := range entries {
-		// Neither a namespace nor a name nor a UID has an underscore.
+		// Namespaces, names and UIDs contain no underscore.
 		if parts := strings.Split(e.Name(), "_"); len(parts) == 3 {
 			p.names[parts[2]] = [2]string{parts[0], parts[1]}
 		}

@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestKinds: what a pod is decides what may become of it.
+// TestKinds checks the effect of the kind of pod on its treatment.
 func TestKinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Parse reads what `kubectl get pods -o yaml` or -o json prints: a list, or one pod.
+// Parse reads the output of `kubectl get pods -o yaml` or -o json: a list or one pod.
 func Parse(content []byte) ([]*corev1.Pod, error) {
 	raw, err := yaml.YAMLToJSON(content)
 	if err != nil {
@@ -46,7 +46,7 @@ func validate(pods []corev1.Pod, err error) ([]*corev1.Pod, error) {
 			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
 		}
 		if pods[i].UID == "" || pods[i].Name == "" {
-			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("wants a name and a uid"))
+			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("must have a name and a uid"))
 		}
 		out = append(out, &pods[i])
 	}

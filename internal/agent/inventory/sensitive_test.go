@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestRank: who is latency-sensitive, and by what that is known.
-func TestRank(t *testing.T) {
+// TestMarkSensitive checks which pods are latency-sensitive and why.
+func TestMarkSensitive(t *testing.T) {
 	guaranteed := func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed }
 	elastic := func(p *corev1.Pod) {
 		guaranteed(p)
@@ -38,7 +38,7 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestDistributed: the share of what the node offers that its pods ask for, of those that have not ended.
+// TestDistributed checks the share of the offered capacity that running pods request.
 func TestDistributed(t *testing.T) {
 	asks := func(cpu string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// deviceListInterval is the time after which it is looked again which block devices are made of others.
+	// deviceListInterval is the interval at which block devices are classified.
 	deviceListInterval = time.Minute
-	// maxDiskIOAge is the age up to which a sample is shown.
+	// maxDiskIOAge is the maximum age of a reported sample.
 	maxDiskIOAge = time.Minute
 )
 
-// DiskIORate is what a pod does to disks, by second.
+// DiskIORate is the disk I/O of a pod per second.
 type DiskIORate struct {
-	// At is when it was sampled, of the time since the sample before.
+	// At is the time of the sample; the rates cover the time since the previous one.
 	At                                   time.Time
 	Reads, Writes, ReadBytes, WriteBytes float64
 }
 
-// diskIOState is what is remembered of what pods do to disks.
+// diskIOState holds the previous samples of all pods.
 type diskIOState struct {
 	interval    time.Duration
 	sampledAt   time.Time
 	groups      map[string]*podDiskIO // by path
 	sampleError error                 // of the last sample
-	// devices are those that are no whole disks, by major:minor, as of the time listed.
+	// devices holds the kinds of devices that are not whole disks, by major:minor.
 	devices         map[string]cgroup.DeviceKind
 	devicesListedAt time.Time
 }
@@ -45,11 +45,11 @@ type podDiskIO struct {
 	round uint64
 }
 
-// SetDiskIOInterval says how often it is read what each pod does to disks, from the next look on; 0 for never. It is a file or two for each
-// pod, so that it is not done at each look.
+// SetDiskIOInterval sets the sampling interval of the pods' disk I/O from the next round on; 0 disables it. It reads one or two files per
+// pod and is therefore not done in every round.
 func (o *Observer) SetDiskIOInterval(every time.Duration) { o.diskIO.interval = every }
 
-// collectDiskIO reads them for all pods at once, so that samples are of the same time, and shows the last sample.
+// collectDiskIO samples all pods in the same round, so that samples are comparable, and reports the last sample.
 func (o *Observer) collectDiskIO() {
 	t, now, n := &o.diskIO, o.snapshot.At, &o.snapshot.Node
 	if t.interval <= 0 {
@@ -83,7 +83,7 @@ func (o *Observer) sampleDiskIO() {
 	n.DiskIOUnsupported, n.DiskIOPartial = "", o.layout.Version != cgroup.V2
 	if err != nil {
 		n.DiskIOUnsupported = err.Error()
-		clear(t.groups) // The host does not count, which is no problem that comes and goes.
+		clear(t.groups) // A host that does not count is unsupported and not a problem.
 		return
 	}
 	t.sampleError = nil
@@ -113,21 +113,20 @@ func (o *Observer) sampleDiskIO() {
 	}
 }
 
-// update takes a sample. A counter that went back, as where a disk was taken out, has no rate this time.
+// update computes rates since the previous sample. A counter that decreased, as after a disk was removed, yields no rate.
 func (g *podDiskIO) update(now time.Time, total cgroup.DiskIO) {
-	span, last := now.Sub(g.at), g.total
-	first := g.at.IsZero()
+	first, last, span := g.at.IsZero(), g.total, now.Sub(g.at)
 	g.at, g.total, g.rate = now, total, Known[DiskIORate]{}
-	if first || span <= 0 || total.Reads < last.Reads || total.Writes < last.Writes || total.ReadBytes < last.ReadBytes || total.WriteBytes < last.WriteBytes {
-		return
+	if r, ok := computeRates(podCounters(last), podCounters(total), span); ok && !first {
+		g.rate = known(DiskIORate{At: now, Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3]})
 	}
-	g.rate = known(DiskIORate{
-		At: now, Reads: computeRate(last.Reads, total.Reads, span), Writes: computeRate(last.Writes, total.Writes, span),
-		ReadBytes: computeRate(last.ReadBytes, total.ReadBytes, span), WriteBytes: computeRate(last.WriteBytes, total.WriteBytes, span),
-	})
 }
 
-// listDevices finds out which block devices are made of others. What cannot be read is a whole disk.
+func podCounters(d cgroup.DiskIO) counterSet {
+	return counterSet{d.Reads, d.Writes, d.ReadBytes, d.WriteBytes}
+}
+
+// listDevices classifies block devices. Unreadable ones count as whole disks.
 func (o *Observer) listDevices() {
 	t, now := &o.diskIO, o.snapshot.At
 	if !t.devicesListedAt.IsZero() && now.Sub(t.devicesListedAt) < deviceListInterval && !now.Before(t.devicesListedAt) {
@@ -152,15 +151,13 @@ func (o *Observer) listDevices() {
 		if kind == cgroup.WholeDisk {
 			continue
 		}
-		file := host.NewFile(o.root.Path("sys/block", name, "dev"))
-		if content, err := o.reader.Read(&file); err == nil {
+		if content, err := o.reader.ReadPath(o.root.Path("sys/block", name, "dev")); err == nil {
 			t.devices[string(bytes.TrimSpace(content))] = kind
 		}
-		file.Close()
 	}
 }
 
-// hasSubdirectory tells whether a directory of the host has any below it.
+// hasSubdirectory reports whether a directory of the host has subdirectories.
 func (o *Observer) hasSubdirectory(parts ...string) (found bool) {
 	err := o.reader.Subdirectories(o.root.Path(parts...), func([]byte) { found = true })
 	return err == nil && found

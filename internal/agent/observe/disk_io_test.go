@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// diskFixture is a recorded host whose pod has done something to disks.
+// diskFixture is a recorded host with a pod that uses disks.
 type diskFixture struct {
 	t   *testing.T
 	dir string
@@ -42,7 +42,7 @@ func (d *diskFixture) write(path, content string) {
 	}
 }
 
-// setCounters sets what the pod has done to a disk since it was made.
+// setCounters sets the pod's disk I/O since its creation.
 func (d *diskFixture) setCounters(device string, reads, writes, readBytes, writeBytes int) {
 	d.t.Helper()
 	file := filepath.Join(podFiles(d.dir, burstable), "io.stat")
@@ -56,7 +56,7 @@ func (d *diskFixture) collect(after time.Duration) *Snapshot {
 	return d.o.Collect(d.now)
 }
 
-// TestDiskIO: rates are of the time between two samples, a sample is shown until the next, and nothing is made up.
+// TestDiskIO checks that rates cover the time between samples and that a sample is reported until the next.
 func TestDiskIO(t *testing.T) {
 	d := newDiskFixture(t, 5*time.Second)
 	d.setCounters("259:0", 100, 200, 4096000, 0)
@@ -79,7 +79,7 @@ func TestDiskIO(t *testing.T) {
 	if s := d.o.Collect(d.now); findPod(s, guaranteed).DiskIO.OK {
 		t.Error("a pod without the file has a rate")
 	}
-	// A counter that goes back has no rate, and has one again.
+	// A decreased counter yields no rate until the next sample.
 	d.setCounters("259:0", 1, 300, 4096000+51200, 1<<20)
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.OK {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
@@ -88,7 +88,7 @@ func TestDiskIO(t *testing.T) {
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
 	}
-	// The clock is set back: nothing is said of a time below zero, and then all goes on.
+	// A clock set back yields no rate until the next sample.
 	if s := d.collect(-time.Hour); findPod(s, burstable).DiskIO.OK {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
 	}
@@ -96,7 +96,7 @@ func TestDiskIO(t *testing.T) {
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
 		t.Errorf("after the clock was set back: %+v", findPod(s, burstable).DiskIO)
 	}
-	// A file that cannot be read is a problem of its own.
+	// An unreadable file is reported as a problem.
 	if err := os.WriteFile(filepath.Join(podFiles(d.dir, burstable), "io.stat"), []byte("259:0 rbytes=4"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestDiskIO(t *testing.T) {
 	}
 }
 
-// TestDiskIOUnsupported: a host that does not count has no rates; the features say why.
+// TestDiskIOUnsupported checks that a host without disk statistics reports the reason and no rates.
 func TestDiskIOUnsupported(t *testing.T) {
 	d := newDiskFixture(t, time.Second)
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
@@ -133,7 +133,7 @@ func TestDiskIOUnsupported(t *testing.T) {
 	}
 }
 
-// TestStackedDevices: a loop device counts for nothing, and a logical volume not twice.
+// TestStackedDevices checks that loop devices are not counted and logical volumes not twice.
 func TestStackedDevices(t *testing.T) {
 	d := newDiskFixture(t, time.Second)
 	for path, content := range map[string]string{

@@ -1,6 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe measures a node and its pods: it reads the counters of /proc and of cgroups at each look and makes rates and shares of
-// them. What cannot be read, or has only been read once, is unknown and never zero. It knows a pod by its UID and judges nothing.
+// Package observe measures the node and its pods: each round reads the counters of /proc and of cgroups and computes rates and shares.
+// Values that cannot be read, or were read only once, are unknown and never zero. It identifies pods by UID.
 package observe

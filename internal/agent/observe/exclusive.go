@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// defaultKubeletDir is where a kubelet keeps its state by default, kubeletStateFile its account of who has CPUs alone.
+	// defaultKubeletDir is the kubelet's default root directory, kubeletStateFile its CPU manager checkpoint.
 	defaultKubeletDir = "var/lib/kubelet"
 	kubeletStateFile  = "cpu_manager_state"
-	// kubeletStateInterval is the time between two readings of it.
+	// kubeletStateInterval is the interval at which the checkpoint is read.
 	kubeletStateInterval = 10 * time.Second
 )
 
-// exclusiveState are the CPUs that belong to containers alone, by the kubelet's account and by that of another manager.
+// exclusiveState holds the CPUs of single containers, according to the kubelet and to another CPU manager.
 type exclusiveState struct {
 	source     func() (cpus numa.CPUSet, ok bool)
 	kubeletDir string
 
 	readAt  time.Time
 	kubelet numa.CPUSet
-	// static tells that the kubelet gives CPUs to containers, failed why that is not known.
+	// static means that the kubelet assigns CPUs; readError is set if that is unknown.
 	static    bool
 	readError error
 
-	lastTicks, ticks map[int]cpuTicks // by CPU, of these CPUs at the last look and at this one
+	lastTicks, ticks map[int]cpuTicks // by CPU, of the previous and of this round
 
-	// cpus are all of them, pods those whose containers run on them alone, by their UIDs, as of the time looked.
+	// cpus holds all exclusive CPUs, pods the UIDs of pods with a container that runs only on them, as of podsCheckedAt.
 	cpus          numa.CPUSet
 	pods          map[string]bool
 	podsCheckedAt time.Time
@@ -47,14 +47,13 @@ type exclusiveState struct {
 
 type cpuTicks struct{ busy, idle uint64 }
 
-// SetKubeletDir says where the kubelet keeps its state, below the host's root; /var/lib/kubelet if nobody does.
+// SetKubeletDir sets the kubelet's root directory below the host's root; the default is /var/lib/kubelet.
 func (o *Observer) SetKubeletDir(dir string) { o.exclusive.kubeletDir = dir }
 
-// SetExclusiveCPUs names another than the kubelet who gives CPUs to containers alone: of says which, and whether it gives any. It is called at
-// each look.
+// SetExclusiveCPUs adds a source of exclusive CPUs beside the kubelet. It is called every round and returns false while it assigns none.
 func (o *Observer) SetExclusiveCPUs(of func() (cpus numa.CPUSet, ok bool)) { o.exclusive.source = of }
 
-// collectExclusiveIdle measures how much of the CPUs that belong to containers alone is idle.
+// collectExclusiveIdle measures the idle part of exclusive CPUs.
 func (o *Observer) collectExclusiveIdle() {
 	w, n := &o.exclusive, &o.snapshot.Node
 	n.ExclusiveIdle = Known[series.MilliCPU]{}
@@ -82,12 +81,9 @@ func (o *Observer) collectExclusiveIdle() {
 	n.ExclusiveIdle = idle
 }
 
-// readKubeletState reads which CPUs the kubelet has given away: all those of the node but the shared ones. Without the file, or with
-// policy none, it gives none.
+// readKubeletState returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
 func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error) {
-	file := host.NewFile(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
-	defer file.Close()
-	content, err := o.reader.Read(&file)
+	content, err := o.reader.ReadPath(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
 	if errors.Is(err, host.ErrGone) {
 		return numa.CPUSet{}, false, nil
 	}
@@ -97,8 +93,7 @@ func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error)
 	return parseKubeletState(content)
 }
 
-// parseKubeletState reads the kubelet's checkpoint, of any version: the shared CPUs are what all of them have in common, and entries those
-// of containers.
+// parseKubeletState parses the kubelet's checkpoint of any version: defaultCpuSet holds the shared CPUs, entries those of containers.
 func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error) {
 	var state struct {
 		PolicyName string                       `json:"policyName"`
@@ -134,7 +129,7 @@ func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error
 	return cpus.Difference(shared), true, nil
 }
 
-// collectExclusivePods finds out which pods have a container that runs on CPUs which are its own: such a pod does not compete for CPUs with others.
+// collectExclusivePods marks pods with a container on exclusive CPUs, which does not compete with others.
 func (o *Observer) collectExclusivePods() {
 	w, at := &o.exclusive, o.snapshot.At
 	if w.cpus.Len() == 0 {
@@ -158,23 +153,17 @@ func (o *Observer) collectExclusivePods() {
 	}
 }
 
-// runsOnExclusiveCPUs tells whether a container is confined to CPUs that belong to containers alone. What cannot be read is not.
+// runsOnExclusiveCPUs reports whether a container is confined to exclusive CPUs; false if unreadable.
 func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
-	path, err := o.layout.SettingFile(c.Path, cgroup.FileCPUs)
+	content, err := o.layout.ReadSetting(o.reader, c.Path, cgroup.FileCPUs)
 	if err != nil {
 		return false
 	}
-	file := host.NewFile(path)
-	defer file.Close()
-	content, err := o.reader.Read(&file)
-	if err != nil {
-		return false
-	}
-	cpus, err := numa.ParseCPUSet(string(content))
+	cpus, err := numa.ParseCPUSet(content)
 	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
 }
 
-// measureIdle is how much of some CPUs was idle since the last look, which has to have seen the same ones.
+// measureIdle returns how much of the CPUs was idle since the previous round; unknown if that round measured other CPUs.
 func (o *Observer) measureIdle(cpus numa.CPUSet) (Known[series.MilliCPU], error) {
 	w := &o.exclusive
 	if cpus.Len() == 0 {
@@ -193,7 +182,7 @@ func (o *Observer) measureIdle(cpus numa.CPUSet) (Known[series.MilliCPU], error)
 			w.ticks[cpu] = cpuTicks{busy, idle}
 		}
 	}); err != nil {
-		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of CPUs: %w", err)
+		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
 	}
 	sum, whole := 0.0, len(w.ticks) == len(w.lastTicks)
 	for cpu, now := range w.ticks {

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// writeStat writes busy and idle ticks by CPU.
+// writeStat writes busy and idle ticks per CPU.
 func writeStat(t *testing.T, dir string, cpus ...[2]int) {
 	t.Helper()
 	var text strings.Builder
@@ -26,7 +26,7 @@ func writeStat(t *testing.T, dir string, cpus ...[2]int) {
 	writeFile(t, filepath.Join(dir, "proc/stat"), text.String())
 }
 
-// TestExclusiveIdle: what is idle of the CPUs that are containers' alone, by the kubelet's account and by another's.
+// TestExclusiveIdle measures the idle part of exclusive CPUs of the kubelet and of another CPU manager.
 func TestExclusiveIdle(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
@@ -49,7 +49,7 @@ func TestExclusiveIdle(t *testing.T) {
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("a first look at them: %+v", n.ExclusiveIdle)
 	}
-	// 1 is a quarter idle, 2 wholly; 3 is shared.
+	// CPU 1 is a quarter idle, 2 completely; 3 is shared.
 	writeStat(t, dir, [2]int{500, 500}, [2]int{750, 250}, [2]int{0, 1000}, [2]int{0, 1000})
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 1250 {
 		t.Errorf("%+v, want 1250m", n.ExclusiveIdle)
@@ -60,7 +60,7 @@ func TestExclusiveIdle(t *testing.T) {
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 500+900+1000 {
 		t.Errorf("%+v, want 2400m", n.ExclusiveIdle)
 	}
-	// Ticks that go back or stand still say nothing.
+	// Ticks that decrease or do not change yield no value.
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("ticks that stand still: %+v", n.ExclusiveIdle)
 	}
@@ -68,7 +68,7 @@ func TestExclusiveIdle(t *testing.T) {
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("ticks that went back: %+v", n.ExclusiveIdle)
 	}
-	// Half a file, as of a torn write, is no state: nothing is said until it is whole again.
+	// A truncated checkpoint yields no value until it is complete.
 	state(`{"policyName":"static","defaultCpuSet":"0`)
 	if n := look(); n.ExclusiveIdle.OK || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
 		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
@@ -79,7 +79,7 @@ func TestExclusiveIdle(t *testing.T) {
 	}
 }
 
-// TestExclusivePods: which pods run on CPUs of their own, by what their containers are confined to.
+// TestExclusivePods checks which pods run on exclusive CPUs.
 func TestExclusivePods(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
@@ -90,7 +90,7 @@ func TestExclusivePods(t *testing.T) {
 		for _, c := range p.Containers {
 			cpus := map[string]string{guaranteed: "2-3\n", burstable: "0-3\n"}[p.UID]
 			if cpus == "" {
-				cpus = "\n" // as a sandbox has it
+				cpus = "\n" // as for a sandbox
 			}
 			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cpuset.cpus"), cpus)
 		}
@@ -117,7 +117,7 @@ func TestExclusivePods(t *testing.T) {
 	}
 }
 
-// TestZones: NUMA nodes with gaps between their numbers, one that is plugged in, one that cannot be read.
+// TestZones reads NUMA nodes with gaps in their numbers, a hot-plugged one and an unreadable one.
 func TestZones(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
@@ -139,7 +139,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// FuzzKubeletState: whatever the file holds, it is refused or no CPU is both shared and a container's.
+// FuzzKubeletState checks that no CPU is both shared and exclusive for any content.
 func FuzzKubeletState(f *testing.F) {
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-3"}},"podEntries":{"x":{"cpuSet":"2"}},"checksum":1}`))
 	f.Add([]byte(`{"policyName":"none","defaultCpuSet":""}`))

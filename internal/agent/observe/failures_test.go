@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// podFiles are the files of a pod's group in a recorded tree.
+// podFiles returns the directory of a pod's group in a recorded tree.
 func podFiles(dir, uid string) string {
 	matches, _ := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
 	if len(matches) == 0 {
@@ -22,7 +22,7 @@ func podFiles(dir, uid string) string {
 	return matches[0]
 }
 
-// TestStalled: shares of the time since the last look, of which the kernel's averages know nothing.
+// TestStalled checks the stall shares since the previous round, which the kernel's averages do not provide.
 func TestStalled(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -62,11 +62,11 @@ func TestStalled(t *testing.T) {
 	if s := look(time.Second); !isNear(float64(s.CPU.Value), 0.5) {
 		t.Errorf("after that: %+v", s)
 	}
-	// One of the files has gone: none of them says anything, and the rest of the pod does.
+	// Without one of the pressure files the stall shares are unknown, the rest of the pod is not.
 	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
 		t.Fatal(err)
 	}
-	o.tree.Close() // Plain files that are open can still be read.
+	o.tree.Close() // Open plain files stay readable.
 	look(time.Second)
 	if s := look(time.Second); s.CPU.OK {
 		t.Errorf("a pod without pressure of disks: %+v", s)
@@ -81,7 +81,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestCannotRead: a file that the kernel refuses to read (here a directory, which is no file) is a problem of its pod alone.
+// TestCannotRead checks that an unreadable file (here a directory) affects only its pod.
 func TestCannotRead(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	file := filepath.Join(podFiles(dir, burstable), "cpu.stat")
@@ -106,8 +106,8 @@ func TestCannotRead(t *testing.T) {
 	}
 }
 
-// TestVanished: a pod that goes between two looks is gone with all that is remembered of it, and one that goes while it is looked at has no
-// figures and is no problem.
+// TestVanished checks that a pod that vanishes between rounds is dropped completely, and that one that vanishes during a round is unknown
+// without a problem.
 func TestVanished(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
@@ -148,7 +148,7 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestWrongRuntime: containers are known by their cgroups, whatever sockets of runtimes are there.
+// TestWrongRuntime checks that containers are identified by cgroup, whatever runtime sockets exist.
 func TestWrongRuntime(t *testing.T) {
 	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
 		dir := kernel.ForTest(t, recording).Dir

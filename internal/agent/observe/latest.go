@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// Latest passes the snapshot of the last look on to those who look at it in a goroutine of their own. The observer uses its snapshot
-// again at its next look, so what is passed on is a copy; the memory of one that nobody has asked for is used for the next, so that a
-// loop to which nobody listens makes no garbage. It is safe for concurrent use with one who publishes; the zero value has no snapshot.
+// Latest passes the last snapshot to other goroutines. It publishes copies, because the observer reuses its snapshot; the memory of a
+// copy that was never loaded is reused too, so that a loop without readers produces no garbage. Load is safe for concurrent use with one
+// publisher. The zero value has no snapshot.
 type Latest struct {
 	mu      sync.Mutex
 	current *Snapshot
-	shared  bool // somebody has got current, which therefore never changes any more
+	shared  bool // current was loaded and must not change any more
 
-	spare *Snapshot // of the one who publishes
+	spare *Snapshot // used by the publisher only
 }
 
-// Publish makes a snapshot the latest. It may change as soon as Publish has returned.
+// Publish copies a snapshot as the latest one.
 func (l *Latest) Publish(s *Snapshot) {
 	next := l.spare
 	l.spare = nil
@@ -35,8 +35,7 @@ func (l *Latest) Publish(s *Snapshot) {
 	l.current, l.shared = next, false
 }
 
-// Load returns the latest snapshot, whose time is At, or nil before the first. It is not changed by anybody: neither by a look nor by
-// the caller.
+// Load returns the latest snapshot, which never changes, or nil before the first.
 func (l *Latest) Load() *Snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,10 +43,10 @@ func (l *Latest) Load() *Snapshot {
 	return l.current
 }
 
-// copyInto copies a list into the memory of another, as far as that is enough.
+// copyInto copies a list into existing memory if it fits.
 func copyInto[T any](memory, from []T) []T { return append(memory[:0], from...) }
 
-// copyFrom makes s the same as another, in memory of its own.
+// copyFrom copies a snapshot into the memory of s.
 func (s *Snapshot) copyFrom(from *Snapshot) {
 	pods := s.Pods[:cap(s.Pods)]
 	if len(pods) < len(from.Pods) {

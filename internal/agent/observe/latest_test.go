@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// TestLatest: who has got a snapshot keeps it as it was, whatever is looked at afterwards.
+// TestLatest checks that a loaded snapshot never changes.
 func TestLatest(t *testing.T) {
 	var latest Latest
 	if s := latest.Load(); s != nil {
@@ -34,7 +34,7 @@ func TestLatest(t *testing.T) {
 	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || findPod(first, guaranteed).UsedCPU.OK || len(findPod(first, guaranteed).Containers) != 2 {
 		t.Errorf("a snapshot that somebody has has changed: %+v", first)
 	}
-	// A copy is whole: a field that is added and forgotten shows here.
+	// The copy is complete; this fails for a new field that copyFrom misses.
 	s := o.Collect(now.Add(time.Minute))
 	s.Problems["x"] = "y"
 	latest.Publish(s)
@@ -46,7 +46,7 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-// TestLatestMakesNoGarbage: as long as nobody asks, publishing allocates nothing.
+// TestLatestMakesNoGarbage checks that publishing without readers does not allocate.
 func TestLatestMakesNoGarbage(t *testing.T) {
 	o := newObserver(t, recordManyPods(t, 20))
 	s := o.Collect(time.Now())
@@ -58,7 +58,7 @@ func TestLatestMakesNoGarbage(t *testing.T) {
 	}
 }
 
-// TestLatestConcurrently is for the race detector.
+// TestLatestConcurrently runs readers beside a publisher for the race detector.
 func TestLatestConcurrently(t *testing.T) {
 	o := newObserver(t, recordManyPods(t, 3))
 	var latest Latest

@@ -43,7 +43,7 @@ func findPod(s *Snapshot, uid string) *Pod {
 
 func isNear(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Max(1, math.Abs(b)) }
 
-// TestRates: the recording was made with these rates in mind, so each unit shows.
+// TestRates checks all rates of a recording made with known rates.
 func TestRates(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -78,7 +78,7 @@ func TestRates(t *testing.T) {
 	if p := findPod(s, burstable); p.UsedCPU.Value != 900 || !p.Limit.Value.Unlimited() {
 		t.Errorf("pod: %+v", p)
 	}
-	// Whole disks alone; 100 reads of 8 sectors, 600 writes of 16 in ten seconds.
+	// Whole disks only; 100 reads of 8 sectors, 600 writes of 16 in ten seconds.
 	if len(s.Disks) != 1 {
 		t.Fatalf("disks: %+v", s.Disks)
 	}
@@ -91,7 +91,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestBack: what goes back, does not change or comes anew has no rate, and gets one again.
+// TestBack checks that decreased, unchanged and new counters have no rate until the next round.
 func TestBack(t *testing.T) {
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -108,13 +108,13 @@ func TestBack(t *testing.T) {
 	if s = o.Collect(now.Add(20 * time.Second)); findPod(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
 		t.Errorf("no rates after counters went back: %+v", s.Node)
 	}
-	// The clock is set back: nothing is said of a time below zero.
+	// A clock set back yields no rates.
 	if s = o.Collect(now); s.Span != 0 || findPod(s, guaranteed).UsedCPU.OK {
 		t.Errorf("a clock that was set back: %s", s.Span)
 	}
 }
 
-// TestLacks: what the host does not have is unknown, the rest is not.
+// TestLacks checks that missing files affect only their own values.
 func TestLacks(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	for _, path := range []string{"proc/pressure", "proc/1", "sys/block", "proc/meminfo"} {
@@ -136,7 +136,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestThisHost looks at the machine that the test runs on.
+// TestThisHost measures the machine that runs the test.
 func TestThisHost(t *testing.T) {
 	layout, err := cgroup.Detect("/")
 	if err != nil {
@@ -158,7 +158,7 @@ func recordManyPods(t testing.TB, pods int) string {
 	return dir
 }
 
-// TestCollectAllocatesLittle: a look allocates for the paths of the directories that it lists, a fifth of the pods each time, and no more.
+// TestCollectAllocatesLittle checks that a round allocates only for the paths of the directories that it lists, a fifth of the pods.
 func TestCollectAllocatesLittle(t *testing.T) {
 	o := newObserver(t, recordManyPods(t, 8))
 	now := time.Now()
@@ -170,7 +170,7 @@ func TestCollectAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestBound: 500 pods are read.
+// TestBound reads 500 pods.
 func TestBound(t *testing.T) {
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
 	for i := range 500 {
@@ -187,7 +187,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// BenchmarkCollect110 is a look at 110 pods with a container and a sandbox each.
+// BenchmarkCollect110 measures a round with 110 pods of a container and a sandbox each.
 func BenchmarkCollect110(b *testing.B) {
 	o := newObserver(b, recordManyPods(b, 106))
 	now := time.Now()

@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Observer looks at a host again and again. Its files stay open. It is not safe for concurrent use.
+// Observer measures a host in rounds. Its files stay open. It is not safe for concurrent use.
 type Observer struct {
 	root   host.Root
 	layout cgroup.Layout
@@ -24,7 +24,7 @@ type Observer struct {
 	lastCPU    Known[host.CPUTimes]
 	counters   map[string]*cpuCounters // by path
 	stallTimes map[string]*stallTotals // by path
-	wholeDisks map[string]bool         // whole disks
+	wholeDisks map[string]bool         // by name
 	runQueues  runQueueState
 	exclusive  exclusiveState
 
@@ -32,7 +32,7 @@ type Observer struct {
 	cyclesSource func(uid string) (Cycles, bool)
 }
 
-// New returns an observer of the host below root, and its cgroups.
+// New returns an observer of the host below root and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
 	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
 	o.tree = cgroup.NewTree(layout, o.reader)
@@ -40,7 +40,7 @@ func New(root host.Root, layout cgroup.Layout) *Observer {
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))
 	o.files.loadavg = host.NewFile(root.Path("proc/loadavg"))
 	o.files.diskstats = host.NewFile(root.Path("proc/diskstats"))
-	// The network namespace of the host's first process, not of this one, which may be a container's.
+	// The network namespace of the host's first process; the agent's own may be that of a container.
 	o.files.netdev = host.NewFile(root.Path("proc/1/net/dev"))
 	o.files.cpu = host.NewFile(root.Path("proc/pressure/cpu"))
 	o.files.memory = host.NewFile(root.Path("proc/pressure/memory"))
@@ -59,8 +59,8 @@ func (o *Observer) Close() {
 	}
 }
 
-// Collect measures everything at the time now. Rates are of the time since the last look; a counter that went back, as one of a group
-// that was made anew, has no rate this time.
+// Collect measures everything at the time now. Rates cover the time since the previous round; a counter that decreased, such as that of a
+// recreated group, yields no rate. The snapshot is valid until the next round.
 func (o *Observer) Collect(now time.Time) *Snapshot {
 	s := &o.snapshot
 	o.round++
@@ -88,7 +88,7 @@ func (o *Observer) recordProblem(of string, err error) {
 	}
 }
 
-// readFile reads a file and parses it; what fails is a problem and unknown.
+// readFile reads and parses a file; a failure is recorded as a problem, and the value is unknown.
 func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, error)) Known[T] {
 	content, err := o.reader.Read(f)
 	if err == nil {
@@ -119,7 +119,8 @@ func (o *Observer) collectNode() {
 	n.Pressure.IO = readFile(o, "pressure io", &o.files.io, host.ParsePressure)
 }
 
-// computeNodeCPU is the share of busy ticks times the CPUs. The kernel's idle times go back a little at times; then nothing is said.
+// computeNodeCPU returns the share of busy ticks times the number of CPUs. The kernel's idle times may decrease slightly; the value is
+// unknown then.
 func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	if b.Busy < a.Busy || b.Idle < a.Idle || b.Busy+b.Idle == a.Busy+a.Idle {
 		return Known[series.MilliCPU]{}
@@ -128,9 +129,18 @@ func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
-// computeRate is a counter's growth by second.
-func computeRate(before, after uint64, span time.Duration) float64 {
-	return float64(after-before) / span.Seconds()
+// counterSet holds up to six counters; unused ones are 0.
+type counterSet [6]uint64
+
+// computeRates returns the growth of counters per second; false if no time has passed or a counter decreased.
+func computeRates(last, now counterSet, span time.Duration) (rates [len(counterSet{})]float64, ok bool) {
+	for i := range now {
+		if span <= 0 || now[i] < last[i] {
+			return rates, false
+		}
+		rates[i] = float64(now[i]-last[i]) / span.Seconds()
+	}
+	return rates, true
 }
 
 func (o *Observer) collectDisks() {
@@ -150,7 +160,7 @@ func (o *Observer) collectDisks() {
 }
 
 func (o *Observer) addDisk(name []byte, now host.Disk) {
-	// Loop and RAM devices that nobody uses are many.
+	// Skips the many unused loop and RAM devices.
 	if !o.wholeDisks[string(name)] || now.Reads == 0 && now.Writes == 0 {
 		return
 	}
@@ -162,17 +172,17 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 		}
 		last := d.last
 		d.Rate, d.last, d.round = Known[DiskRate]{}, now, o.round
-		if s.Span > 0 && now.Reads >= last.Reads && now.Writes >= last.Writes && now.ReadBytes >= last.ReadBytes &&
-			now.WriteBytes >= last.WriteBytes && now.Busy >= last.Busy {
-			d.Rate = known(DiskRate{
-				Reads: computeRate(last.Reads, now.Reads, s.Span), Writes: computeRate(last.Writes, now.Writes, s.Span),
-				ReadBytes: computeRate(last.ReadBytes, now.ReadBytes, s.Span), WriteBytes: computeRate(last.WriteBytes, now.WriteBytes, s.Span),
-				Busy: series.Ratio(min(float64(now.Busy-last.Busy)/float64(s.Span), 1)),
-			})
+		if r, ok := computeRates(diskCounters(last), diskCounters(now), s.Span); ok {
+			busy := series.Ratio(min(r[4]/float64(time.Second), 1))
+			d.Rate = known(DiskRate{Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3], Busy: busy})
 		}
 		return
 	}
 	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, round: o.round})
+}
+
+func diskCounters(d host.Disk) counterSet {
+	return counterSet{d.Reads, d.Writes, d.ReadBytes, d.WriteBytes, uint64(d.Busy)}
 }
 
 func (o *Observer) collectInterfaces() {
@@ -197,20 +207,19 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 		}
 		last := f.last
 		f.Rate, f.last, f.round = Known[InterfaceRate]{}, now, o.round
-		if s.Span > 0 && now.ReceivedBytes >= last.ReceivedBytes && now.SentBytes >= last.SentBytes && now.ReceivedPackets >= last.ReceivedPackets &&
-			now.SentPackets >= last.SentPackets && now.DroppedIn >= last.DroppedIn && now.DroppedOut >= last.DroppedOut {
-			f.Rate = known(InterfaceRate{
-				ReceivedBytes: computeRate(last.ReceivedBytes, now.ReceivedBytes, s.Span), SentBytes: computeRate(last.SentBytes, now.SentBytes, s.Span),
-				ReceivedPackets: computeRate(last.ReceivedPackets, now.ReceivedPackets, s.Span), SentPackets: computeRate(last.SentPackets, now.SentPackets, s.Span),
-				DroppedIn: computeRate(last.DroppedIn, now.DroppedIn, s.Span), DroppedOut: computeRate(last.DroppedOut, now.DroppedOut, s.Span),
-			})
+		if r, ok := computeRates(interfaceCounters(last), interfaceCounters(now), s.Span); ok {
+			f.Rate = known(InterfaceRate{r[0], r[1], r[2], r[3], r[4], r[5]})
 		}
 		return
 	}
 	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
 }
 
-// filterInPlace leaves those of a list that are still there, in place.
+func interfaceCounters(i host.Interface) counterSet {
+	return counterSet{i.ReceivedBytes, i.SentBytes, i.ReceivedPackets, i.SentPackets, i.DroppedIn, i.DroppedOut}
+}
+
+// filterInPlace removes elements that do not match.
 func filterInPlace[T any](list []T, still func(*T) bool) []T {
 	out := list[:0]
 	for i := range list {

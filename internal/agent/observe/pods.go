@@ -11,14 +11,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// cpuCounters are a group's at the last look.
+// cpuCounters holds a group's counters of the previous round.
 type cpuCounters struct {
 	cpu                time.Duration
 	periods, throttled uint64
 	round              uint64
 }
 
-// stallTotals are the times that tasks of a pod had waited for cpu, memory and disks at the last look.
+// stallTotals holds the stall times of a pod for CPU, memory and disks in the previous round.
 type stallTotals struct {
 	totals [3]time.Duration
 	round  uint64
@@ -27,10 +27,10 @@ type stallTotals struct {
 func (o *Observer) collectPods() {
 	s := &o.snapshot
 	o.recordProblem("pods", o.tree.Scan())
-	// The reads below take some milliseconds; those of one group are together, so that its rates are of its own span.
+	// The reads take some milliseconds; all files of a group are read together, so that its rates cover the same time.
 	o.recordProblem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.High))
 	pods := o.tree.Pods()
-	// Slices of containers are used again.
+	// Reuse the slices of containers.
 	if cap(s.Pods) < len(pods) {
 		s.Pods = append(s.Pods[:cap(s.Pods)], make([]Pod, len(pods)-cap(s.Pods))...)
 	}
@@ -67,7 +67,7 @@ func (o *Observer) collectPods() {
 	}
 }
 
-// SetCyclesSource names who counts cycles and instructions of pods: of returns the last sample of one, by its UID. It is called at each look.
+// SetCyclesSource sets the source of cycles per instruction by pod UID. It is called every round.
 func (o *Observer) SetCyclesSource(of func(uid string) (Cycles, bool)) { o.cyclesSource = of }
 
 func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
@@ -77,16 +77,15 @@ func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
 	return k
 }
 
-// computeStalls makes shares of the times that a pod's tasks have waited. The averages of the kernel are of ten seconds and more; these are of
-// the time since the last look.
+// computeStalls returns the stall shares since the previous round. The kernel's own averages cover ten seconds or more.
 func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 	if !p.CPU.OK || !p.Memory.OK || !p.IO.OK {
-		return StallShares{} // The next look has nothing to compare with.
+		return StallShares{} // The next round has no previous values.
 	}
 	now := stallTotals{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.round}
 	last := o.stallTimes[path]
 	if last == nil {
-		o.stallTimes[path] = &stallTotals{now.totals, now.round} // not &now, which would be on the heap each time
+		o.stallTimes[path] = &stallTotals{now.totals, now.round} // &now would escape to the heap in every round.
 		return StallShares{}
 	}
 	var shares [len(now.totals)]Known[series.Ratio]
@@ -99,7 +98,7 @@ func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 	return StallShares{CPU: shares[0], Memory: shares[1], IO: shares[2]}
 }
 
-// computeUse makes rates of a group's counters.
+// computeUse computes the rates of a group.
 func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	var u Use
 	if now.Has&cgroup.Quota != 0 {
@@ -109,7 +108,7 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 		u.Memory = known(Memory{Used: now.Used, WorkingSet: now.WorkingSet, RSS: now.RSS, Cache: now.Cache})
 	}
 	if now.Has&cgroup.CPU == 0 {
-		return u // The next look has no counter to compare with.
+		return u // The next round has no previous counters.
 	}
 	last := o.counters[path]
 	if last == nil {
@@ -131,7 +130,7 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	return u
 }
 
-// Supported tells whether the host has pressures: kernels without PSI have none.
+// Supported reports whether the host has PSI.
 func (p Pressures) Supported() bool { return p.CPU.OK || p.Memory.OK || p.IO.OK }
 
 // Each calls f for every known pressure with the name of its resource.

@@ -11,37 +11,38 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// Reading how long threads wait is a file for each of them, so it is done for few of them, seldom, and only where somebody asks.
+// Reading wait times takes a file per thread. It is therefore limited to some threads, at long intervals, and only if enabled.
 const (
-	// runQueueInterval is the time between two samples of a container, where there is room for it in a look.
+	// runQueueInterval is the interval of samples of a container, if the limit of reads allows it.
 	runQueueInterval = 10 * time.Second
-	// maxSampledThreads are read of a container, maxReadsPerRound files in one look at most.
+	// maxSampledThreads limits the threads of a container, maxReadsPerRound the files read in a round.
 	maxSampledThreads = 8
 	maxReadsPerRound  = 64
-	// maxReadsPerSample are the files of one sample at most: the list, threads of before that may have ended, and others in their place.
+	// maxReadsPerSample is the maximum number of files of one sample: the thread list, threads of the previous sample and their
+	// replacements.
 	maxReadsPerSample = 1 + 2*maxSampledThreads
-	// maxRunQueueAge is the age up to which a sample is shown.
+	// maxRunQueueAge is the maximum age of a reported sample.
 	maxRunQueueAge = time.Minute
-	// maxListedThreads bounds what is read of a list of threads.
+	// maxListedThreads limits the length of a thread list.
 	maxListedThreads = 4096
 )
 
-// RunQueue is how long threads of a container waited for a CPU.
+// RunQueue is the time that threads of a container waited for a CPU.
 type RunQueue struct {
-	// At is when it was sampled, of the time since the sample before.
+	// At is the time of the sample, which covers the time since the previous one.
 	At time.Time
-	// Waiting is the time waited by second, of all sampled threads together: 2 are two threads that waited all the time.
+	// Waiting is the wait time per second, summed over the sampled threads: 2 means two threads that waited all the time.
 	Waiting float64
-	// Sampled of so many Threads were looked at.
+	// Sampled threads out of Threads were read.
 	Sampled, Threads int
 }
 
-// RunQueue is that of all containers of a pod of which there is a sample, as of the oldest; unknown where there is none.
+// RunQueue sums the samples of a pod's containers, with the oldest time; unknown without samples.
 func (p *Pod) RunQueue() (sum Known[RunQueue]) {
 	for i := range p.Containers {
 		q := p.Containers[i].RunQueue
 		if !q.OK {
-			continue // The sandbox has one thread, which does nothing.
+			continue // The sandbox has one idle thread.
 		}
 		if !sum.OK || q.Value.At.Before(sum.Value.At) {
 			sum.Value.At = q.Value.At
@@ -54,20 +55,20 @@ func (p *Pod) RunQueue() (sum Known[RunQueue]) {
 	return sum
 }
 
-// Sampling says of which containers it is sampled how long their threads wait for a CPU.
+// Sampling selects the containers whose run queues are sampled.
 type Sampling int
 
-// The samplings.
+// Sampling modes.
 const (
-	// Never is none.
+	// Never selects none.
 	Never Sampling = iota
-	// WithoutPressure are those of pods that have no pressure of cpu.
+	// WithoutPressure selects pods without CPU pressure.
 	WithoutPressure
-	// Always are all.
+	// Always selects all.
 	Always
 )
 
-// containerThreads are the threads of a container that are sampled.
+// containerThreads holds the sampled threads of a container.
 type containerThreads struct {
 	list      host.File
 	sampledAt time.Time
@@ -80,25 +81,25 @@ type threadSample struct {
 	id     uint64
 	file   host.File
 	waited time.Duration
-	read   bool // was read in the present sample
+	read   bool // in this sample
 }
 
-// runQueueState is what is remembered of run queues.
+// runQueueState holds the state of run queue sampling.
 type runQueueState struct {
 	sampling      Sampling
 	groups        map[string]*containerThreads // by path
-	nextContainer int                          // container that had to wait in the last look
-	readsLeft     int                          // files that may be read in this look
-	exhausted     bool                         // somebody has to wait for the next look
+	nextContainer int                          // container to start with in the next round
+	readsLeft     int                          // in this round
+	exhausted     bool                         // a container has to wait for the next round
 	threadIDs     []uint64
 }
 
-var errHiddenThreads = errors.New("threads of another PID namespace: the agent wants the host's (hostPID)")
+var errHiddenThreads = errors.New("threads of another PID namespace: the agent needs the host's (hostPID)")
 
-// SetRunQueueSampling says whether and where run queues are sampled from the next look on.
+// SetRunQueueSampling sets the sampling mode from the next round on.
 func (o *Observer) SetRunQueueSampling(s Sampling) { o.runQueues.sampling = s }
 
-// collectRunQueues samples the containers whose turn it is, and shows the last samples of all.
+// collectRunQueues samples the containers that are due and reports the last samples of all.
 func (o *Observer) collectRunQueues() {
 	q := &o.runQueues
 	if q.sampling == Never {
@@ -115,7 +116,7 @@ func (o *Observer) collectRunQueues() {
 	if containers > 0 {
 		start = q.nextContainer % containers
 	}
-	// Twice around: from where the last look ended to the end, and from the beginning.
+	// Two passes: from nextContainer to the end, and from the beginning.
 	for range 2 {
 		n := 0
 		for i := range o.snapshot.Pods {
@@ -155,7 +156,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 	case due && q.readsLeft >= maxReadsPerSample:
 		o.recordProblem("run queue", o.sampleRunQueue(w))
 	case due && !q.exhausted:
-		q.exhausted, q.nextContainer = true, at // It is the first of the next look.
+		q.exhausted, q.nextContainer = true, at // It comes first in the next round.
 	}
 	c.RunQueue = w.last
 	if w.last.OK && now.Sub(w.last.Value.At) > maxRunQueueAge {
@@ -163,8 +164,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 	}
 }
 
-// sampleRunQueue reads some threads of a container: those of the last sample, of which it can be said how long they have waited since, and
-// others in the place of those that have ended.
+// sampleRunQueue reads the threads of the previous sample, computes their wait time since, and replaces those that have ended.
 func (o *Observer) sampleRunQueue(w *containerThreads) error {
 	now := o.snapshot.At
 	span := now.Sub(w.sampledAt)
@@ -193,12 +193,12 @@ func (o *Observer) sampleRunQueue(w *containerThreads) error {
 	return o.addThreads(w)
 }
 
-// listThreads reads the list of a container's threads and returns how many there are.
+// listThreads reads the list of a container's threads and returns their number.
 func (o *Observer) listThreads(w *containerThreads) (int, error) {
 	o.runQueues.readsLeft--
 	o.runQueues.threadIDs = o.runQueues.threadIDs[:0]
 	content, err := o.reader.Read(&w.list)
-	w.list.Close() // Ten seconds are long; a file for each container is many.
+	w.list.Close() // It is read rarely, and there is one per container.
 	if errors.Is(err, host.ErrGone) {
 		return 0, nil
 	}
@@ -218,7 +218,7 @@ func (o *Observer) listThreads(w *containerThreads) (int, error) {
 	return n, err
 }
 
-// addThreads takes threads into the next sample, spread over the list, until there are enough.
+// addThreads adds threads to the next sample, spread over the list, up to the limit.
 func (o *Observer) addThreads(w *containerThreads) error {
 	list := o.runQueues.threadIDs
 	step := max(len(list)/maxSampledThreads, 1)

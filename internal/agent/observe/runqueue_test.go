@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// threadFiles are those of a container in a recorded tree.
+// threadFiles writes the thread files of a container in a recorded tree.
 type threadFiles struct {
 	dir, group string
 }
@@ -32,7 +32,7 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// setWaited lists threads, and says how many milliseconds each has waited.
+// setWaited sets the threads and their wait times in milliseconds.
 func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 	t.Helper()
 	var list strings.Builder
@@ -45,7 +45,7 @@ func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 	writeFile(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), list.String())
 }
 
-// newRunQueueFixture is a tree of one container whose threads are sampled.
+// newRunQueueFixture returns a tree with a sampled container.
 func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duration) Known[RunQueue]) {
 	t.Helper()
 	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
@@ -59,7 +59,7 @@ func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duratio
 	}
 }
 
-// TestRunQueue: seconds waited by second, of the threads that were there at both samples.
+// TestRunQueue checks the wait time per second of threads that are in both samples.
 func TestRunQueue(t *testing.T) {
 	_, h, look := newRunQueueFixture(t)
 	h.setWaited(t, map[int]int{11: 100, 12: 5000})
@@ -70,16 +70,16 @@ func TestRunQueue(t *testing.T) {
 	if q := look(5 * time.Second); q.OK {
 		t.Errorf("sampled again after five seconds: %+v", q.Value)
 	}
-	// Two and five seconds in ten; the third is new.
+	// Two and five seconds in ten; the third thread is new.
 	if q := look(5 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.7) > 1e-9 || q.Value.Sampled != 2 || q.Value.Threads != 3 {
 		t.Errorf("%+v", q)
 	}
-	// One has ended, its id is another's whose counter is lower, and one goes on.
+	// One thread has ended, its ID was reused with a lower counter, and one continues.
 	h.setWaited(t, map[int]int{11: 5, 13: 99999 + 1000})
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 || q.Value.Sampled != 1 || q.Value.Threads != 2 {
 		t.Errorf("%+v", q)
 	}
-	// A sample is shown until the next, for a minute at most.
+	// A sample is reported until the next, for at most a minute.
 	if q := look(time.Second); !q.OK {
 		t.Error("the last sample is gone")
 	}
@@ -87,7 +87,7 @@ func TestRunQueue(t *testing.T) {
 	if q := look(10 * time.Second); q.OK {
 		t.Errorf("a container without threads: %+v", q.Value)
 	}
-	// The clock is set back: nothing is said of a time below zero, and it goes on.
+	// A clock set back yields no sample, and sampling continues.
 	h.setWaited(t, map[int]int{11: 10})
 	look(10 * time.Second)
 	h.setWaited(t, map[int]int{11: 20})
@@ -100,7 +100,7 @@ func TestRunQueue(t *testing.T) {
 	}
 }
 
-// TestRunQueueLacks: what cannot be read is unknown, and said.
+// TestRunQueueLacks checks that unreadable values are unknown and reported as problems.
 func TestRunQueueLacks(t *testing.T) {
 	for name, test := range map[string]struct {
 		list, stat, want string
@@ -108,7 +108,7 @@ func TestRunQueueLacks(t *testing.T) {
 		"hidden":       {"0\n0\n", "", "hostPID"},
 		"half a line":  {"11", "1 2 3\n", host.ErrTruncated.Error()},
 		"no number":    {"x\n", "1 2 3\n", "not a number"},
-		"not counted":  {"11\n", "0 0 0\n", "does not count"},
+		"not counted":  {"11\n", "0 0 0\n", "keeps no statistics"},
 		"half a stat":  {"11\n", "1 2", host.ErrTruncated.Error()},
 		"too few":      {"11\n", "1 2\n", "three numbers"},
 		"ended thread": {"11\n", "", ""},
@@ -127,7 +127,7 @@ func TestRunQueueLacks(t *testing.T) {
 			}
 		})
 	}
-	// Without the file, and where nobody asks, there is nothing to say.
+	// A missing file, or disabled sampling, is no problem.
 	o, h, look := newRunQueueFixture(t)
 	if q := look(time.Second); q.OK || o.snapshot.Problems["run queue"] != "" {
 		t.Errorf("%+v, %v", q, o.snapshot.Problems)
@@ -144,7 +144,7 @@ func TestRunQueueLacks(t *testing.T) {
 	}
 }
 
-// TestRunQueueIsBounded: of many threads in many containers few are read in a look, and everybody has a turn.
+// TestRunQueueIsBounded checks the limit of reads per round and that every container is sampled.
 func TestRunQueueIsBounded(t *testing.T) {
 	dir := recordManyPods(t, 30)
 	o := newObserver(t, dir)
@@ -184,7 +184,7 @@ func TestRunQueueIsBounded(t *testing.T) {
 	}
 }
 
-// TestOwnThreads samples the threads of this process, as a kernel tells of them.
+// TestOwnThreads reads the statistics of this process.
 func TestOwnThreads(t *testing.T) {
 	var r host.Reader
 	f := host.NewSchedStatFile("/", uint64(os.Getpid()))

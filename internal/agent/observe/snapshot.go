@@ -19,34 +19,34 @@ type Known[T any] struct {
 
 func known[T any](v T) Known[T] { return Known[T]{Value: v, OK: true} }
 
-// Snapshot is what one look saw. The observer's own is valid until the next; Latest has copies that last.
+// Snapshot is the result of a round. The observer's own is valid until the next round; Latest keeps copies.
 type Snapshot struct {
 	At time.Time
-	// Span is the time that rates are of; 0 at the first look, which has none.
+	// Span is the time that rates cover; 0 in the first round, which has none.
 	Span       time.Duration
 	Node       Node
 	Disks      []Disk
 	Interfaces []Interface
 	Pods       []Pod
-	// Problems are what could not be read, by what it is of.
+	// Problems holds the errors of reading, by subject.
 	Problems map[string]string
 }
 
-// Node is the node as a whole.
+// Node holds the values of the whole node.
 type Node struct {
-	// CPUs are those online.
+	// CPUs is the number of online CPUs.
 	CPUs     Known[int]
 	UsedCPU  Known[series.MilliCPU]
 	Memory   Known[host.Memory]
 	Load     Known[host.Load]
 	Pressure Pressures
-	// ExclusiveIdle is what is idle of the CPUs that belong to containers alone; unknown where nobody gives CPUs to containers.
+	// ExclusiveIdle is the idle part of exclusive CPUs; unknown if no CPU manager assigns any.
 	ExclusiveIdle Known[series.MilliCPU]
-	// DiskIOUnsupported says why the kernel does not tell what pods do to disks, DiskIOPartial that it counts what is written later as nobody's;
-	// neither is said unless somebody asks for it.
+	// DiskIOUnsupported says why the kernel has no disk I/O of pods; DiskIOPartial means that it leaves out delayed writes. Both are
+	// empty unless sampling is enabled.
 	DiskIOUnsupported string
 	DiskIOPartial     bool
-	// Zones are the NUMA nodes, by number, which may have gaps; there are none where the kernel has no NUMA.
+	// Zones holds the NUMA nodes by number, which may have gaps; none on kernels without NUMA.
 	Zones []Zone
 }
 
@@ -59,7 +59,7 @@ type Zone struct {
 	round uint64
 }
 
-// Pressures are by resource.
+// Pressures holds the pressure of each resource.
 type Pressures struct {
 	CPU, Memory, IO Known[host.Pressure]
 }
@@ -73,10 +73,10 @@ type Disk struct {
 	round uint64
 }
 
-// DiskRate is by second.
+// DiskRate is the activity of a disk per second.
 type DiskRate struct {
 	Reads, Writes, ReadBytes, WriteBytes float64
-	// Busy is the share of time with a request in progress, 0 to 1.
+	// Busy is the share of time with a request in progress, from 0 to 1.
 	Busy series.Ratio
 }
 
@@ -89,64 +89,64 @@ type Interface struct {
 	round uint64
 }
 
-// InterfaceRate is by second.
+// InterfaceRate is the traffic of an interface per second.
 type InterfaceRate struct {
 	ReceivedBytes, SentBytes, ReceivedPackets, SentPackets, DroppedIn, DroppedOut float64
 }
 
-// Pod is a pod's own cgroup.
+// Pod holds the values of a pod's cgroup.
 type Pod struct {
 	UID   string
 	Class cgroup.Class
-	// Path is the group below a hierarchy's root.
+	// Path is the group below the root of a hierarchy.
 	Path string
 	Use
 	Pressure Pressures
-	// StallShares are the shares of the time since the last look in which a task of the pod waited, 0 to 1.
+	// StallShares holds the shares of the time since the previous round in which a task of the pod waited, from 0 to 1.
 	StallShares StallShares
-	// HasExclusiveCPUs tells that a container of it runs on CPUs that belong to containers alone.
+	// HasExclusiveCPUs means that a container runs on exclusive CPUs.
 	HasExclusiveCPUs bool
-	// DiskIO is the last sample of what it does to disks; unknown unless somebody asks for it.
+	// DiskIO is the last sample of disk I/O; unknown unless sampling is enabled.
 	DiskIO Known[DiskIORate]
-	// Cycles is the last sample of how many cycles it needs for an instruction; unknown unless somebody counts them.
+	// Cycles is the last sample of cycles per instruction; unknown without a source.
 	Cycles     Known[Cycles]
 	Containers []Container
 }
 
-// Cycles are those that a pod needs for an instruction.
+// Cycles is a sample of the cycles per instruction of a pod.
 type Cycles struct {
-	// At is when they were counted last.
+	// At is the time of the sample.
 	At             time.Time
 	PerInstruction float64
 }
 
-// StallShares are by resource.
+// StallShares holds the stall share of each resource.
 type StallShares struct {
 	CPU, Memory, IO Known[series.Ratio]
 }
 
-// Container is a container's cgroup, or the sandbox's.
+// Container holds the values of the cgroup of a container or sandbox.
 type Container struct {
 	ID string
-	// Path is the group below a hierarchy's root.
+	// Path is the group below the root of a hierarchy.
 	Path string
 	Use
 	// High is memory.high, math.MaxInt64 for none; unknown on cgroup v1.
 	High Known[series.Bytes]
-	// RunQueue is the last sample of it; unknown unless somebody asks for it.
+	// RunQueue is the last sample; unknown unless sampling is enabled.
 	RunQueue Known[RunQueue]
 }
 
-// Use is what a cgroup uses.
+// Use holds the resource use of a cgroup.
 type Use struct {
 	UsedCPU Known[series.MilliCPU]
-	// Throttled is the share of the periods in which it ran that it had used up its quota before the end.
+	// Throttled is the share of enforcement periods in which the group exhausted its quota.
 	Throttled Known[series.Ratio]
 	Memory    Known[Memory]
 	Limit     Known[cgroup.Bandwidth]
 }
 
-// Memory is the memory of a cgroup.
+// Memory holds the memory use of a cgroup.
 type Memory struct {
 	Used, WorkingSet, RSS, Cache series.Bytes
 }

@@ -14,10 +14,10 @@ import (
 
 const (
 	zonesDir = "sys/devices/system/node"
-	// maxZoneID is the largest number of a NUMA node that Linux gives, maxZones how many are looked at.
+	// maxZoneID is the largest NUMA node number in Linux; maxZones limits the nodes that are read.
 	maxZoneID = 1023
 	maxZones  = 64
-	// roundsPerZoneList is the number of looks after which they are listed again: memory may be plugged in.
+	// roundsPerZoneList is the number of rounds after which NUMA nodes are listed again, because memory may be hot-plugged.
 	roundsPerZoneList = 60
 )
 

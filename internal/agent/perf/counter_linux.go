@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// events are the two that are counted together, of a type.
+// events is a pair of events of one type that are counted together.
 type events struct {
 	eventType            uint32
 	cycles, instructions uint64
@@ -26,22 +26,22 @@ func hardwareEvents() events {
 	return events{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_INSTRUCTIONS}
 }
 
-// clockEvents are two events that every kernel with perf events has: the time on a CPU, in nanoseconds, twice. They are counted in the same way
-// and say nothing of instructions; with them it is tried what a host allows.
+// clockEvents returns two events that every kernel with perf events supports: the time on a CPU, in nanoseconds, from two clocks. They
+// test what the host permits, with the same calls as hardware events.
 func clockEvents() events {
 	return events{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK, unix.PERF_COUNT_SW_TASK_CLOCK}
 }
 
-// eventGroup is two counters of a cgroup and a CPU, which count at the same times or not at all.
+// eventGroup is a pair of counters of a cgroup on one CPU; the kernel counts both or none.
 type eventGroup struct{ leader, member int }
 
-// open begins to count in a cgroup, by its directory, on one CPU.
+// open starts counters for the cgroup with directory dir on one CPU.
 func (e events) open(dir string, cpu int) (counter, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // The counters keep the cgroup.
+	defer func() { _ = unix.Close(fd) }() // The counters keep the cgroup.
 	const format = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING | unix.PERF_FORMAT_GROUP
 	attr := unix.PerfEventAttr{Type: e.eventType, Config: e.cycles, Read_format: format, Bits: unix.PerfBitDisabled}
 	attr.Size = uint32(unsafe.Sizeof(attr))
@@ -60,7 +60,7 @@ func (e events) open(dir string, cpu int) (counter, error) {
 	return g, nil
 }
 
-// read reads both: how many there are, how long they were to count and did, and their values.
+// read reads both counters: their number, the times enabled and running, and the values.
 func (g *eventGroup) read() (reading, error) {
 	const values = 5
 	var buf [8 * values]byte
@@ -70,18 +70,19 @@ func (g *eventGroup) read() (reading, error) {
 	}
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buf[8*i:]) }
 	if n != len(buf) || word(0) != 2 {
-		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters, want %d of 2", n, word(0), len(buf))
+		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters instead of %d of 2", n, word(0), len(buf))
 	}
-	return reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}, nil
+	r := reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}
+	return r, r.validate()
 }
 
 func toDuration(n uint64) time.Duration { return time.Duration(min(n, 1<<62)) }
 
-// close may be called again: a number that was given back is somebody else's by then.
+// close may be called twice: a closed descriptor number may have been reused.
 func (g *eventGroup) close() {
 	for _, fd := range []*int{&g.member, &g.leader} {
 		if *fd >= 0 {
-			_ = unix.Close(*fd) // It was only read.
+			_ = unix.Close(*fd) // opened for reading only
 		}
 		*fd = -1
 	}
@@ -90,8 +91,11 @@ func (g *eventGroup) close() {
 // openHardware counts cycles and instructions.
 func openHardware(dir string, cpu int) (counter, error) { return hardwareEvents().open(dir, cpu) }
 
-// UnsupportedReason says why a host cannot count cycles and instructions of pods, empty where it can. It tries.
+// UnsupportedReason returns why the host cannot count cycles and instructions of pods; empty if it can. It opens counters to find out.
 func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
+	if layout.Pods == "" {
+		return "no kubepods cgroup: no kubelet runs on this host"
+	}
 	dir, err := layout.PerfDir(layout.Pods)
 	if err != nil {
 		return err.Error()
@@ -101,18 +105,18 @@ func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 		return err.Error()
 	}
 	if most := 2 * len(cpus); most > maxDescriptors {
-		return fmt.Sprintf("%d CPUs want %d open counters for a pod, more than %d", len(cpus), most, maxDescriptors)
+		return fmt.Sprintf("%d CPUs need %d open counters per pod, more than %d", len(cpus), most, maxDescriptors)
 	}
 	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())
 }
 
-// refusalReason says why a host does not let a cgroup be counted: first with events that every kernel has, which tells what is not allowed from
-// what there is not.
+// refusalReason returns why a cgroup cannot be counted. It first opens events that every kernel supports, which distinguishes missing
+// permissions from missing hardware.
 func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) string {
 	c, err := usual.open(dir, cpu)
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return "perf_event_open is not allowed: the agent wants the capability PERFMON, which a seccomp profile has to let it use as well (" + readParanoidLevel(root) + "): " + err.Error()
+		return "perf_event_open is not allowed: the agent needs the capability PERFMON and a seccomp profile that permits the call (" + readParanoidLevel(root) + "): " + err.Error()
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel has no perf events: " + err.Error()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL):
@@ -128,14 +132,12 @@ func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) st
 	return ""
 }
 
-// readParanoidLevel is what the kernel asks for of those without a capability.
+// readParanoidLevel describes kernel.perf_event_paranoid, the restriction of processes without CAP_PERFMON.
 func readParanoidLevel(root host.Root) string {
-	file := host.NewFile(root.Path("proc/sys/kernel/perf_event_paranoid"))
-	defer file.Close()
 	var reader host.Reader
-	content, err := reader.Read(&file)
+	content, err := reader.ReadPath(root.Path("proc/sys/kernel/perf_event_paranoid"))
 	if err != nil || len(content) == 0 {
-		return "kernel.perf_event_paranoid is not known"
+		return "kernel.perf_event_paranoid is unknown"
 	}
 	return "kernel.perf_event_paranoid is " + string(content[:len(content)-1])
 }

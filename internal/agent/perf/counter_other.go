@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-var errNoLinux = errors.New("only Linux has perf events")
+var errNotLinux = errors.New("only Linux has perf events")
 
-func openHardware(string, int) (counter, error) { return nil, errNoLinux }
+func openHardware(string, int) (counter, error) { return nil, errNotLinux }
 
-// UnsupportedReason says why a host cannot count cycles and instructions of pods.
-func UnsupportedReason(host.Root, cgroup.Layout) string { return errNoLinux.Error() }
+// UnsupportedReason returns why the host cannot count cycles and instructions of pods.
+func UnsupportedReason(host.Root, cgroup.Layout) string { return errNotLinux.Error() }

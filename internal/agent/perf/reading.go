@@ -3,30 +3,45 @@
 
 package perf
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
-// reading is what a group of counters of one CPU has counted (struct read_format in linux/perf_event.h).
+// reading is the content of a counter group on one CPU (struct read_format in linux/perf_event.h).
 type reading struct {
 	cycles, instructions uint64
-	// enabled is how long they were to count, running how long they did: where there are more counters in use than the CPU has, they take
-	// turns. Neither is time in which the pod was not on the CPU.
+	// enabled is how long the group was to count, and running how long it did: the kernel multiplexes more counters than the CPU has.
+	// Both leave out the time in which the pod was not on the CPU.
 	enabled, running time.Duration
 }
 
-// counter is a group of counters of a pod and a CPU.
+// errNoTimes reports counters whose values advance while the kernel keeps no time for them. Linux does this for a cgroup between whose
+// processes and those of other groups no CPU has switched yet, such as the root group of a hierarchy without other groups in use.
+var errNoTimes = errors.New("the kernel keeps no counter times for this cgroup: it is the root group, or perf_event groups are not in use")
+
+// validate returns errNoTimes for values that cannot be scaled.
+func (r reading) validate() error {
+	if r.cycles > 0 && r.enabled == 0 {
+		return errNoTimes
+	}
+	return nil
+}
+
+// counter is a counter group of a pod on one CPU.
 type counter interface {
 	read() (reading, error)
 	close()
 }
 
-// totals is what all CPUs have counted.
+// totals sums the readings of all CPUs.
 type totals struct {
 	cycles, instructions float64
 	enabled, running     time.Duration
 }
 
-// add takes a CPU in, with what it has not counted made up for: the time in which others had the counters was like that in which they were
-// the pod's.
+// add adds the reading of a CPU. It scales the values up to the time enabled, which assumes that the pod behaved the same while its counters
+// were multiplexed out.
 func (s *totals) add(c reading) {
 	s.enabled += c.enabled
 	if c.running <= 0 || c.enabled < c.running {
@@ -39,13 +54,13 @@ func (s *totals) add(c reading) {
 }
 
 const (
-	// minRunning is how long counters have to have counted: less says nothing of a pod.
+	// minRunning is the minimum running time of a usable sample.
 	minRunning = 10 * time.Millisecond
-	// minRunningShare is the share of the time that they have to have counted.
+	// minRunningShare is the minimum running time as a share of the time enabled.
 	minRunningShare = 0.05
 )
 
-// cyclesPerInstruction is not known where there was too little to count, or counters were somebody else's nearly all of the time.
+// cyclesPerInstruction returns false if too little was counted or the counters were multiplexed out nearly all of the time.
 func (s *totals) cyclesPerInstruction() (float64, bool) {
 	if s.running < minRunning || float64(s.running) < minRunningShare*float64(s.enabled) || s.instructions <= 0 || s.cycles <= 0 {
 		return 0, false

@@ -14,55 +14,55 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/agent/oncelog"
 )
 
 const (
-	// windowLength is how long is counted of each period: counters of cgroups cost at each switch from one task to another. A period is less than
-	// the minute for which rules take a measurement by default.
+	// windowLength is the part of each period that is counted, since cgroup counters slow down every context switch. A period is shorter
+	// than the minute for which rules accept a measurement by default.
 	windowLength = 10 * time.Second
 	periodLength = 45 * time.Second
-	// idleInterval is the time between two looks for somebody to be counted.
+	// idleInterval is the interval at which a Sampler without pods checks for pods.
 	idleInterval = 5 * time.Second
-	// pollInterval is the time between two looks at whether a pod that is counted is still there: an open counter keeps a part of its cgroup.
+	// pollInterval is the interval at which counted pods are checked for existence: an open counter keeps a part of the cgroup in memory.
 	pollInterval = time.Second
-	// maxDescriptors bounds the counters that are open at a time, two for each pod and CPU. Pods for which there is no room take turns.
+	// maxDescriptors limits the open counters, two per pod and CPU. Further pods take turns.
 	maxDescriptors = 1024
-	// maxAge is the age up to which a sample is shown: with turns, one may be some periods old.
+	// maxAge is the maximum age of a reported sample. With turns a sample may be several periods old.
 	maxAge = 5 * time.Minute
 )
 
 // Pod is a pod to be counted.
 type Pod struct {
 	UID string
-	// Dir is the directory of its cgroup, as PerfGroup has it.
+	// Dir is the directory of its cgroup as returned by Layout.PerfDir.
 	Dir string
 }
 
-// Sample is how many cycles a pod needed for an instruction in a window.
+// Sample holds the cycles per instruction of a pod in a window.
 type Sample struct {
 	At                   time.Time
 	CyclesPerInstruction float64
 }
 
-// Config is what a Sampler works with.
+// Config configures a Sampler.
 type Config struct {
-	// Pods are those to be counted.
+	// Pods returns the pods to be counted.
 	Pods  func() []Pod
 	Root  host.Root
 	Clock clock.Clock
 	Log   logr.Logger
-	// Beat is the heartbeat.
-	Beat func(step string)
+	Beat  func(step string)
 }
 
-// Sampler is the manager that counts, a window in each period. Last is safe for concurrent use.
+// Sampler counts pods in a window of each period. Latest is safe for concurrent use.
 type Sampler struct {
-	config        Config
-	openCounter   func(dir string, cpu int) (counter, error)
-	dirExists     func(dir string) bool
-	onlineCPUs    func(host.Root) ([]int, error)
-	nextPod       int    // pod that had to wait
-	loggedFailure string // told last
+	config      Config
+	openCounter func(dir string, cpu int) (counter, error)
+	dirExists   func(dir string) bool
+	onlineCPUs  func(host.Root) ([]int, error)
+	nextPod     int // index of the first pod of the next window
+	problems    *oncelog.Logger
 
 	mu      sync.Mutex
 	samples map[string]Sample
@@ -70,7 +70,7 @@ type Sampler struct {
 
 // New returns a sampler.
 func New(config Config) *Sampler {
-	return &Sampler{config: config, openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
+	return &Sampler{config: config, problems: oncelog.New(config.Log), openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
 }
 
 func dirExists(dir string) bool {
@@ -78,7 +78,7 @@ func dirExists(dir string) bool {
 	return err == nil
 }
 
-// listOnlineCPUs are those that can be counted on.
+// listOnlineCPUs returns the online CPUs.
 func listOnlineCPUs(root host.Root) ([]int, error) {
 	var reader host.Reader
 	set, err := reader.OnlineCPUs(root)
@@ -88,7 +88,7 @@ func listOnlineCPUs(root host.Root) ([]int, error) {
 	return slices.Collect(set.All()), nil
 }
 
-// Latest is the last sample of a pod; false where there is none, or it is too old.
+// Latest returns the last sample of a pod; false if there is none or it is too old.
 func (s *Sampler) Latest(uid string) (Sample, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Sampler) Latest(uid string) (Sample, bool) {
 	return sample, ok && age <= maxAge && age >= -maxAge
 }
 
-// Name implements the agent's Manager.
+// Name implements the agent's manager interface.
 func (*Sampler) Name() string { return "cpi" }
 
 // Run counts until ctx ends.
@@ -118,7 +118,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 	}
 }
 
-// wait tells whether the time has passed before ctx ends. The heart beats meanwhile.
+// wait returns false if ctx ends before the time has passed. It reports heartbeats meanwhile.
 func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 	for ; span > 0; span -= pollInterval {
 		select {
@@ -131,7 +131,7 @@ func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// removeMissing forgets pods that are gone.
+// removeMissing drops the samples of removed pods.
 func (s *Sampler) removeMissing(pods []Pod) {
 	here := make(map[string]bool, len(pods))
 	for _, p := range pods {
@@ -146,7 +146,7 @@ func (s *Sampler) removeMissing(pods []Pod) {
 	}
 }
 
-// podCounters is a pod that is being counted, on each CPU.
+// podCounters holds the open counters of a pod, one per CPU.
 type podCounters struct {
 	Pod
 
@@ -160,7 +160,7 @@ func (c *podCounters) close() {
 	c.counters = nil
 }
 
-// sampleWindow counts pods for a window, and tells whether ctx is still there after it.
+// sampleWindow counts pods for one window and returns false if ctx ended.
 func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
 	list := s.openCounters(pods)
 	defer func() {
@@ -184,11 +184,11 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
 	return true
 }
 
-// openCounters opens counters for as many pods as there is room for, from the one that had to wait the last time.
+// openCounters opens counters for as many pods as the limit allows, starting with the first that had to wait.
 func (s *Sampler) openCounters(pods []Pod) []podCounters {
 	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
-		s.logFailure(err)
+		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 		return nil
 	}
 	room := min(maxDescriptors/(2*len(cpus)), len(pods))
@@ -204,24 +204,24 @@ func (s *Sampler) openCounters(pods []Pod) []podCounters {
 				if s.dirExists(c.Dir) && first == nil {
 					first = err
 				}
-				c.close() // A sum without one of the CPUs is none.
+				c.close() // A sum needs all CPUs.
 				break
 			}
 			c.counters = append(c.counters, k)
 		}
 		list = append(list, c)
 	}
-	s.logFailure(first)
+	s.problems.Error("counters", "failed to count cycles and instructions of pods", first)
 	return list
 }
 
-// recordSample reads what was counted of a pod.
+// recordSample reads the counters of a pod and stores its sample.
 func (s *Sampler) recordSample(c *podCounters) {
 	var all totals
 	for _, k := range c.counters {
 		n, err := k.read()
 		if err != nil {
-			s.logFailure(err)
+			s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 			return
 		}
 		all.add(n)
@@ -231,18 +231,6 @@ func (s *Sampler) recordSample(c *podCounters) {
 	if v, ok := all.cyclesPerInstruction(); ok {
 		s.samples[c.UID] = Sample{At: s.config.Clock.Now(), CyclesPerInstruction: v}
 	} else if len(c.counters) > 0 {
-		delete(s.samples, c.UID) // What it was before is not what it is.
+		delete(s.samples, c.UID) // The previous sample is outdated.
 	}
-}
-
-// logFailure tells once why nothing is counted, until it is.
-func (s *Sampler) logFailure(err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	if why != "" && why != s.loggedFailure {
-		s.config.Log.Info("Cannot count cycles and instructions of pods", "error", why)
-	}
-	s.loggedFailure = why
 }

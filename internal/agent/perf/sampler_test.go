@@ -48,7 +48,16 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// fixture is a host of some CPUs on which pods can be counted.
+// TestNoTimes checks that values without times are an error and not a sample of zero.
+func TestNoTimes(t *testing.T) {
+	for want, r := range map[error]reading{errNoTimes: {cycles: 1, instructions: 1}, nil: {}} {
+		if err := r.validate(); !errors.Is(err, want) {
+			t.Errorf("%+v: %v, want %v", r, err, want)
+		}
+	}
+}
+
+// fixture is a simulated host with CPUs and countable pods.
 type fixture struct {
 	t       *testing.T
 	clock   *clocktesting.FakeClock
@@ -103,7 +112,7 @@ func newFixture(t *testing.T, cpus, pods int) *fixture {
 	return b
 }
 
-// start runs the sampler to the end of the test.
+// start runs the sampler until the end of the test.
 func (b *fixture) start() (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
@@ -123,7 +132,7 @@ func (b *fixture) start() (stop func()) {
 	return stop
 }
 
-// advance lets seconds pass, each when the sampler waits for it.
+// advance moves the clock second by second, each time after the sampler waits.
 func (b *fixture) advance(seconds int) {
 	b.t.Helper()
 	for range seconds {
@@ -144,7 +153,7 @@ func (b *fixture) awaitTimer() {
 
 func (b *fixture) openGroups() int { b.mu.Lock(); defer b.mu.Unlock(); return b.open }
 
-// TestSampler: counters are open for a window of each period alone, and a sample is there after it.
+// TestSampler checks that counters are open only during the window of each period, and that a sample follows.
 func TestSampler(t *testing.T) {
 	b := newFixture(t, 4, 3)
 	stop := b.start()
@@ -164,7 +173,7 @@ func TestSampler(t *testing.T) {
 	if b.openGroups() != 12 {
 		t.Errorf("%d are open in the second window", b.openGroups())
 	}
-	// A pod that goes is not kept by those who count it, nor remembered.
+	// A removed pod loses its counters and its sample.
 	b.mu.Lock()
 	b.gone["/1"], b.pods = true, b.pods[:1]
 	b.mu.Unlock()
@@ -186,7 +195,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestSamplerIsBounded: where there are more pods and CPUs than counters may be open, pods take turns, and all of them get one.
+// TestSamplerIsBounded checks that pods take turns if the counters do not suffice.
 func TestSamplerIsBounded(t *testing.T) {
 	b := newFixture(t, 128, 11)
 	b.start()
@@ -202,7 +211,7 @@ func TestSamplerIsBounded(t *testing.T) {
 	}
 }
 
-// TestSamplerFails: what is not allowed is told once, costs nobody else anything, and is tried again.
+// TestSamplerFails checks that a refusal is logged once and retried.
 func TestSamplerFails(t *testing.T) {
 	b := newFixture(t, 2, 2)
 	b.err = errors.New("permission denied")

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/host"
@@ -19,19 +16,19 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// What a unit of changes is about. Each is a unit of its own, so that what the kernel refuses of one does not take back another.
+// Aspects of a group. Each has its own journal unit, so that a refused write does not undo the others.
 const (
 	aspectCPU    = "quota"
 	aspectWeight = "weight"
 	aspectMemory = "memory"
-	// aspectMemoryHigh is what a group has until its limit of memory can be set.
+	// aspectMemoryHigh limits the growth of a group until its memory limit can be set.
 	aspectMemoryHigh = "pressure"
 )
 
-// groupFiles reads and compares what groups hold.
+// groupFiles compares cgroup files with their targets.
 type groupFiles struct {
 	layout cgroup.Layout
-	// idle tells that the kernel has cpu.idle, and that it is used: on v2.
+	// idle means that cpu.idle is supported and used (v2 only).
 	idle   bool
 	reader *host.Reader
 }
@@ -40,15 +37,14 @@ func newGroupFiles(layout cgroup.Layout) groupFiles {
 	return groupFiles{layout: layout, idle: layout.Version == cgroup.V2 && layout.HasFile("cpu", cgroup.FileIdle), reader: &host.Reader{}}
 }
 
-// pendingChange is a unit that has to be written, with what was and what is to be, for people.
+// pendingChange is a unit that has to be written; from and to describe it in reports.
 type pendingChange struct {
 	aspect   string
 	changes  []act.Change
 	from, to string
 }
 
-// pendingChanges are the units of a group that hold more than is wished. What cannot be read is an error beside the others; a group that is gone
-// needs nothing.
+// pendingChanges returns the units of a group that exceed the target. Read errors are joined; a removed group needs no changes.
 func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange, error) {
 	var out []pendingChange
 	var errs []error
@@ -66,21 +62,21 @@ func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange
 	return out, errors.Join(errs...)
 }
 
-// minQuotaMicros is the least quota that the kernel takes, in microseconds.
+// minQuotaMicros is the smallest quota that the kernel accepts.
 const minQuotaMicros = 1000
 
-// pendingQuota is a limit of cpu that is above the wish, or none.
+// pendingQuota returns the CPU limit if it exceeds the target.
 func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, error) {
 	if w.limits.CPU <= 0 {
 		return pendingChange{}, nil
 	}
 	now, _, err := g.layout.ReadLimit(g.reader, group)
 	if err != nil {
-		return pendingChange{}, fmt.Errorf("limit of cpu: %w", err)
+		return pendingChange{}, fmt.Errorf("CPU limit: %w", err)
 	}
 	period := now.Period.Microseconds()
 	if period <= 0 {
-		return pendingChange{}, fmt.Errorf("limit of cpu: period %s", now.Period)
+		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
 	}
 	quota := max(int64(w.limits.CPU)*period/1000, minQuotaMicros)
 	if !now.Unlimited() && now.Quota.Microseconds() <= quota {
@@ -103,7 +99,7 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 
 func formatCores(m series.MilliCPU) string { return fmt.Sprintf("%.3g cores", float64(m)/1000) }
 
-// pendingWeight is the part of cpu in the competition with others: the weight, and below it the idle class of a whole pod.
+// pendingWeight returns the CPU weight if it differs, or the idle class for a whole pod.
 func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, error) {
 	if w.weight <= 0 {
 		return pendingChange{}, nil
@@ -117,7 +113,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 		if err != nil || now == "1" {
 			return pendingChange{}, err
 		}
-		// The weight goes first: an idle group takes none, and the unit has to know it to put it back.
+		// The weight comes first: an idle group accepts none, and the unit must restore it.
 		return pendingChange{aspect: aspectWeight, from: "weight", to: "idle", changes: []act.Change{
 			{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
 		}}, nil
@@ -129,7 +125,7 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 	return pendingChange{aspect: aspectWeight, from: now, to: value, changes: []act.Change{{Group: group, File: file, Value: value}}}, nil
 }
 
-// formatShares are the shares that a kubelet gives a request of as much, formatWeight those as a weight of v2 (the formula of KEP-2254).
+// formatShares and formatWeight return the cpu.shares and cpu.weight that a kubelet sets for the same request (formula of KEP-2254).
 func formatShares(m series.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
 
 func computeShares(m series.MilliCPU) int64 {
@@ -141,8 +137,8 @@ func formatWeight(m series.MilliCPU) string {
 	return strconv.FormatInt(1+(computeShares(m)-2)*9999/262142, 10)
 }
 
-// pendingMemory is a limit of memory that is above the wish, or none. A group that holds more already would be killed for it on v2: there it is
-// first pressed by memory.high, and limited when it holds less. On v1 the kernel refuses until it can take the rest.
+// pendingMemory returns the memory limit if it exceeds the target. On v2 a group that uses more would be OOM-killed; it gets memory.high
+// first and the limit once it uses less. On v1 the kernel refuses the limit until it can reclaim the rest.
 func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, error) {
 	if w.limits.Memory <= 0 {
 		return pendingChange{}, nil
@@ -175,12 +171,12 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 		return pendingChange{}, err
 	}
 	return pendingChange{
-		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " by pressure, since more is used",
+		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " as memory.high, since more is used",
 		changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: value}},
 	}, nil
 }
 
-// isMemoryLimited tells that a limit of memory is in force, so that pressure is needed no more.
+// isMemoryLimited reports whether the memory limit is in force, so that memory.high is not needed any more.
 func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 	if w.limits.Memory <= 0 || g.layout.Version != cgroup.V2 {
 		return false
@@ -189,42 +185,35 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 	return err == nil && now <= w.limits.Memory
 }
 
-// readMemoryUse is the memory that a group holds.
+// readMemoryUse returns the memory use of a group.
 func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
 	if err != nil {
-		return 0, fmt.Errorf("use of memory: %w", err)
+		return 0, fmt.Errorf("memory use: %w", err)
 	}
-	const current = "memory.current"
-	text, err := readFile(filepath.Join(filepath.Dir(path), current))
+	content, err := g.reader.ReadPath(filepath.Join(filepath.Dir(path), "memory.current"))
 	if err != nil {
 		return 0, err
 	}
-	return parseBytes(text, current)
+	used, err := host.ParseSingle(content)
+	return series.Bytes(min(used, math.MaxInt64)), err
 }
 
-// noLimit is more than any limit.
+// noLimit is above any limit.
 const noLimit = series.Bytes(math.MaxInt64)
 
 func formatMiB(b series.Bytes) string {
 	if b >= 1<<60 {
-		return "none" // v1 has a number for it, which depends on the page
+		return "none" // v1 shows a page-size dependent maximum
 	}
 	return fmt.Sprintf("%d MiB", int64(b)>>20)
 }
 
-// readBytes is the amount that a setting holds.
+// readBytes reads a setting in bytes.
 func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
 	text, err := g.readSetting(group, file)
-	if err != nil {
-		return 0, err
-	}
-	return parseBytes(text, file)
-}
-
-func parseBytes(text, file string) (series.Bytes, error) {
-	if text == "max" {
-		return noLimit, nil
+	if err != nil || text == "max" {
+		return noLimit, err
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
@@ -233,22 +222,7 @@ func parseBytes(text, file string) (series.Bytes, error) {
 	return series.Bytes(n), nil
 }
 
-// readSetting is what a setting of a group holds.
+// readSetting reads a setting of a group.
 func (g groupFiles) readSetting(group, file string) (string, error) {
-	path, err := g.layout.SettingFile(group, file)
-	if err != nil {
-		return "", fmt.Errorf("read: %w", err)
-	}
-	return readFile(path)
-}
-
-func readFile(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read: %w", err)
-	}
-	return strings.TrimSpace(string(content)), nil
+	return g.layout.ReadSetting(g.reader, group, file)
 }

@@ -23,52 +23,52 @@ import (
 )
 
 const (
-	// reconcileInterval is the time between two comparisons; a container that starts runs without limits for that long.
+	// reconcileInterval is the interval of comparisons; a new container runs without limits for that long.
 	reconcileInterval = 5 * time.Second
-	// reconcilesPerCleanup is how many of them there are for one look at what the journal still has of pods that are gone.
+	// reconcilesPerCleanup is the number of reconciliations per cleanup of removed pods.
 	reconcilesPerCleanup = 12
-	// kind is that of the journal's units.
+	// kind is the prefix of the journal's unit keys.
 	kind = "pod-resource"
-	// podName stands for the pod's own group where a container's name would.
+	// podName stands for the pod's own group in reports.
 	podName = "(pod)"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	// View has the pods of the node, Latest where their groups are.
+	// View returns the pods of the node, Latest the paths of their groups.
 	View   cluster.Source
 	Latest *observe.Latest
 	Layout cgroup.Layout
-	// Journal is nil where nothing is carried out; then the manager says what it would write. Memory is the one for limits of memory, which
-	// rules that take memory change as well: a kernel reclaims while such a limit is written to, and others must not wait for that.
+	// Journal is nil in a dry run. MemoryJournal holds memory limits: the kernel reclaims while such a limit is written, which must not
+	// delay other writes.
 	Journal, MemoryJournal *act.Journal
 	Clock                  clock.WithTicker
 	Log                    logr.Logger
 	Beat                   func(step string)
-	// Report tells of what was done.
+	// Report receives each change.
 	Report func(report.Action)
 }
 
-// Manager keeps the limits of pods on elastic resources. Its metrics are for one registry.
+// Manager enforces the limits of pods on elastic resources. Its metrics belong in one registry.
 type Manager struct {
 	Config
 
 	groups     groupFiles
 	reconciles int
-	// reported is what was last said by unit: an error, or what would be written.
+	// reported holds the last error or dry-run change by unit.
 	reported map[string]string
-	counts   counts
+	metrics  metrics
 }
 
-// New returns a manager that has compared nothing yet.
+// New returns a Manager.
 func New(c Config) *Manager {
-	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, counts: newCounts()}
+	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, metrics: newMetrics()}
 }
 
-// Name implements the agent's manager.
+// Name implements the agent's manager interface.
 func (m *Manager) Name() string { return kind }
 
-// Run compares until ctx ends. Who has opened the journals puts back then what they hold.
+// Run reconciles until ctx ends. The owner of the journals restores the limits afterwards.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.Clock.NewTicker(reconcileInterval)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// journalFor is the one that has an aspect.
+// journalFor returns the journal of an aspect.
 func (m *Manager) journalFor(aspect string) *act.Journal {
 	if aspect == aspectMemory || aspect == aspectMemoryHigh {
 		return m.MemoryJournal
@@ -91,7 +91,7 @@ func (m *Manager) journalFor(aspect string) *act.Journal {
 	return m.Journal
 }
 
-// reconcile brings every group in line, each on its own: a container that waits, or a kernel that refuses, holds up no other.
+// reconcile updates every group independently: waiting containers and refused writes do not delay others.
 func (m *Manager) reconcile() {
 	snapshot, state := m.Latest.Load(), m.View.State()
 	if snapshot == nil || !state.KnowsPods {
@@ -105,13 +105,15 @@ func (m *Manager) reconcile() {
 		}
 	}
 	seen := map[string]bool{}
-	m.counts.reset()
+	var containers containerCounts
 	for _, pod := range state.Pods {
 		if p := newPlan(pod); p != nil {
-			m.reconcilePod(pod, p, where, seen)
+			known := m.reconcilePod(pod, p, where, seen)
+			containers.known += known
+			containers.waiting += len(p.containers) - known
 		}
 	}
-	m.counts.publish()
+	m.metrics.setContainers(containers)
 	for key := range m.reported {
 		if !seen[key] {
 			delete(m.reported, key)
@@ -122,8 +124,9 @@ func (m *Manager) reconcile() {
 	}
 }
 
-// reconcilePod brings the groups of a pod in line: the containers' first, since on v1 a pod may not have less than one of them.
-func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) {
+// reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs. It returns the number of
+// containers with a known group.
+func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) (known int) {
 	ref := qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
 	above := ""
 	for id, w := range p.containers {
@@ -131,10 +134,9 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 		unit.markSeen(seen)
 		group, ok := where[id]
 		if !ok {
-			m.counts.waiting++
 			continue
 		}
-		m.counts.limited++
+		known++
 		above = path.Dir(group)
 		m.reconcileGroup(unit, group, w)
 	}
@@ -143,25 +145,26 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 	if above != "" {
 		m.reconcileGroup(unit, above, p.pod)
 	}
+	return known
 }
 
-// unit names what is changed.
+// unit identifies a changed group.
 type unit struct {
 	pod       qos.PodRef
 	container string
-	owner     string // the container's id, or the pod's UID
+	owner     string // container ID or pod UID
 }
 
 func (u unit) key(aspect string) string { return kind + "/" + u.owner + "/" + aspect }
 
-// markSeen notes all keys that the unit may have.
+// markSeen marks all keys of the unit.
 func (u unit) markSeen(seen map[string]bool) {
 	for _, aspect := range []string{aspectCPU, aspectWeight, aspectMemory, aspectMemoryHigh} {
 		seen[u.key(aspect)] = true
 	}
 }
 
-// reconcileGroup brings one group in line.
+// reconcileGroup updates one group.
 func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 	needs, err := m.groups.pendingChanges(group, w)
 	if err != nil {
@@ -181,7 +184,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 			continue
 		}
 		delete(m.reported, key)
-		m.counts.wrote(n.aspect)
+		m.metrics.writes.WithLabelValues(n.aspect).Inc()
 		m.Report(m.newAction(u, n, report.Done))
 	}
 	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
@@ -194,22 +197,22 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) report.Action {
 	return report.Action{
 		Kind: report.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
-		Reason: "asks for elastic resources: " + n.aspect,
+		Reason: "requests elastic resources: " + n.aspect,
 	}
 }
 
-// reportFailure tells of an error once.
+// reportFailure reports an error once.
 func (m *Manager) reportFailure(u unit, aspect string, err error) {
-	m.counts.failed(aspect)
+	m.metrics.errors.WithLabelValues(kind, aspect).Inc()
 	key := u.key(aspect)
 	if m.reported[key] == err.Error() {
 		return
 	}
 	m.reported[key] = err.Error()
-	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "asks for elastic resources: " + aspect, Error: err.Error()})
+	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "requests elastic resources: " + aspect, Error: err.Error()})
 }
 
-// undoRemoved puts back what the journal holds of pods that are gone, and of such as an agent before this one has changed.
+// undoRemoved restores units of removed pods, including those of a previous agent.
 func (m *Manager) undoRemoved(seen map[string]bool) {
 	if m.Journal == nil {
 		return
@@ -223,6 +226,6 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		m.Log.Info("Cannot put back limits of pods that are gone", "error", err.Error())
+		m.Log.Info("failed to restore limits of removed pods", "error", err.Error())
 	}
 }

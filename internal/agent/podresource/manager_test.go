@@ -34,7 +34,7 @@ import (
 
 const uid = "11111111-1111-1111-1111-111111111111"
 
-// fixture is a node in a fake kernel with one pod of containers 1, 2 and 3.
+// fixture is a node with a simulated kernel and one pod with the containers 1, 2 and 3.
 type fixture struct {
 	t             *testing.T
 	v1            bool
@@ -90,7 +90,7 @@ func newFixture(t *testing.T, v1 bool, pods ...*corev1.Pod) *fixture {
 	return m
 }
 
-// startAgent is an agent that starts.
+// startAgent starts an agent.
 func (m *fixture) startAgent(enforce bool) {
 	m.t.Helper()
 	var err error
@@ -116,7 +116,7 @@ func (m *fixture) advance() {
 	m.reconcile()
 }
 
-// readGroupFile is what a file of a group holds.
+// readGroupFile returns the content of a file of a group.
 func (m *fixture) readGroupFile(group, name string) string {
 	m.t.Helper()
 	path, err := m.layout.SettingFile(group, name)
@@ -143,7 +143,7 @@ func twoContainerPod() *corev1.Pod {
 	return newPod(uid, newContainer("1", "elastic-cpu=2", "elastic-memory=1Gi"), newContainer("2", "elastic-cpu=1", "elastic-memory=512Mi"))
 }
 
-// TestLimits: containers and their pod get what they asked for, once, and it is all put back.
+// TestLimits checks that limits are set once and restored at the end.
 func TestLimits(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		m := newFixture(t, v1, twoContainerPod())
@@ -169,11 +169,11 @@ func TestLimits(t *testing.T) {
 		m.advance()
 		m.advance()
 		check()
-		// v1's shares of one core are those that every group has.
+		// On v1 the shares of one core are the default.
 		if want := map[bool]int{true: 8, false: 9}[v1]; did != want || len(m.actions) != did {
 			t.Errorf("v1 %t: %d actions, then %d more: %+v", v1, did, len(m.actions)-did, m.actions)
 		}
-		// Somebody else writes: it is brought back.
+		// Changes by others are reverted.
 		if err := m.tree.Write(m.settingPath(containerGroup("2"), m.quotaFile()), m.noQuota()); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func (m *fixture) settingPath(group, file string) string {
 	return path
 }
 
-// readAllSettings is everything that groups are set to.
+// readAllSettings formats all settings of all groups.
 func (m *fixture) readAllSettings() string {
 	names := []string{cgroup.FileMax, cgroup.FileWeight, cgroup.FileIdle, cgroup.FileHigh, cgroup.FileMemory}
 	if m.v1 {
@@ -224,7 +224,7 @@ func (m *fixture) readAllSettings() string {
 	return out.String()
 }
 
-// stopAgent ends the agent in order.
+// stopAgent stops the agent in order.
 func (m *fixture) stopAgent() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -234,7 +234,7 @@ func (m *fixture) stopAgent() {
 	}
 }
 
-// TestThrottleStays: a throttle of a rule works below the limit, whoever came first, and gives back up to the limit.
+// TestThrottleStays checks that a rule's throttle works below the limit and is restored up to it, in any order.
 func TestThrottleStays(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for _, throttledFirst := range []bool{false, true} {
@@ -265,7 +265,7 @@ func TestThrottleStays(t *testing.T) {
 	}
 }
 
-// TestMemoryThrottleStays: a rule that slows the growth of a container works below its limit, and gives back.
+// TestMemoryThrottleStays checks the same for memory.high.
 func TestMemoryThrottleStays(t *testing.T) {
 	m := newFixture(t, false, twoContainerPod())
 	unit := act.Unit{Key: "memory/1", Changes: []act.Change{{Group: containerGroup("1"), File: cgroup.FileHigh, Value: "524288000"}}}
@@ -282,7 +282,7 @@ func TestMemoryThrottleStays(t *testing.T) {
 	m.expectFiles(containerGroup("1"), map[string]string{cgroup.FileMemory: "1073741824", cgroup.FileHigh: "max"})
 }
 
-// TestKilled: an agent that is killed, also while a rule throttles, is undone by the next one.
+// TestKilled checks that the next agent undoes the changes of a killed one.
 func TestKilled(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		m := newFixture(t, v1, twoContainerPod())
@@ -302,7 +302,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestUsesMore: a container that holds more than its limit of memory is pressed, not killed, and limited when it holds less.
+// TestUsesMore checks that a container above its memory limit gets memory.high first and the limit later, and is not killed.
 func TestUsesMore(t *testing.T) {
 	m := newFixture(t, false, twoContainerPod())
 	if err := m.tree.Attach(containerGroup("1"), 4711); err != nil {
@@ -324,7 +324,7 @@ func TestUsesMore(t *testing.T) {
 	m.expectFiles(containerGroup("1"), map[string]string{cgroup.FileMemory: "max", cgroup.FileHigh: "max"})
 }
 
-// TestEachOnItsOwn: a container that waits holds up no other, nor does one whose quota the kernel refuses.
+// TestEachOnItsOwn checks that a waiting container and a refused write do not delay others.
 func TestEachOnItsOwn(t *testing.T) {
 	pod := newPod(uid, newContainer("4", "elastic-cpu=1"), newContainer("1", "elastic-cpu=2"), newContainer("2", "elastic-cpu=1"))
 	pod.Status.ContainerStatuses[0].ContainerID = ""
@@ -349,11 +349,11 @@ func TestEachOnItsOwn(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m.Manager)
-	const want = `# HELP crane_agent_elastic_containers Containers that ask for elastic resources: those whose group is known, and those that have not started.
+	const want = `# HELP crane_agent_elastic_containers Containers that request elastic resources by state: known cgroup, or waiting for their start.
 # TYPE crane_agent_elastic_containers gauge
 crane_agent_elastic_containers{state="known"} 2
 crane_agent_elastic_containers{state="waiting"} 0
-# HELP crane_craneAgent_pod_resource_error_total Limits of pods on elastic resources that could not be written or read.
+# HELP crane_craneAgent_pod_resource_error_total Limits of pods on elastic resources that could not be read or written.
 # TYPE crane_craneAgent_pod_resource_error_total counter
 crane_craneAgent_pod_resource_error_total{step="quota",subcomponent="pod-resource"} 2
 `
@@ -366,7 +366,7 @@ type filesFunc func(file, value string) error
 
 func (f filesFunc) Write(file, value string) error { return f(file, value) }
 
-// TestGone: what the journal holds of pods that are gone goes with them, and what a pod has that is still there is put back.
+// TestGone checks that units of removed groups are dropped and those of existing groups restored.
 func TestGone(t *testing.T) {
 	m := newFixture(t, false, twoContainerPod())
 	m.advance()
@@ -389,7 +389,7 @@ func TestGone(t *testing.T) {
 	m.expectFiles(podGroup, map[string]string{cgroup.FileMax: "max 100000", cgroup.FileIdle: "0", cgroup.FileWeight: "100"})
 }
 
-// TestDryRun: it says once what it would write.
+// TestDryRun checks that a dry run reports each change once.
 func TestDryRun(t *testing.T) {
 	m := newFixture(t, false, twoContainerPod())
 	before := m.readAllSettings()
@@ -405,7 +405,7 @@ func TestDryRun(t *testing.T) {
 	m.stopAgent()
 }
 
-// TestFullDisk: without a journal nothing is changed.
+// TestFullDisk checks that nothing is changed without a working journal.
 func TestFullDisk(t *testing.T) {
 	m := newFixture(t, false, twoContainerPod())
 	before := m.readAllSettings()

@@ -3,69 +3,54 @@
 
 package podresource
 
-import (
-	"sync"
+import "github.com/prometheus/client_golang/prometheus"
 
-	"github.com/prometheus/client_golang/prometheus"
-)
-
-// counts are for metrics; waiting and limited are of the reconcile that goes on.
-type counts struct {
-	waiting, limited int
-
-	metrics *metrics
-}
-
-// metrics is what scrapes read.
+// metrics holds the metrics of a Manager.
 type metrics struct {
-	mu               sync.Mutex
-	waiting, limited int
-
+	containers     *prometheus.GaugeVec
 	writes, errors *prometheus.CounterVec
 }
 
-func newCounts() counts {
-	return counts{metrics: &metrics{
+func newMetrics() metrics {
+	m := metrics{
+		containers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "crane_agent_elastic_containers", Help: "Containers that request elastic resources by state: known cgroup, or waiting for their start.",
+		}, []string{"state"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_agent_pod_resource_writes_total", Help: "Limits of pods on elastic resources that were written, by what they are of.",
+			Name: "crane_agent_pod_resource_writes_total", Help: "Written limits of pods on elastic resources, by kind of limit.",
 		}, []string{"of"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_craneAgent_pod_resource_error_total", Help: "Limits of pods on elastic resources that could not be written or read.",
+			Name: "crane_craneAgent_pod_resource_error_total", Help: "Limits of pods on elastic resources that could not be read or written.",
 		}, []string{"subcomponent", "step"}),
-	}}
+	}
+	m.setContainers(containerCounts{})
+	return m
 }
 
-func (c *counts) reset() { c.waiting, c.limited = 0, 0 }
+// containerCounts holds the numbers of containers with and without a cgroup.
+type containerCounts struct{ known, waiting int }
 
-func (c *counts) publish() {
-	c.metrics.mu.Lock()
-	defer c.metrics.mu.Unlock()
-	c.metrics.waiting, c.metrics.limited = c.waiting, c.limited
+func (m metrics) setContainers(c containerCounts) {
+	m.containers.WithLabelValues("known").Set(float64(c.known))
+	m.containers.WithLabelValues("waiting").Set(float64(c.waiting))
 }
 
-func (c *counts) wrote(aspect string) { c.metrics.writes.WithLabelValues(aspect).Inc() }
-
-func (c *counts) failed(aspect string) { c.metrics.errors.WithLabelValues(kind, aspect).Inc() }
-
-var containersDesc = prometheus.NewDesc("crane_agent_elastic_containers", "Containers that ask for elastic resources: those whose group is known, and those that have not started.", []string{"state"}, nil)
+func (m metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.containers, m.writes, m.errors}
+}
 
 var _ prometheus.Collector = (*Manager)(nil)
 
 // Describe implements prometheus.Collector.
 func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
-	ch <- containersDesc
-	m.counts.metrics.writes.Describe(ch)
-	m.counts.metrics.errors.Describe(ch)
+	for _, c := range m.metrics.all() {
+		c.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Manager) Collect(ch chan<- prometheus.Metric) {
-	s := m.counts.metrics
-	s.mu.Lock()
-	waiting, limited := s.waiting, s.limited
-	s.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(containersDesc, prometheus.GaugeValue, float64(limited), "known")
-	ch <- prometheus.MustNewConstMetric(containersDesc, prometheus.GaugeValue, float64(waiting), "waiting")
-	s.writes.Collect(ch)
-	s.errors.Collect(ch)
+	for _, c := range m.metrics.all() {
+		c.Collect(ch)
+	}
 }

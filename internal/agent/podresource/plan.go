@@ -12,34 +12,34 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// groupTarget is what a group is to have; 0 for what is left alone.
+// groupTarget holds the desired limits of a group; 0 leaves a setting alone.
 type groupTarget struct {
-	// limits are the most that it may use.
+	// limits are the maximum amounts.
 	limits elasticrequest.Amounts
-	// weight is its part of cpu where others want it too: that of a request of as much.
+	// weight is the CPU request that its CPU weight corresponds to.
 	weight series.MilliCPU
-	// idle tells that it is to run when nobody else wants to.
+	// idle selects the idle class: the group runs only on otherwise idle CPUs.
 	idle bool
 }
 
-// plan is what the groups of a pod are to have.
+// plan holds the targets of a pod's groups.
 type plan struct {
 	pod groupTarget
-	// containers are by the runtime's id: those that have started.
+	// containers holds the targets of started containers by ID.
 	containers map[string]groupTarget
 	names      map[string]string
 }
 
-// newPlan plans for a pod; nil for one that claims nothing. The pod's group gets a limit where all containers have one, which is their sum,
-// as a kubelet counts. A container that requests cpu of the node's own has its weight from the kubelet, and a pod with one is not idle.
+// newPlan returns nil for a pod without elastic resources. The pod's group gets the sum of its containers' limits if all have one, as in
+// the kubelet. The kubelet sets the weight of containers that request ordinary CPU; a pod with such a container is not idle.
 func newPlan(pod *corev1.Pod) *plan {
-	claims := elasticrequest.Containers(pod)
-	if len(claims) == 0 {
+	containers := elasticrequest.Containers(pod)
+	if len(containers) == 0 {
 		return nil
 	}
 	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
 	own := containersRequestingCPU(pod)
-	for _, c := range claims {
+	for _, c := range containers {
 		w := groupTarget{limits: c.Amounts}
 		if !own[c.Name] {
 			w.weight = c.CPU
@@ -48,8 +48,8 @@ func newPlan(pod *corev1.Pod) *plan {
 			p.containers[c.ID], p.names[c.ID] = w, c.Name
 		}
 	}
-	shadow, bound := withElasticLimits(pod)
-	limits := podresource.PodLimits(shadow, podresource.PodResourcesOptions{})
+	limited, bound := withElasticLimits(pod)
+	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
 	if bound.cpu {
 		p.pod.limits.CPU = series.MilliCPU(limits.Cpu().MilliValue())
 	}
@@ -63,7 +63,7 @@ func newPlan(pod *corev1.Pod) *plan {
 	return p
 }
 
-// containersRequestingCPU are the containers that request cpu of the node's own.
+// containersRequestingCPU returns the containers that request ordinary CPU.
 func containersRequestingCPU(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -76,10 +76,10 @@ func containersRequestingCPU(pod *corev1.Pod) map[string]bool {
 	return out
 }
 
-// limitedResources tell whether every container of a pod has a limit.
+// limitedResources holds whether all containers of a pod have a limit.
 type limitedResources struct{ cpu, memory bool }
 
-// withElasticLimits is the pod with what its containers claim as limits of cpu and memory, where they have none of the node's own.
+// withElasticLimits returns the pod with elastic requests as CPU and memory limits of containers that have no ordinary ones.
 func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
 	all, some := limitedResources{true, true}, limitedResources{}

@@ -22,7 +22,7 @@ const (
 	gi = 1 << 30
 )
 
-// newContainer makes a container: "cpu=2" is on the node's own, "elastic-cpu=2" on reclaimed capacity.
+// newContainer returns a container with amounts such as "cpu=2" (ordinary) and "elastic-cpu=2".
 func newContainer(name string, amounts ...string) corev1.Container {
 	list := corev1.ResourceList{}
 	for _, a := range amounts {
@@ -36,7 +36,7 @@ func newContainer(name string, amounts ...string) corev1.Container {
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}
 }
 
-// containerID is that of a container by its name, which is a digit.
+// containerID returns the ID of the container with a one-digit name.
 func containerID(name string) string { return strings.Repeat(name, 64) }
 
 func newPod(uid string, containers ...corev1.Container) *corev1.Pod {
@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 	if p := newPlan(newPod("u", newContainer("1", "cpu=1"), newContainer("2"))); p != nil {
 		t.Errorf("a pod that claims nothing: %+v", p)
 	}
-	// An init container without a limit leaves the pod without one; one with more than all others is what the pod needs.
+	// An init container without a limit leaves the pod unlimited; one above the sum of all others determines the pod's limit.
 	pod := newPod("u", newContainer("1", "elastic-cpu=2"))
 	pod.Spec.InitContainers = []corev1.Container{newContainer("0")}
 	if p := newPlan(pod); p.pod.limits.CPU != 0 {
@@ -90,7 +90,7 @@ func TestPlan(t *testing.T) {
 	if p := newPlan(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
 		t.Errorf("%+v", p)
 	}
-	// One that waits is counted with its pod, and not written to.
+	// A waiting container counts for the pod but has no target.
 	waits := newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2", "elastic-cpu=4"))
 	waits.Status.ContainerStatuses = waits.Status.ContainerStatuses[:1]
 	if p := newPlan(waits); p.pod.limits.CPU != 6000 || len(p.containers) != 1 {

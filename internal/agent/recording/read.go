@@ -12,18 +12,18 @@ import (
 	"io"
 )
 
-// ErrTruncated is returned, wrapped, where the last line of a recording is not whole: its agent was killed, or still runs.
+// ErrTruncated is returned, wrapped, if the last line is incomplete because the agent was killed or is still running.
 var ErrTruncated = errors.New("the end is cut off")
 
-// maxLine bounds a line, in bytes: that of thousands of pods.
+// maxLine bounds a line in bytes: that of thousands of pods.
 const maxLine = 64 << 20
 
-// Read calls each with every line of a recording, in order. It ends with the first error, of each or of a line that cannot be read; one
-// that is ErrTruncated comes after all that there is.
+// Read calls each with every line of a recording in order. It stops at the first error of each or of an unreadable line; ErrTruncated is
+// returned after all complete lines.
 func Read(from io.Reader, each func(Entry) error) error {
 	zip, err := gzip.NewReader(bufio.NewReader(from))
 	if errors.Is(err, io.EOF) {
-		return nil // Nothing was recorded yet.
+		return nil // Nothing is recorded yet.
 	}
 	if err != nil {
 		return fmt.Errorf("not a recording: %w", asTruncated(err))

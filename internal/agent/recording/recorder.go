@@ -22,18 +22,17 @@ import (
 )
 
 const (
-	// queueSize bounds the looks that are still to be written, as to a disk that hangs.
+	// queueSize bounds the snapshots waiting for a slow disk.
 	queueSize = 64
-	// stateInterval is after how many looks the state of the cluster is written though it has not changed: a file that was put away takes the
-	// states before it along.
+	// stateInterval is the number of snapshots after which an unchanged state is written again, because rotation removes earlier ones.
 	stateInterval = 60
-	// rotatedSuffix is the suffix of the file before the present one.
+	// rotatedSuffix is the suffix of the previous file.
 	rotatedSuffix = ".1"
 )
 
-// Config is what a Recorder needs.
+// Config configures a Recorder.
 type Config struct {
-	// Path is the file. When it has MaxBytes it becomes Path.1, in place of the one before, and so does what an agent before has left.
+	// Path is the file. At MaxBytes, and at the start of an agent, it is renamed to Path.1 and replaces the previous one.
 	Path     string
 	MaxBytes int64
 	Clock    clock.WithTicker
@@ -41,26 +40,26 @@ type Config struct {
 	Beat     func(step string)
 }
 
-// Recorder writes what is seen. Looks do not wait for the disk: what cannot be written is dropped and counted.
+// Recorder writes snapshots without waiting for the disk: it drops and counts what cannot be written.
 type Recorder struct {
 	*spool.Spool
 
 	cfg Config
 
-	lastState  *cluster.State // last; this and what follows belong to Look
-	sinceState int            // looks since then
+	lastState  *cluster.State // last written state; the following fields belong to Record
+	sinceState int            // snapshots since then
 	line       bytes.Buffer
 	zip        *gzip.Writer
 
-	file *os.File // this and what follows belong to Run
+	file *os.File // the following fields belong to Run
 	size int64
 }
 
-// New begins a file.
+// New starts a file.
 func New(cfg Config) (*Recorder, error) {
 	r := &Recorder{cfg: cfg}
 	r.Spool = spool.New(spool.Config{
-		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "Cannot record what is seen", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "failed to write the recording", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
 	})
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
@@ -72,10 +71,10 @@ func New(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// Name is that of its heartbeat.
+// Name implements the agent's Manager.
 func (*Recorder) Name() string { return "record" }
 
-// Record hands over what was seen, and what the cluster said then. Both are read before it returns.
+// Record queues a snapshot with the state of the cluster, both encoded before it returns.
 func (r *Recorder) Record(seen *observe.Snapshot, said *cluster.State) {
 	e := Entry{Snapshot: seen}
 	if r.sinceState++; said != r.lastState || r.sinceState >= stateInterval {
@@ -85,7 +84,7 @@ func (r *Recorder) Record(seen *observe.Snapshot, said *cluster.State) {
 	r.zip.Reset(&r.line)
 	err := json.NewEncoder(r.zip).Encode(e)
 	if err = errors.Join(err, r.zip.Close()); err != nil {
-		r.CountDropped() // A number that JSON does not know.
+		r.CountDropped() // A number without JSON representation.
 		return
 	}
 	if r.Enqueue(bytes.Clone(r.line.Bytes())) && e.Cluster != nil {
@@ -93,7 +92,7 @@ func (r *Recorder) Record(seen *observe.Snapshot, said *cluster.State) {
 	}
 }
 
-// write writes a line. What of one a full disk has taken is cut off again.
+// write writes a line and removes a partial one after a failure.
 func (r *Recorder) write(line []byte) error {
 	if r.file == nil || r.size > 0 && r.size+int64(len(line)) > r.cfg.MaxBytes {
 		if err := r.beginFile(); err != nil {
@@ -107,10 +106,10 @@ func (r *Recorder) write(line []byte) error {
 	return nil
 }
 
-// beginFile puts the file away and begins another. Nobody but the owner may read it: it names pods and what they do.
+// beginFile rotates the file. Only its owner may read the new one, since it names pods and their behavior.
 func (r *Recorder) beginFile() error {
 	if err := r.close(); err != nil {
-		r.cfg.Log.Info("Cannot close a recording", "error", err.Error())
+		r.cfg.Log.Info("failed to close the recording", "error", err.Error())
 	}
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record: %w", err)

@@ -1,11 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recording writes down what an agent sees, look by look, and reads it again, so that rules can be tried on what a node has been
-// through.
+// Package recording writes the agent's snapshots to a file and reads them again, so that rules can be tested against the past of a node.
 //
-// A recording is a series of gzip members, which gzip -d reads as one file, each a line of JSON. One that was not written to its end, as
-// at SIGKILL, costs itself alone.
+// A recording is a series of gzip members, which gzip -d reads as one file, each with one line of JSON. An incomplete one, as after
+// SIGKILL, affects no other.
 package recording
 
 import (
@@ -17,13 +16,13 @@ import (
 	"crane.io/crane/internal/agent/observe"
 )
 
-// Entry is a line: what a look saw, and what the cluster said then where it is not what the line before had.
+// Entry is a line: a snapshot, and the state of the cluster if it changed since the previous line.
 type Entry struct {
 	Snapshot *observe.Snapshot `json:"look"`
 	Cluster  *cluster.State    `json:"cluster,omitempty"`
 }
 
-// withoutSecrets is a state without what nobody decides by, such as environment variables, which may be secret.
+// withoutSecrets returns a state without fields that decisions do not use, such as environment variables, which may be secret.
 func withoutSecrets(s *cluster.State) *cluster.State {
 	out := *s
 	if s.Node != nil {
@@ -39,7 +38,7 @@ func withoutSecrets(s *cluster.State) *cluster.State {
 	return &out
 }
 
-// lastApplied holds all of an object, as kubectl has sent it.
+// lastApplied is kubectl's annotation with the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func podWithoutSecrets(p *corev1.Pod) *corev1.Pod {

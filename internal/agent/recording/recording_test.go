@@ -36,7 +36,7 @@ func newRecorder(t *testing.T, path string, most int64) *Recorder {
 	return r
 }
 
-// finish writes what waits.
+// finish writes what is queued.
 func finish(t *testing.T, r *Recorder) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func read(t *testing.T, path string) []Entry {
 	return out
 }
 
-// secret is a pod with what nobody decides by.
+// secret returns a pod with fields that decisions do not use.
 func secret() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"app": "p"}, Annotations: map[string]string{lastApplied: "hunter2", "kept": "yes"}},
@@ -73,7 +73,7 @@ func secret() *corev1.Pod {
 	}
 }
 
-// TestRecorder: the state of the cluster is written where it changes, without what may be secret.
+// TestRecorder checks that the state of the cluster is written on change and without secrets.
 func TestRecorder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "seen.gz")
 	r := newRecorder(t, path, 1<<20)
@@ -110,8 +110,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestFilesArePutAway: a recording never takes more than two files of its size, and each can be read by itself.
-func TestFilesArePutAway(t *testing.T) {
+// TestRotation checks that a recording takes at most two files of its size, each readable by itself.
+func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen.gz")
 	if err := os.WriteFile(path, []byte("of an agent before"), 0o600); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestFilesArePutAway(t *testing.T) {
 	}
 }
 
-// TestNothingWaits: looks that nobody writes are dropped and counted, and the state that went with them is written again.
+// TestNothingWaits checks that unwritten snapshots are dropped and counted, and that a dropped state is written again.
 func TestNothingWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen.gz")
 	r := newRecorder(t, path, 1<<20)
@@ -167,14 +167,14 @@ func TestNothingWaits(t *testing.T) {
 	}
 	finish(t, r)
 	r.Record(look(queueSize+1), now)
-	finish(t, r) // Into a file of its own: the first has closed the other.
+	finish(t, r) // Another file, because the first recorder has closed its own.
 	all := append(read(t, path+rotatedSuffix), read(t, path)...)
 	if last := all[len(all)-1].Cluster; len(all) != queueSize+1 || last == nil || !last.KnowsPods {
 		t.Errorf("%d looks, the last one with %+v", len(all), last)
 	}
 }
 
-// TestFullDisk: what does not fit is dropped.
+// TestFullDisk checks that lines that do not fit are dropped.
 func TestFullDisk(t *testing.T) {
 	r := newRecorder(t, filepath.Join(t.TempDir(), "seen.gz"), 1<<20)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -238,7 +238,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// FuzzRead: no content of a file ends the program.
+// FuzzRead checks that any file is read or rejected.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"look\":{\"Pods\":[{}]},\"cluster\":{\"Pods\":[{}]}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

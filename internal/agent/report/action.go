@@ -9,10 +9,10 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// Kind is what is done to somebody, or undone.
+// Kind is a kind of action.
 type Kind string
 
-// The kinds.
+// Kinds.
 const (
 	CPUThrottle    Kind = "cpu-throttle"
 	CPURestore     Kind = "cpu-restore"
@@ -21,18 +21,18 @@ const (
 	Evict          Kind = "evict"
 	Taint          Kind = "taint"
 	Untaint        Kind = "untaint"
-	// NodeResource is what the node offers of an elastic resource, PodResource what a group of a pod on one has.
+	// NodeResource is a change of the node's elastic resources, PodResource of the cgroup of a pod on them.
 	NodeResource Kind = "node-resource"
 	PodResource  Kind = "pod-resource"
-	// CPUManager is which CPUs a container runs on, NodeZones the object that says what the node's zones have.
+	// CPUManager is a change of a container's CPUs, NodeZones of the NodeResourceTopology.
 	CPUManager Kind = "cpu-manager"
 	NodeZones  Kind = "node-resource-topology"
-	// RuleFires and RuleEnds are of a rule, and nothing that is done by itself.
+	// RuleFires and RuleEnds are state changes of a rule.
 	RuleFires Kind = "rule-fires"
 	RuleEnds  Kind = "rule-ends"
 )
 
-// executorLabels's subcomponent and step for a kind; empty for none.
+// executorLabels returns gocrane's subcomponent and step for a kind; empty for none.
 func (k Kind) executorLabels() (part, step string) {
 	switch k {
 	case CPUThrottle, MemoryThrottle:
@@ -50,50 +50,50 @@ func (k Kind) executorLabels() (part, step string) {
 	return "", ""
 }
 
-// Outcome is what came of an action.
+// Outcome is the result of an action.
 type Outcome string
 
-// The outcomes.
+// Outcomes.
 const (
-	// Done was carried out.
+	// Done: executed.
 	Done Outcome = "done"
-	// NotEnforced is of a kind that is not carried out, Previewed of a rule that is not.
+	// NotEnforced: of a kind that is not enforced. Previewed: of a rule in preview.
 	NotEnforced Outcome = "would"
 	Previewed   Outcome = "preview"
-	// Refused was not allowed, Withheld had no budget, Gone nobody left to be done to, Failed an error.
+	// Refused: not permitted. Withheld: no budget. Gone: the target no longer exists. Failed: an error.
 	Refused  Outcome = "refused"
 	Withheld Outcome = "withheld"
 	Gone     Outcome = "gone"
 	Failed   Outcome = "failed"
 )
 
-// Action is one that was carried out, or was not.
+// Action is an action and its outcome.
 type Action struct {
 	Kind    Kind
 	Outcome Outcome
-	// Rule and Action are what it was done for; empty where nothing is done for a rule, such as giving back.
+	// Rule and Action are the rule and its action; empty for actions without a rule, such as restoring.
 	Rule, Action string
-	// Pod and Container are empty where it is done to the node.
+	// Pod and Container are empty for actions on the node.
 	Pod       qos.PodRef
 	Container string
 	From, To  string
-	// Freed is in millicores or bytes of Of, and of disks what By counts; None for none.
+	// Freed is in millicores or bytes of Resource; for disks in the unit of Criterion.
 	Freed    float64
 	Resource qos.Resource
-	// Criterion is what victims were ordered by; empty where there is no order.
+	// Criterion is the order of victims; empty for none.
 	Criterion qos.Criterion
-	// Grace is what a pod may take to end; nil where it does not.
+	// Grace is the grace period of an eviction; nil for other actions.
 	Grace  *time.Duration
 	Reason string
-	// Error is what kept it from being done.
+	// Error is the cause of a failure.
 	Error string
-	// EventReason is the reason of the event; empty for none. It is on the pod, or on the node where there is none.
+	// EventReason is the reason of the event on the pod, or on the node without one; empty for no event.
 	EventReason string
-	// Warning tells that the event is one.
+	// Warning makes the event a warning.
 	Warning bool
 }
 
-// toRecord is the action as a line of the audit file.
+// toRecord converts the action to an audit record.
 func (a *Action) toRecord() Record {
 	r := Record{
 		Action: a.Kind, Outcome: a.Outcome, Error: a.Error, Rule: a.Rule, AvoidanceAction: a.Action,
@@ -104,7 +104,7 @@ func (a *Action) toRecord() Record {
 		r.FreesCores = new(a.Freed / milli)
 	case qos.Memory:
 		r.FreesBytes = &a.Freed
-	case qos.Disks, qos.NoResource: // Nothing that can be added up.
+	case qos.Disks, qos.NoResource: // Not an amount.
 	}
 	if a.Criterion != "" {
 		r.OrderedBy, r.Usage = a.Criterion, &a.Freed
@@ -118,7 +118,7 @@ func (a *Action) toRecord() Record {
 	return r
 }
 
-// throttleAction is a change of a container's limit of cpu.
+// throttleAction converts a change of a CPU limit.
 func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 	a := Action{
 		Kind: CPUThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
@@ -130,7 +130,7 @@ func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 	return a
 }
 
-// memoryThrottleAction is a change of a container's limit of memory.
+// memoryThrottleAction converts a change of a memory limit.
 func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 	a := Action{
 		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
@@ -142,7 +142,7 @@ func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 	return a
 }
 
-// evictionAction is a pod that has to go.
+// evictionAction converts an eviction.
 func evictionAction(e *qos.Eviction, outcome Outcome) Action {
 	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Freed: e.Freed, Resource: e.Resource, Criterion: e.Criterion, Grace: &e.GracePeriod, Reason: e.Reason}
 }

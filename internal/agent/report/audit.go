@@ -20,38 +20,37 @@ import (
 )
 
 const (
-	// queueSize bounds the lines that are still to be written, as to a disk that hangs.
+	// queueSize bounds the lines waiting for a slow disk.
 	queueSize = 1024
-	// rotatedSuffix is the suffix of the file before the present one.
+	// rotatedSuffix is the suffix of the previous file.
 	rotatedSuffix = ".1"
 )
 
-// Record is a line of the audit file: an action, with what it was done for and what came of it. Fields may be added.
+// Record is a line of the audit file: an action with its cause and outcome. Fields may be added.
 type Record struct {
 	Time   time.Time `json:"time"`
 	Node   string    `json:"node"`
 	Action Kind      `json:"action"`
-	// Outcome is what came of it; Error is what kept it from being done.
+	// Outcome is the result, Error the cause of a failure.
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
-	// Rule and AvoidanceAction are what it was done for.
+	// Rule and AvoidanceAction are the cause.
 	Rule            string `json:"rule,omitempty"`
 	AvoidanceAction string `json:"avoidanceAction,omitempty"`
 	Namespace       string `json:"namespace,omitempty"`
 	Pod             string `json:"pod,omitempty"`
 	UID             string `json:"uid,omitempty"`
 	Container       string `json:"container,omitempty"`
-	// From and To are what was changed; FreesCores and FreesBytes what that takes off the use, negative where it is given back.
+	// From and To are the old and new value; FreesCores and FreesBytes the reduction of use, negative when restored.
 	From         string   `json:"from,omitempty"`
 	To           string   `json:"to,omitempty"`
 	FreesCores   *float64 `json:"freesCores,omitempty"`
 	FreesBytes   *float64 `json:"freesBytes,omitempty"`
 	GraceSeconds *float64 `json:"graceSeconds,omitempty"`
-	// OrderedBy is what the victims of an eviction were ordered by, Uses how much of it this one has: cores, bytes, by second, or a share
-	// of time.
+	// OrderedBy is the order of an eviction's victims, Usage the victim's use in it: cores, bytes, per second or a share of time.
 	OrderedBy qos.Criterion `json:"orderedBy,omitempty"`
 	Usage     *float64      `json:"uses,omitempty"`
-	// Value, Threshold and Unit are those of a rule; Gap is how much has to go, in millicores or bytes.
+	// Value, Threshold and Unit are those of a rule; Gap is the amount to release in millicores or bytes.
 	Value     *float64 `json:"value,omitempty"`
 	Threshold *float64 `json:"threshold,omitempty"`
 	Unit      string   `json:"unit,omitempty"`
@@ -59,9 +58,10 @@ type Record struct {
 	Reason    string   `json:"why,omitempty"`
 }
 
-// AuditConfig is what an Audit needs.
+// AuditConfig configures an Audit.
 type AuditConfig struct {
-	// Path is the file. When it would grow above MaxBytes it becomes Path.1, in place of the one before: both together take twice as much.
+	// Path is the file. Before it exceeds MaxBytes it is renamed to Path.1 and replaces the previous one, so both take at most twice as
+	// much.
 	Path     string
 	MaxBytes int64
 	Clock    clock.WithTicker
@@ -69,20 +69,20 @@ type AuditConfig struct {
 	Beat     func(step string)
 }
 
-// Audit writes lines of JSON to a file, one for each action. Writing does not wait for the disk: what cannot be written is dropped and
-// counted. It is safe for concurrent use.
+// Audit writes a line of JSON per action without waiting for the disk: it drops and counts what cannot be written. It is safe for
+// concurrent use.
 type Audit struct {
 	*spool.Spool
 
 	cfg AuditConfig
 
-	file *os.File // what follows is Run's
+	file *os.File // the following fields belong to Run
 	size int64
-	// torn tells that the last line is not whole: that of an agent that was killed, or on a disk that was full.
+	// torn reports that the last line is incomplete after a kill or on a full disk.
 	torn bool
 }
 
-// OpenAudit opens the file, or makes it with the directories above. Run writes to it.
+// OpenAudit opens the file and creates missing directories. Run writes to it.
 func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
@@ -90,7 +90,7 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	a := &Audit{cfg: cfg}
 	a.Spool = spool.New(spool.Config{
 		QueueSize: queueSize, Write: a.write, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
-		FailureMessage: "Cannot write to the audit file; what is done goes on, and is in this log",
+		FailureMessage: "failed to write the audit file; actions continue and are logged",
 	})
 	if err := a.open(); err != nil {
 		return nil, err
@@ -98,14 +98,14 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	return a, nil
 }
 
-// Name is that of its heartbeat.
+// Name implements the agent's Manager.
 func (a *Audit) Name() string { return "audit" }
 
-// Write hands a line over.
+// Write queues a record.
 func (a *Audit) Write(r Record) {
 	line, err := json.Marshal(r)
 	if err != nil {
-		a.CountDropped() // A number that JSON does not know.
+		a.CountDropped() // A number without JSON representation.
 		return
 	}
 	a.Enqueue(append(line, '\n'))
@@ -144,7 +144,7 @@ func (a *Audit) open() error {
 	return nil
 }
 
-// write writes one line.
+// write writes a line.
 func (a *Audit) write(line []byte) error {
 	if a.file != nil && a.size > 0 && a.size+int64(len(line)) > a.cfg.MaxBytes {
 		if err := a.rotate(); err != nil {
@@ -170,7 +170,7 @@ func (a *Audit) write(line []byte) error {
 	return nil
 }
 
-// rotate puts the file in the place of the one before. While that cannot be done nothing is written, so that the disk does not fill.
+// rotate replaces the previous file. While it fails nothing is written, so that the disk does not fill.
 func (a *Audit) rotate() error {
 	if err := os.Rename(a.cfg.Path, a.cfg.Path+rotatedSuffix); err != nil {
 		return fmt.Errorf("audit: %w", err)

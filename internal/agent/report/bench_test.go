@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// BenchmarkPlan tells of a tick of ten rules, two of which fire and five of which are in preview.
+// BenchmarkPlan reports a plan of ten rules, two firing and five in preview.
 func BenchmarkPlan(b *testing.B) {
 	t := New(Config{Node: "n", Enforced: func(Kind) bool { return true }, Log: logr.Discard(), Clock: clocktesting.NewFakeClock(at)})
 	plan := qos.Plan{}

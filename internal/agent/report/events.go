@@ -20,13 +20,13 @@ import (
 
 const (
 	component = "crane-agent"
-	// burst and perSecond bound the events about one object, should the teller's own bound not: client-go drops what is more.
+	// burst and perSecond bound the events per object in client-go, beyond the reporter's own limits.
 	burst     = 30
 	perSecond = 1.0 / 60
 )
 
-// NewRecorder returns a recorder that writes events beside whoever calls it; 1000 of them wait at most. end ends it, when those that wait
-// are written or ctx ends.
+// NewRecorder returns a recorder that writes events in the background; up to 1000 may wait. end stops it after the waiting events are
+// written or ctx ends.
 func NewRecorder(ctx context.Context, client kubernetes.Interface, node string) (events record.EventRecorder, end func(ctx context.Context)) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: burst, QPS: perSecond}))
 	to := &eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, last: make(chan struct{})}
@@ -42,14 +42,14 @@ func NewRecorder(ctx context.Context, client kubernetes.Interface, node string) 
 	}
 }
 
-// endMarker is that of what no event is about: it is told when all events before it are written, and is not written itself.
+// endMarker is the kind of an event that is never written and marks the end of all events before it.
 const endMarker = "end of events"
 
-// eventSink writes events, and knows the last one.
+// eventSink writes events and detects the end marker.
 type eventSink struct {
 	typedcorev1.EventSinkImpl
 
-	last chan struct{} // closed by it
+	last chan struct{} // closed by the end marker
 	once sync.Once
 }
 
@@ -69,8 +69,7 @@ func (s *eventSink) Patch(old *corev1.Event, data []byte) (*corev1.Event, error)
 	return out, asRetryable(err)
 }
 
-// asRetryable makes of what an API server answers, and may not answer a moment later, an error that is no answer: the recorder drops an event
-// for any answer, and tries again where it has none.
+// asRetryable hides the API status of temporary errors, because the recorder retries only errors without a status.
 func asRetryable(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -19,10 +19,10 @@ import (
 	clientgotesting "k8s.io/client-go/testing"
 )
 
-// TestRecorderEnds: what waits to be written is written before the end, and nothing else is.
+// TestRecorderEnds checks that queued events are written before the end.
 func TestRecorderEnds(t *testing.T) {
 	client := fake.NewClientset()
-	// The first one takes until all are told of.
+	// The first write takes until all are queued.
 	hold := make(chan struct{})
 	client.PrependReactor("create", "events", func(clientgotesting.Action) (bool, runtime.Object, error) {
 		<-hold
@@ -49,7 +49,7 @@ func TestRecorderEnds(t *testing.T) {
 	recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: "node-1"}, corev1.EventTypeNormal, reasonChangesUndone, "too late") // no panic
 }
 
-// TestRecorderEndsAlone: an API server that does not answer does not keep the agent from ending.
+// TestRecorderEndsAlone checks that a hanging API server does not delay the end.
 func TestRecorderEndsAlone(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "events", func(clientgotesting.Action) (bool, runtime.Object, error) {
@@ -62,7 +62,7 @@ func TestRecorderEndsAlone(t *testing.T) {
 	end(ctx)
 }
 
-// TestEventTriedAgain: what an API server answers in a bad moment costs no event; what it says of the event itself ends it.
+// TestEventTriedAgain checks that temporary errors are retried and errors about the event are not.
 func TestEventTriedAgain(t *testing.T) {
 	what := schema.GroupResource{Resource: "events"}
 	for name, test := range map[string]struct {
@@ -78,7 +78,7 @@ func TestEventTriedAgain(t *testing.T) {
 		"invalid":             {apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "e", nil), false},
 		"nothing to be found": {apierrors.NewNotFound(what, "e"), false},
 	} {
-		// The recorder looks at the type alone, and drops what is of this one.
+		// The recorder checks only the type and drops events with this one.
 		_, answered := asRetryable(test.err).(*apierrors.StatusError)
 		if again := test.err != nil && !answered; again != test.again {
 			t.Errorf("%s: tried again %t", name, again)

@@ -21,7 +21,7 @@ const (
 	restore  = "restore"
 )
 
-// types of gocrane's analyzer; the last has a blank at its end there.
+// Types of gocrane's analyzer; the last one ends in a blank there, too.
 const (
 	typeScheduling = "enableScheduling"
 	typeAvoidance  = "avoidance"
@@ -29,7 +29,7 @@ const (
 	typeError      = "analyzeError "
 )
 
-// metrics are what is counted. Those of crane_craneAgent_ have gocrane's names and labels; the others are in base units.
+// metrics are the reporter's metrics. Those starting with crane_craneAgent_ have gocrane's names and labels; the others use base units.
 type metrics struct {
 	analyzer         *prometheus.GaugeVec
 	analyzed         *prometheus.CounterVec
@@ -53,22 +53,22 @@ func newMetrics() *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	return &metrics{
-		analyzer: gauge("crane_craneAgent_analyzer_status", "1 where the last judgement of a rule was this.", key...),
+		analyzer: gauge("crane_craneAgent_analyzer_status", "1 if the last evaluation of a rule had this result.", key...),
 		analyzed: counter("crane_craneAgent_analyzer_status_total", "How often a rule began to fire (avoidance) and ended (restore).", key...),
-		executor: gauge("crane_craneAgent_executor_status", "1 where the last plan takes (avoid) or gives back (restore) by this, and it is carried out.", step...),
-		executed: counter("crane_craneAgent_executor_status_total", "Actions that were carried out.", step...),
-		failed:   counter("crane_craneAgent_executor_error_total", "Actions that could not be carried out.", step...),
-		evicted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_craneAgent_executor_evict_total", Help: "Pods that were evicted."}),
+		executor: gauge("crane_craneAgent_executor_status", "1 if the last executed plan throttles, evicts or taints (avoid) or restores (restore) by this.", step...),
+		executed: counter("crane_craneAgent_executor_status_total", "Executed actions.", step...),
+		failed:   counter("crane_craneAgent_executor_error_total", "Actions that failed.", step...),
+		evicted:  prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_craneAgent_executor_evict_total", Help: "Evicted pods."}),
 
-		actions:      counter("crane_agent_actions_total", "Actions by what came of them; would is one that --enforce does not name, counted once while its rule fires.", "action", "outcome"),
+		actions:      counter("crane_agent_actions_total", "Actions by outcome; would is one that --enforce does not name, counted once while its rule fires.", "action", "outcome"),
 		previews:     counter("crane_agent_preview_actions_total", "Actions that rules in preview would take, each counted once while its rule fires.", "rule", "action"),
 		firing:       gauge("crane_agent_rule_firing", "1 while a rule has fired and has not ended.", "rule", "preview"),
-		gapCores:     gauge("crane_agent_rule_gap_cores", "How much cpu has to go until a rule that fires is content.", "rule"),
-		gapBytes:     gauge("crane_agent_rule_gap_bytes", "How much memory has to go until a rule that fires is content.", "rule"),
-		previewCores: gauge("crane_agent_preview_freed_cores", "How much cpu the last plan of a rule in preview would free.", "rule"),
-		previewBytes: gauge("crane_agent_preview_freed_bytes", "How much memory the last plan of a rule in preview would free.", "rule"),
-		withheld:     counter("crane_agent_evictions_withheld_total", "How often a rule that fires came to evict nobody, or not all, by why.", "rule", "by"),
-		suppressed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_agent_events_suppressed_total", Help: "Events that were not written because one of the same thing was within a minute."}),
+		gapCores:     gauge("crane_agent_rule_gap_cores", "CPU to release until a firing rule is below its threshold, in cores.", "rule"),
+		gapBytes:     gauge("crane_agent_rule_gap_bytes", "Memory to release until a firing rule is below its threshold, in bytes.", "rule"),
+		previewCores: gauge("crane_agent_preview_freed_cores", "CPU that the last plan of a rule in preview would release, in cores.", "rule"),
+		previewBytes: gauge("crane_agent_preview_freed_bytes", "Memory that the last plan of a rule in preview would release, in bytes.", "rule"),
+		withheld:     counter("crane_agent_evictions_withheld_total", "Times that a firing rule began to evict no or too few pods, by reason.", "rule", "by"),
+		suppressed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "crane_agent_events_suppressed_total", Help: "Events that were not written because one of the same kind and object was within a minute."}),
 	}
 }
 
@@ -79,10 +79,10 @@ func (m *metrics) collectors() []prometheus.Collector {
 	}
 }
 
-// keyOf is gocrane's name of a rule.
+// keyOf returns gocrane's name of a rule.
 func keyOf(rule string) string { return strings.Replace(rule, "/", ".", 1) }
 
-// removeRule takes away the series of a rule that is no more.
+// removeRule removes the series of a deleted rule.
 func (m *metrics) removeRule(rule string) {
 	labels := prometheus.Labels{"rule": rule}
 	for _, v := range []interface{ DeletePartialMatch(l prometheus.Labels) int }{
@@ -94,12 +94,12 @@ func (m *metrics) removeRule(rule string) {
 	m.analyzed.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
 }
 
-// setRule shows how a rule stands.
+// setRule sets the metrics of a rule's state.
 func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	m.analyzer.WithLabelValues(key, typeAvoidance).Set(boolValue(f.Phase == qos.Firing))
 	m.analyzer.WithLabelValues(key, typeRestore).Set(boolValue(!fires))
 	m.analyzer.WithLabelValues(key, typeError).Set(boolValue(f.Phase == qos.Unknown || f.Phase == qos.Held))
-	// A rule may become a preview, or one on another resource.
+	// A rule may become a preview or change its resource.
 	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
 	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(boolValue(fires))
 	gap := max(f.Gap-f.PendingRelease, 0)
@@ -118,7 +118,7 @@ func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	}
 }
 
-// countAction counts an action that was carried out, or not.
+// countAction counts an action by its outcome.
 func (m *metrics) countAction(a *Action) {
 	m.actions.WithLabelValues(string(a.Kind), string(a.Outcome)).Inc()
 	part, step := a.Kind.executorLabels()
@@ -144,5 +144,5 @@ func boolValue(b bool) float64 {
 	return 0
 }
 
-// milli is how many millicores a core has.
+// milli is the number of millicores of a core.
 const milli = 1000

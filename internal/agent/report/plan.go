@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// ReportPlan tells what a plan says of rules, and what it would do that is not carried out. What is carried out is told when it was.
+// ReportPlan reports the state of rules and the actions that are not enforced. Enforced actions are reported with their outcome.
 func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -24,14 +24,14 @@ func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	}
 	for name, told := range t.rules {
 		if !told.seen {
-			t.reportEnded(name, told, "the rule is no more")
+			t.reportEnded(name, told, "the rule was deleted")
 			t.metrics.removeRule(name)
 			delete(t.rules, name)
 		}
 	}
 	for i := range plan.Previews {
 		p := &plan.Previews[i]
-		t.reportEachOnce(p.Throttles, p.MemoryThrottles, p.Evictions, Previewed)
+		t.reportEachOnce(p.Actions, Previewed)
 	}
 	t.reportNotEnforced(plan)
 	t.setExecutorMetrics(plan)
@@ -48,7 +48,7 @@ func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.setRule(told.key, f, fires)
 	t.setPreviewMetrics(plan, f)
 	if told.phase != f.Phase {
-		t.cfg.Log.Info("Rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
+		t.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
 		told.phase = f.Phase
 	}
 	switch {
@@ -67,7 +67,7 @@ func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
 	}
 }
 
-// describeMeasurement is a rule's measurement for people, and where it lies.
+// describeMeasurement describes a rule's measurement and its side of the threshold.
 func describeMeasurement(f *qos.Finding, side string) string {
 	times := fmt.Sprintf("%d times in a row", f.Count)
 	if f.Count == 1 {
@@ -76,7 +76,7 @@ func describeMeasurement(f *qos.Finding, side string) string {
 	return fmt.Sprintf("%s, %s %s, %s", qos.FormatValue(f.Value, f.Unit), side, qos.FormatValue(f.Threshold, f.Unit), times)
 }
 
-// reportFiring tells that a rule fires.
+// reportFiring reports that a rule fires.
 func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus) {
 	told.firing = true
 	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
@@ -87,7 +87,7 @@ func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus
 	if f.Reason != "" {
 		text += "; " + f.Reason
 	}
-	t.cfg.Log.Info("Rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
+	t.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
 	r := newRuleRecord(RuleFires, f)
 	if f.Preview {
 		r.Outcome = Previewed
@@ -96,7 +96,7 @@ func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus
 	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
 }
 
-// reportEnded tells that a rule has ended.
+// reportEnded reports that a rule has ended.
 func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
 	clear(told.reported)
 	told.withheld = qos.NotWithheld
@@ -105,18 +105,18 @@ func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
 	}
 	told.firing = false
 	t.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
-	t.cfg.Log.Info("Rule has ended", "rule", rule, "action", told.action, "why", why)
+	t.cfg.Log.Info("rule has ended", "rule", rule, "action", told.action, "why", why)
 	t.writeAudit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: told.action, Reason: why})
 	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
 }
 
-// reportWithheld tells why a rule that fires evicts nobody, or not all that it should. It is counted when that begins.
+// reportWithheld reports why a firing rule evicts no or too few pods, once when that begins.
 func (t *Reporter) reportWithheld(f *qos.Finding) {
 	if f.Withheld == qos.NotWithheld || f.Withheld == qos.WithheldForMetric {
 		return
 	}
 	t.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
-	t.cfg.Log.Info("Evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
+	t.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
 	r := newRuleRecord(Evict, f)
 	r.Outcome = Withheld
 	t.writeAudit(r)
@@ -129,53 +129,45 @@ func newRuleRecord(kind Kind, f *qos.Finding) Record {
 	}
 }
 
-// plannedActions says what a plan does for a rule.
+// plannedActions describes the actions planned for a rule.
 func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
-	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
-	if f.Preview {
-		for i := range plan.Previews {
-			if p := &plan.Previews[i]; p.Rule == f.Rule {
-				throttles, memory, evictions = p.Throttles, p.MemoryThrottles, p.Evictions
-			}
-		}
-	}
-	var throttled, squeezed, evicted []string
-	for i := range memory {
-		if memory[i].Rule == f.Rule {
-			squeezed = append(squeezed, memory[i].Pod.String())
-		}
-	}
-	for i := range throttles {
-		if throttles[i].Rule == f.Rule {
-			throttled = append(throttled, throttles[i].Pod.String())
-		}
-	}
-	for i := range evictions {
-		if evictions[i].Rule == f.Rule {
-			evicted = append(evicted, evictions[i].Pod.String())
-		}
-	}
+	actions := plan.Actions
 	var parts []string
 	if f.Preview {
 		parts = append(parts, "in preview, nothing is done")
-	}
-	for _, w := range []struct {
-		kind        Kind
-		does, would string
-		pods        []string
-	}{{CPUThrottle, "throttles", "would throttle", throttled}, {MemoryThrottle, "takes memory from", "would take memory from", squeezed}, {Evict, "evicts", "would evict", evicted}} {
-		verb := w.does
-		if f.Preview || !t.cfg.Enforced(w.kind) {
-			verb = w.would
-		}
-		if len(w.pods) > 0 {
-			parts = append(parts, verb+" "+listPods(w.pods))
+		for i := range plan.Previews {
+			if plan.Previews[i].Rule == f.Rule {
+				actions = plan.Previews[i].Actions
+			}
 		}
 	}
+	add := func(kind Kind, does, would string, pods []string) {
+		if len(pods) == 0 {
+			return
+		}
+		if f.Preview || !t.cfg.Enforced(kind) {
+			does = would
+		}
+		parts = append(parts, does+" "+listPods(pods))
+	}
+	add(CPUThrottle, "throttles", "would throttle", podsOfRule(actions.Throttles, f.Rule, func(t *qos.Throttle) (string, qos.PodRef) { return t.Rule, t.Pod }))
+	add(MemoryThrottle, "throttles memory of", "would throttle memory of",
+		podsOfRule(actions.MemoryThrottles, f.Rule, func(t *qos.MemoryThrottle) (string, qos.PodRef) { return t.Rule, t.Pod }))
+	add(Evict, "evicts", "would evict", podsOfRule(actions.Evictions, f.Rule, func(e *qos.Eviction) (string, qos.PodRef) { return e.Rule, e.Pod }))
 	return strings.Join(parts, "; ")
 }
 
-// listPods names the first few.
+// podsOfRule returns the pods of a rule's actions.
+func podsOfRule[T any](list []T, rule string, of func(*T) (rule string, pod qos.PodRef)) (pods []string) {
+	for i := range list {
+		if name, pod := of(&list[i]); name == rule {
+			pods = append(pods, pod.String())
+		}
+	}
+	return pods
+}
+
+// listPods lists the first pods and the number of the others.
 func listPods(pods []string) string {
 	if more := len(pods) - maxNamedPods; more > 0 {
 		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", more)
@@ -183,19 +175,19 @@ func listPods(pods []string) string {
 	return strings.Join(pods, ", ")
 }
 
-// reportNotEnforced tells of actions of kinds that are not carried out.
+// reportNotEnforced reports planned actions of kinds that are not enforced.
 func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
-	throttles, memory, evictions := plan.Throttles, plan.MemoryThrottles, plan.Evictions
+	actions := plan.Actions
 	if t.cfg.Enforced(CPUThrottle) {
-		throttles = nil
+		actions.Throttles = nil
 	}
 	if t.cfg.Enforced(MemoryThrottle) {
-		memory = nil
+		actions.MemoryThrottles = nil
 	}
 	if t.cfg.Enforced(Evict) {
-		evictions = nil
+		actions.Evictions = nil
 	}
-	t.reportEachOnce(throttles, memory, evictions, NotEnforced)
+	t.reportEachOnce(actions, NotEnforced)
 	if t.cfg.Enforced(Taint) || plan.Avoid.Desired == t.avoided {
 		return
 	}
@@ -207,16 +199,19 @@ func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
 	t.reportAction(a)
 }
 
-// reportEachOnce tells of each action once while its rule fires: it is planned anew at each measurement, since nobody carries it out.
-func (t *Reporter) reportEachOnce(throttles []qos.Throttle, memory []qos.MemoryThrottle, evictions []qos.Eviction, outcome Outcome) {
-	for i := range throttles {
-		t.reportOnce(throttles[i].Rule, throttles[i].ContainerID, throttleAction(&throttles[i], outcome))
+// reportEachOnce reports each action once while its rule fires, since it is planned again at each measurement.
+func (t *Reporter) reportEachOnce(actions qos.Actions, outcome Outcome) {
+	for i := range actions.Throttles {
+		a := &actions.Throttles[i]
+		t.reportOnce(a.Rule, a.ContainerID, throttleAction(a, outcome))
 	}
-	for i := range memory {
-		t.reportOnce(memory[i].Rule, memory[i].ContainerID, memoryThrottleAction(&memory[i], outcome))
+	for i := range actions.MemoryThrottles {
+		a := &actions.MemoryThrottles[i]
+		t.reportOnce(a.Rule, a.ContainerID, memoryThrottleAction(a, outcome))
 	}
-	for i := range evictions {
-		t.reportOnce(evictions[i].Rule, evictions[i].Pod.UID, evictionAction(&evictions[i], outcome))
+	for i := range actions.Evictions {
+		a := &actions.Evictions[i]
+		t.reportOnce(a.Rule, a.Pod.UID, evictionAction(a, outcome))
 	}
 }
 
@@ -233,7 +228,7 @@ func (t *Reporter) reportOnce(rule, id string, a Action) {
 	t.reportAction(a)
 }
 
-// setPreviewMetrics shows how much the plan of a rule in preview would free.
+// setPreviewMetrics sets what the plan of a rule in preview would release.
 func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	if !f.Preview {
 		t.metrics.previewCores.DeleteLabelValues(f.Rule)
@@ -264,7 +259,7 @@ func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	t.metrics.previewBytes.WithLabelValues(f.Rule).Set(bytes)
 }
 
-// setExecutorMetrics shows what the plan does that is carried out.
+// setExecutorMetrics sets the metrics of the enforced actions.
 func (t *Reporter) setExecutorMetrics(plan *qos.Plan) {
 	t.metrics.analyzer.WithLabelValues("", typeScheduling).Set(boolValue(!plan.Avoid.Desired))
 	if t.cfg.Enforced(Taint) {

@@ -6,22 +6,22 @@ package report
 import "time"
 
 const (
-	// minEventInterval is the least time between two events of the same thing: a rule may come and go each second.
+	// minEventInterval is the least time between two events of the same kind and object.
 	minEventInterval = time.Minute
-	// maxTracked bounds the things that are remembered; past it events are dropped.
+	// maxTracked bounds the tracked keys; beyond it events are dropped.
 	maxTracked = 2048
 )
 
-// eventLimiter lets each thing through once in a while.
+// eventLimiter limits the rate of events by key.
 type eventLimiter struct{ last map[string]lastEvent }
 
 type lastEvent struct {
 	at time.Time
-	// suppressed is how often it was not let through since.
+	// suppressed is the number of events dropped since.
 	suppressed int
 }
 
-// allow tells whether an event may be written now, and how many of its kind were not since the last one.
+// allow reports whether an event may be written, and how many of its key were dropped since the last one.
 func (l *eventLimiter) allow(key string, now time.Time) (ok bool, kept int) {
 	if l.last == nil {
 		l.last = map[string]lastEvent{}
@@ -42,7 +42,7 @@ func (l *eventLimiter) allow(key string, now time.Time) (ok bool, kept int) {
 	return true, m.suppressed
 }
 
-// forget drops what could be told of again.
+// forget drops expired keys.
 func (l *eventLimiter) forget(now time.Time) {
 	for key, m := range l.last {
 		if since := now.Sub(m.at); since < 0 || since >= minEventInterval {

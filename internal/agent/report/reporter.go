@@ -38,24 +38,24 @@ const (
 const (
 	// maxMessageBytes bounds the message of an event, which may have 1024 bytes.
 	maxMessageBytes = 900
-	// maxNamedPods bounds the pods that an event about the node names.
+	// maxNamedPods bounds the pods named in an event of the node.
 	maxNamedPods = 5
 )
 
-// Config is what a Teller needs.
+// Config configures a Reporter.
 type Config struct {
-	// Node is its name.
+	// Node is the node's name.
 	Node string
-	// Enforced tells whether a kind of actions is carried out, by the name that --enforce has for it.
+	// Enforced reports whether a kind of action is enforced.
 	Enforced func(kind Kind) bool
-	// Events is nil where no events are written, as in a dry run; Audit where there is no file.
+	// Events is nil if no events are written, as in a dry run; Audit is nil without an audit file.
 	Events record.EventRecorder
 	Audit  *Audit
 	Log    logr.Logger
 	Clock  clock.PassiveClock
 }
 
-// Reporter says what is done and why. It is safe for concurrent use, and waits for nothing.
+// Reporter reports actions and their reasons. It is safe for concurrent use and never blocks.
 type Reporter struct {
 	cfg     Config
 	metrics *metrics
@@ -63,23 +63,23 @@ type Reporter struct {
 	mu     sync.Mutex
 	limits eventLimiter
 	rules  map[string]*ruleStatus
-	// avoided is what was last told of a taint that is not carried out.
+	// avoided is the last reported state of a taint that is not enforced.
 	avoided bool
 }
 
-// ruleStatus is what was told of a rule.
+// ruleStatus is the reported status of a rule.
 type ruleStatus struct {
 	key      string // gocrane's name
 	action   string
 	firing   bool
 	phase    qos.Phase
 	withheld qos.WithholdReason
-	// reported are the actions that are not carried out and were told while the rule fires.
+	// reported holds the actions that are not enforced and were reported while the rule fires.
 	reported map[string]bool
 	seen     bool
 }
 
-// New returns a teller that has told nothing.
+// New returns a reporter.
 func New(cfg Config) *Reporter {
 	return &Reporter{cfg: cfg, metrics: newMetrics(), rules: map[string]*ruleStatus{}}
 }
@@ -104,35 +104,29 @@ func (t *Reporter) Collect(to chan<- prometheus.Metric) {
 
 var droppedDesc = prometheus.NewDesc("crane_agent_audit_dropped_lines_total", "Lines that could not be written to the audit file.", nil, nil)
 
-// ReportThrottle tells of a throttle of a plan that was carried out, or of the error. A container's first step and its last back are events.
+// ReportThrottle reports an executed throttle or its error. The first step and the full restore of a container are events.
 func (t *Reporter) ReportThrottle(plan qos.Throttle, err error) {
-	a := throttleAction(&plan, Done)
+	t.reportLimit(throttleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonCPUThrottled, reasonCPURestored, err)
+}
+
+func (t *Reporter) reportLimit(a Action, first, restored bool, throttledReason, restoredReason string, err error) {
 	switch {
 	case err != nil:
 		a.Outcome, a.Error = Failed, err.Error()
-	case plan.From == plan.Original:
-		a.EventReason, a.Warning = reasonCPUThrottled, true
-	case plan.To == plan.Original:
-		a.EventReason = reasonCPURestored
+	case first:
+		a.EventReason, a.Warning = throttledReason, true
+	case restored:
+		a.EventReason = restoredReason
 	}
 	t.ReportAction(a)
 }
 
-// ReportMemoryThrottle is Throttled for limits of memory.
+// ReportMemoryThrottle reports an executed memory throttle or its error, like ReportThrottle.
 func (t *Reporter) ReportMemoryThrottle(plan qos.MemoryThrottle, err error) {
-	a := memoryThrottleAction(&plan, Done)
-	switch {
-	case err != nil:
-		a.Outcome, a.Error = Failed, err.Error()
-	case plan.From == plan.Original:
-		a.EventReason, a.Warning = reasonMemoryThrottled, true
-	case plan.To == plan.Original:
-		a.EventReason = reasonMemoryRestored
-	}
-	t.ReportAction(a)
+	t.reportLimit(memoryThrottleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonMemoryThrottled, reasonMemoryRestored, err)
 }
 
-// ReportEviction tells what became of an eviction.
+// ReportEviction reports the outcome of an eviction.
 func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
 	a := evictionAction(&o.Eviction, Failed)
 	a.Error = o.Reason
@@ -150,7 +144,7 @@ func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
 	t.ReportAction(a)
 }
 
-// ReportTaint tells whether new pods are kept away from the node now, or of the error.
+// ReportTaint reports a change of the taint or its error.
 func (t *Reporter) ReportTaint(o act.TaintOutcome) {
 	a := Action{Kind: Untaint, Outcome: Done, Reason: o.Reason, EventReason: reasonNewPodsWelcome}
 	if o.Avoided {
@@ -162,7 +156,7 @@ func (t *Reporter) ReportTaint(o act.TaintOutcome) {
 	t.ReportAction(a)
 }
 
-// ReportUndo tells of what a journal held and what was put back, at the start or the end of an agent.
+// ReportUndo reports the undone entries of a journal at the start or the end of an agent.
 func (t *Reporter) ReportUndo(list []act.Entry, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,11 +173,11 @@ func (t *Reporter) ReportUndo(list []act.Entry, why string) {
 		t.reportAction(a)
 	}
 	if len(list) > 0 {
-		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were put back: %s", len(list), why))
+		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were undone: %s", len(list), why))
 	}
 }
 
-// undoneKind is the kind that puts back what units of a journal are for, by what their keys begin with.
+// undoneKind returns the kind of action that undoes units with the given key prefix.
 func undoneKind(unit string) Kind {
 	switch unit {
 	case "cpu":
@@ -203,7 +197,7 @@ func join(list, next string) string {
 	return list + ", " + next
 }
 
-// ReportAction tells of any action.
+// ReportAction reports any action.
 func (t *Reporter) ReportAction(a Action) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -216,7 +210,7 @@ func (t *Reporter) reportAction(a Action) {
 	}
 	t.metrics.countAction(&a)
 	if a.Outcome == Failed {
-		// The same error at each measurement says nothing new.
+		// A repeated error adds nothing.
 		if ok, _ := t.limits.allow("failed "+string(a.Kind)+" "+a.Pod.UID+" "+a.Container, t.cfg.Clock.Now()); !ok {
 			return
 		}
@@ -233,7 +227,7 @@ func (t *Reporter) reportAction(a Action) {
 	t.writeEvent(a.Pod, kind, a.EventReason, a.Container, a.sentence())
 }
 
-// sentence is an action for people.
+// sentence describes the action.
 func (a *Action) sentence() string {
 	var text string
 	switch {
@@ -246,7 +240,7 @@ func (a *Action) sentence() string {
 	case a.Kind == NodeResource, a.Kind == CPUManager, a.Kind == NodeZones:
 		return a.Reason
 	case a.Kind == Untaint:
-		return "new pods are welcome again: " + a.Reason
+		return "new pods are admitted again: " + a.Reason
 	default:
 		text = fmt.Sprintf("container %s: limit from %s to %s", a.Container, a.From, a.To)
 	}
@@ -283,10 +277,10 @@ func (t *Reporter) logAction(a *Action) {
 	if a.Grace != nil {
 		add("grace", a.Grace.String())
 	}
-	t.cfg.Log.Info("Action", values...)
+	t.cfg.Log.Info("action", values...)
 }
 
-// writeEvent writes an event on a pod, or on the node where the pod is empty, unless there was one of the same thing a moment ago.
+// writeEvent writes an event on a pod, or on the node without one, within the rate limit.
 func (t *Reporter) writeEvent(pod qos.PodRef, kind, reason, of, text string) {
 	if t.cfg.Events == nil {
 		return

@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// fakeEvents keeps what is written: "Warning Reason Node/name: message".
+// fakeEvents records events as "Warning Reason Node/name: message".
 type fakeEvents struct{ list []string }
 
 func (e *fakeEvents) Event(object runtime.Object, kind, reason, message string) {
@@ -46,7 +46,7 @@ func (e *fakeEvents) AnnotatedEventf(object runtime.Object, _ map[string]string,
 	e.Eventf(object, kind, reason, format, args...)
 }
 
-// reasons are those of the events since the last call.
+// reasons returns the events since the last call.
 func (e *fakeEvents) reasons() (out []string) {
 	for _, text := range e.list {
 		out = append(out, strings.Fields(text)[1])
@@ -57,7 +57,7 @@ func (e *fakeEvents) reasons() (out []string) {
 
 var at = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// fixture is a teller with all that it writes to.
+// fixture is a reporter with all its outputs.
 type fixture struct {
 	*Reporter
 
@@ -91,7 +91,7 @@ func newAudit(t *testing.T, path string, most int64, clk *clocktesting.FakeClock
 	return a
 }
 
-// records are the lines of the audit, after it has ended.
+// records ends the audit and returns its records.
 func (s *fixture) records(t *testing.T) (out []Record) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +113,7 @@ func (s *fixture) records(t *testing.T) (out []Record) {
 	return out
 }
 
-// value is that of a series such as name{a="b"}, -1 where it is not there.
+// value returns the value of a series such as name{a="b"}; -1 if missing.
 func (s *fixture) value(t *testing.T, series string) float64 {
 	t.Helper()
 	families, err := s.registry.Gather()
@@ -152,7 +152,7 @@ func step(from, to, original qos.Quota) qos.Throttle {
 	return qos.Throttle{Pod: hog, ContainerID: "id", ContainerName: "main", From: from, To: to, Original: original, Freed: 300, Rule: "mixed/cpu", Reason: "uses 1000m"}
 }
 
-// TestRule: an event when a rule begins to fire and one when it ends, none in between, however long it fires.
+// TestRule checks that a rule writes one event when it begins to fire and one when it ends.
 func TestRule(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	plan := qos.Plan{Rules: []qos.Finding{finding(qos.Rising)}}
@@ -161,12 +161,12 @@ func TestRule(t *testing.T) {
 		t.Errorf("told too early: %v", s.events.list)
 	}
 	plan.Rules[0] = finding(qos.Firing)
-	plan.Rules[0].Reason = "nobody is evicted: 60.0 % of cpu are used, the water mark is 80 %"
+	plan.Rules[0].Reason = "no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	plan.Throttles = []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}
 	plan.Evictions = []qos.Eviction{{Pod: qos.PodRef{UID: "v", Namespace: "batch", Name: "other"}, Rule: "mixed/cpu"}}
 	s.ReportPlan(&plan)
 	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
-		"throttles batch/hog; would evict batch/other; nobody is evicted: 60.0 % of cpu are used, the water mark is 80 %"
+		"throttles batch/hog; would evict batch/other; no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	if len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q\nwant %q", s.events.list, want)
 	}
@@ -195,7 +195,7 @@ func TestRule(t *testing.T) {
 		`crane_craneAgent_analyzer_status{key="mixed.cpu",type="restore"}`:          1,
 		`crane_craneAgent_analyzer_status{key="mixed.cpu",type="analyzeError "}`:    0,
 		`crane_craneAgent_analyzer_status{key="",type="enableScheduling"}`:          1,
-		`crane_craneAgent_executor_status{subcomponent="throttle",step="avoid"}`:    -1, // Labels are in order of their names.
+		`crane_craneAgent_executor_status{subcomponent="throttle",step="avoid"}`:    -1, // Labels are sorted by name.
 		`crane_craneAgent_executor_status{step="avoid",subcomponent="throttle"}`:    0,
 		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`:                 0,
 		`crane_agent_rule_gap_cores{rule="mixed/cpu"}`:                              0,
@@ -214,7 +214,7 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// TestRuleFlaps: a rule that comes and goes each second makes an event a minute, and the next one says how often.
+// TestRuleFlaps checks that a flapping rule writes an event a minute, with the number of suppressed ones.
 func TestRuleFlaps(t *testing.T) {
 	s := newFixture(t)
 	for i := range 121 {
@@ -232,13 +232,13 @@ func TestRuleFlaps(t *testing.T) {
 	}
 }
 
-// TestRuleDeleted: that is an end as well, and its series go.
+// TestRuleDeleted checks that deleting a rule ends it and removes its series.
 func TestRuleDeleted(t *testing.T) {
 	s := newFixture(t)
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding(qos.Firing)}})
 	s.events.reasons()
 	s.ReportPlan(&qos.Plan{})
-	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule is no more") {
+	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule was deleted") {
 		t.Errorf("%q", s.events.list)
 	}
 	for _, series := range []string{
@@ -251,7 +251,7 @@ func TestRuleDeleted(t *testing.T) {
 	}
 }
 
-// TestRuleChanged: a rule that becomes a preview, or one on another resource, leaves no series of what it was.
+// TestRuleChanged checks that a rule that becomes a preview or changes its resource leaves no old series.
 func TestRuleChanged(t *testing.T) {
 	s := newFixture(t)
 	f := finding(qos.Firing)
@@ -278,19 +278,19 @@ func TestRuleChanged(t *testing.T) {
 	}
 }
 
-// TestWithheld: why nobody is evicted is an event when it begins, with the numbers.
+// TestWithheld checks the event with the reason why evictions are withheld.
 func TestWithheld(t *testing.T) {
 	s := newFixture(t, Evict)
 	f := finding(qos.Firing)
 	plan := qos.Plan{Rules: []qos.Finding{f}}
 	s.ReportPlan(&plan)
 	s.events.reasons()
-	plan.Rules[0].Withheld, plan.Rules[0].Reason = qos.WithheldByWaterMark, "nobody is evicted: 60.0 % of memory are used, the water mark is 80 %"
+	plan.Rules[0].Withheld, plan.Rules[0].Reason = qos.WithheldByWaterMark, "no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"
 	for range 100 {
 		s.ReportPlan(&plan)
 		s.clock.Step(time.Second)
 	}
-	if want := "Warning EvictionWithheld Node node-1: mixed/cpu: nobody is evicted: 60.0 % of memory are used, the water mark is 80 %"; len(s.events.list) != 1 || s.events.list[0] != want {
+	if want := "Warning EvictionWithheld Node node-1: mixed/cpu: no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"; len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	s.events.reasons()
@@ -306,7 +306,7 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// TestThrottled: each step is in the audit, the first and the last back are events on the pod.
+// TestThrottled checks that each step is audited, and the first and the last one are events on the pod.
 func TestThrottled(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding(qos.Firing)}})
@@ -345,7 +345,7 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// TestEvictions: what became of an eviction is on the pod where it was evicted or refused, and in the audit in any case.
+// TestEvictions checks the events and audit records of evictions.
 func TestEvictions(t *testing.T) {
 	s := newFixture(t, Evict)
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding(qos.Firing)}})
@@ -382,7 +382,7 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// TestTaints: both ways are events on the node, a failure is none.
+// TestTaints checks that both changes of the taint are events on the node, and a failure is not.
 func TestTaints(t *testing.T) {
 	s := newFixture(t, Taint)
 	s.ReportTaint(act.TaintOutcome{Avoided: true, Reason: "rule mixed/cpu is firing"})
@@ -390,7 +390,7 @@ func TestTaints(t *testing.T) {
 	s.ReportTaint(act.TaintOutcome{Reason: "no rule has fired"})
 	want := []string{
 		"Warning NewPodsKeptAway Node node-1: new pods are kept away: rule mixed/cpu is firing",
-		"Normal NewPodsWelcome Node node-1: new pods are welcome again: no rule has fired",
+		"Normal NewPodsWelcome Node node-1: new pods are admitted again: no rule has fired",
 	}
 	if !slices.Equal(s.events.list, want) {
 		t.Errorf("%q\nwant %q", s.events.list, want)
@@ -400,14 +400,16 @@ func TestTaints(t *testing.T) {
 	}
 }
 
-// TestPreview: a rule in preview prints and counts what it would do, once while it fires, and says so in its event.
+// TestPreview checks that a rule in preview reports its actions once while it fires.
 func TestPreview(t *testing.T) {
 	s := newFixture(t, CPUThrottle, Evict, Taint)
 	f := finding(qos.Firing)
 	f.Preview = true
 	plan := qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{
-		Rule: f.Rule, Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
-		Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: qos.Memory, Rule: f.Rule}},
+		Rule: f.Rule, Actions: qos.Actions{
+			Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
+			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: qos.Memory, Rule: f.Rule}},
+		},
 	}}}
 	for range 10 {
 		s.ReportPlan(&plan)
@@ -430,12 +432,12 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s is %g, want %g", series, got, want)
 		}
 	}
-	// The next time is another time.
+	// The next time it fires they are reported again.
 	plan = qos.Plan{Rules: []qos.Finding{finding(qos.Calm)}}
 	plan.Rules[0].Preview = true
 	s.ReportPlan(&plan)
 	f.Phase = qos.Firing
-	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}})
+	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Actions: qos.Actions{Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}}})
 	if got := s.value(t, `crane_agent_preview_actions_total{action="cpu-throttle",rule="mixed/cpu"}`); got != 2 {
 		t.Errorf("the second time: %g", got)
 	}
@@ -448,8 +450,8 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestWouldTaint: a taint that is not carried out is told of when it changes.
-func TestWouldTaint(t *testing.T) {
+// TestNotEnforcedTaint checks that a taint that is not enforced is reported on change.
+func TestNotEnforcedTaint(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	for i := range 30 {
 		s.ReportPlan(&qos.Plan{Avoid: qos.Avoidance{Desired: i >= 10 && i < 20, Change: true, Reason: "why"}})
@@ -460,7 +462,8 @@ func TestWouldTaint(t *testing.T) {
 	}
 }
 
-// TestAudit: lines are whole, files are two at most and of a bounded size, and a line that an agent before left half is ended.
+// TestAudit checks that lines are complete, that there are at most two files of bounded size and that a partial line of a previous agent
+// is terminated.
 func TestAudit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -506,7 +509,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditTorn: the half line stands alone.
+// TestAuditTorn checks that the partial line is separate.
 func TestAuditTorn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(path, []byte(`{"half":`), 0o600); err != nil {
@@ -526,19 +529,20 @@ func TestAuditTorn(t *testing.T) {
 	}
 }
 
-// TestAuditCannotWrite: a disk that takes nothing keeps nobody waiting; lines are counted, and one that cannot be rotated does not grow.
+// TestAuditCannotWrite checks that a failing disk blocks no caller, that lost lines are counted and that a file that cannot be rotated
+// does not grow.
 func TestAuditCannotWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
 	clk := clocktesting.NewFakeClock(time.Now())
 	a := newAudit(t, path, 200, clk)
 	for range 3 * queueSize {
-		a.Write(Record{Action: Evict}) // Nobody runs it.
+		a.Write(Record{Action: Evict}) // Run is not called.
 	}
 	if a.Dropped() != 2*queueSize {
 		t.Errorf("%d dropped", a.Dropped())
 	}
-	// A directory that is not empty stands where the old file would go.
+	// A non-empty directory blocks the name of the old file.
 	if err := os.MkdirAll(path+".1/x", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -569,7 +573,7 @@ func TestAuditCannotWrite(t *testing.T) {
 	}
 }
 
-// TestLimiter: what is remembered is bounded.
+// TestLimiter checks the bound of tracked keys.
 func TestLimiter(t *testing.T) {
 	var l eventLimiter
 	now := time.Now()
@@ -581,13 +585,13 @@ func TestLimiter(t *testing.T) {
 	if ok, _ := l.allow("another", now.Add(minEventInterval)); !ok || len(l.last) != 1 {
 		t.Errorf("after a while: %t, %d remembered", ok, len(l.last))
 	}
-	// A clock that was set back silences nobody.
+	// A clock set back suppresses no events.
 	if ok, _ := l.allow("another", now.Add(-time.Hour)); !ok {
 		t.Error("silent for an hour")
 	}
 }
 
-// TestUndone: what is put back at a start or an end is in the audit, each, and one event on the node.
+// TestUndone checks that undone changes are audited one by one, with one event on the node.
 func TestUndone(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	s.ReportUndo(nil, "the agent has ended")
@@ -598,7 +602,7 @@ func TestUndone(t *testing.T) {
 		{Key: "cpu/c1", Subject: "batch/hog", Files: []act.FileRecord{{File: "cpu.max", Set: "70000 100000", Original: "max 100000"}, {File: "cpu.max.burst", Set: "0", Original: "0", Condition: true}}},
 		{Key: "memory/c2", Subject: "batch/reader", Files: []act.FileRecord{{File: "memory.high", Set: "1000", Original: "max"}}},
 	}, "the agent has ended")
-	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were put back: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
+	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were undone: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`); got != 2 {
@@ -611,7 +615,7 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestOrderedBy: an audit line says what victims were ordered by and how much of it this one has, in base units.
+// TestOrderedBy checks that audit records have the order of victims and the victim's use in base units.
 func TestOrderedBy(t *testing.T) {
 	for _, test := range []struct {
 		frees float64

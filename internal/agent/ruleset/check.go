@@ -9,8 +9,8 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// checkRule says what the API server would refuse of a rule. One of a file, or one that was stored before there was a schema, has passed
-// nobody; and a guess at what was meant, such as a Preview that is written in another way, could evict somebody.
+// checkRule validates a rule as the API server does. Rules of a file, or stored before the schema, were not validated, and guessing their
+// meaning, such as that of a misspelled Preview, could evict pods.
 func checkRule(r *ensurancev1alpha1.Rule) error {
 	switch r.Strategy {
 	case "", ensurancev1alpha1.AvoidanceActionStrategyNone, ensurancev1alpha1.AvoidanceActionStrategyPreview:
@@ -26,7 +26,7 @@ func checkRule(r *ensurancev1alpha1.Rule) error {
 	return nil
 }
 
-// checkAction is checkRule for an AvoidanceAction.
+// checkAction validates an AvoidanceAction as the API server does.
 func checkAction(a *ensurancev1alpha1.AvoidanceActionSpec) error {
 	if n := a.CoolDownSeconds; n != nil && *n < 1 {
 		return fmt.Errorf("coolDownSeconds: %d: must be at least 1", *n)

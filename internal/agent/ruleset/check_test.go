@@ -16,8 +16,7 @@ import (
 
 const checkedRule = "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_total_usage, value: 1}, actionName: a"
 
-// TestOutOfRange: what the API server would refuse, and a file may hold, is told of and never guessed at: such a rule does not hold, and such
-// an action counts as none.
+// TestOutOfRange checks that values the API server would reject disable their rule or action and are reported.
 func TestOutOfRange(t *testing.T) {
 	for want, test := range map[string]struct {
 		rule, action string
@@ -47,8 +46,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
-// TestUnreadablePodQOS: a PodQOS with an operator that there is not is for no pod, and told of; it must not pass for NotIn, which gives all
-// others away.
+// TestUnreadablePodQOS checks that a PodQOS with an unknown operator matches no pod and is reported.
 func TestUnreadablePodQOS(t *testing.T) {
 	set, err := Parse([]byte(head + checkedRule + "}]}\n---\n" + head +
 		"kind: PodQOS\nspec: {allowedActions: [a], scopeSelector: {matchExpressions: [{scopeName: Namespace, operator: in, values: [batch]}]}}\n"))
@@ -68,7 +66,7 @@ func TestUnreadablePodQOS(t *testing.T) {
 	}
 }
 
-// TestParseList: what kubectl get prints of all kinds at once is read like single objects, and a list of something else is none.
+// TestParseList checks that lists from kubectl get are read like single objects, and other lists are rejected.
 func TestParseList(t *testing.T) {
 	const item = "- {apiVersion: ensurance.crane.io/v1alpha1, metadata: {name: a, uid: u, resourceVersion: '1', creationTimestamp: '2026-01-05T00:00:00Z'}, "
 	set, err := Parse([]byte("apiVersion: v1\nkind: List\nitems:\n" +
@@ -78,9 +76,9 @@ func TestParseList(t *testing.T) {
 		t.Errorf("%+v, %v", set, err)
 	}
 	for want, text := range map[string]string{
-		"unknown field":       "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
-		"there is no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
-		"is there twice":      "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
+		"unknown field":     "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
+		"rules: no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
+		"is there twice":    "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {}}\n" + item + "kind: NodeQOS, spec: {}}\n",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -88,7 +86,7 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-// TestNeverFires: a threshold that the metric cannot be above, such as percent where a ratio is meant, is told of; it costs nothing.
+// TestNeverFires checks that an unreachable threshold, such as a percentage for a ratio, is reported.
 func TestNeverFires(t *testing.T) {
 	for metric, test := range map[string]struct {
 		value string
@@ -99,7 +97,7 @@ func TestNeverFires(t *testing.T) {
 		"memory_total_utilization":              {"99.5", false},
 		"node_pressure_memory_full_avg10_ratio": {"1", true},
 		"pod_interference_cpu_ratio":            {"100m", false},
-		"ext_cpu_total_distribute":              {"120", false}, // of what there is less of by now
+		"ext_cpu_total_distribute":              {"120", false}, // the capacity may have shrunk
 		"container_run_queue_wait_ratio":        {"2", false},
 		"cpu_total_usage":                       {"1e30", false},
 	} {

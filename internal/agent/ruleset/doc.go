@@ -1,6 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ruleset turns NodeQOS, PodQOS and AvoidanceAction into the policy of one node: which rules hold there, in which order, and
-// which actions may be taken on which pod. What cannot be used is said, with the object and the field, and nothing else suffers from it.
+// Package ruleset converts NodeQOS, PodQOS and AvoidanceAction to the policy of one node: its rules in order, and the actions allowed on
+// each pod. Invalid objects and fields are reported and do not affect others.
 package ruleset

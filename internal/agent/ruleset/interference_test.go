@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// TestNoThrottleOfDisks: what an action has of throttling is named for a rule about disks.
+// TestNoThrottleOfDisks checks that throttling is reported as ineffective for a rule on disks.
 func TestNoThrottleOfDisks(t *testing.T) {
 	for metric, want := range map[string]int{"pod_interference_io_ratio": 1, "pod_disk_reads_per_second": 1, "disk_write_kibps": 1, "node_disk_busy_ratio": 1, "node_pressure_io_some_avg10_ratio": 1, "node_pressure_cpu_some_avg10_ratio": 0, "pod_interference_cpu_ratio": 0} {
 		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 500m}, actionName: a}]}\n---\n" +
@@ -28,7 +28,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	}
 }
 
-// TestNothingToTake: an action that takes something is named for a rule on what there is, and not on what is used.
+// TestNothingToTake checks that actions are reported as ineffective for metrics that are not use.
 func TestNothingToTake(t *testing.T) {
 	for metric, want := range map[string]int{"memory_total": 1, "container_cpu_quota": 1, "memory_total_usage": 0} {
 		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: " + metric + ", value: 500}, actionName: a}]}\n---\n" +
@@ -42,7 +42,7 @@ func TestNothingToTake(t *testing.T) {
 	}
 }
 
-// TestInterferenceExample: every part of the example has an effect.
+// TestInterferenceExample checks that every part of the example has an effect.
 func TestInterferenceExample(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/interference.yaml")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// TestMemoryThrottle: forceGC reclaims, and a rule that is not about memory takes none and says so.
+// TestMemoryThrottle checks that forceGC reclaims, and that memory throttling is reported as ineffective for other rules.
 func TestMemoryThrottle(t *testing.T) {
 	for metric, useless := range map[string]bool{
 		"memory_total_usage": false, "node_pressure_memory_some_avg10_ratio": false, "cpu_total_usage": true, "node_pressure_cpu_some_avg10_ratio": true,
@@ -25,7 +25,7 @@ func TestMemoryThrottle(t *testing.T) {
 			if len(policy.Rules) != 1 || policy.Rules[0].Action.ThrottleMemory == nil || policy.Rules[0].Action.ThrottleMemory.Reclaim != reclaim {
 				t.Errorf("%s %s: %+v", metric, text, policy.Rules)
 			}
-			if told := len(problems) == 1 && strings.Contains(problems[0], "takes no memory"); told != useless || len(problems) > 1 {
+			if told := len(problems) == 1 && strings.Contains(problems[0], "throttles no memory"); told != useless || len(problems) > 1 {
 				t.Errorf("%s %s: %v", metric, text, problems)
 			}
 		}

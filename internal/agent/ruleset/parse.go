@@ -17,8 +17,8 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// Parse reads a stream of YAML documents: NodeQOS, PodQOS and AvoidanceAction, and lists of them. Unknown fields, other kinds and two objects of one name
-// are errors, with the object's kind and name; other API groups are left out, since manifests often hold more.
+// Parse reads a stream of YAML documents with NodeQOS, PodQOS, AvoidanceAction and lists of them. Unknown fields, other kinds and
+// duplicate names are errors that name the object; other API groups are skipped, since manifests often contain more.
 func Parse(content []byte) (Set, error) {
 	objects, err := manifest.Parse(bytes.NewReader(content))
 	if err != nil {
@@ -39,12 +39,12 @@ func Parse(content []byte) (Set, error) {
 		}
 	}
 	if len(set.NodeQOS) == 0 {
-		return Set{}, errors.New("rules: there is no NodeQOS")
+		return Set{}, errors.New("rules: no NodeQOS")
 	}
 	return set, nil
 }
 
-// flattenLists are objects, with those of lists, as kubectl get prints them, in the place of these.
+// flattenLists replaces lists, as printed by kubectl get, by their items.
 func flattenLists(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, o := range objects {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCPUPriority: of the PodQOS that says most about a pod of those that give a priority.
+// TestCPUPriority checks that the most specific PodQOS with a priority counts.
 func TestCPUPriority(t *testing.T) {
 	const of = "---\napiVersion: ensurance.crane.io/v1alpha1\nkind: PodQOS\n"
 	set, err := Parse([]byte("apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\nmetadata: {name: node}\nspec: {}\n" +

@@ -20,35 +20,35 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Set is the objects that rules are made of.
+// Set holds the objects that define rules.
 type Set struct {
 	NodeQOS []ensurancev1alpha1.NodeQOS
 	PodQOS  []ensurancev1alpha1.PodQOS
 	Actions []ensurancev1alpha1.AvoidanceAction
 }
 
-// defaultAge is the age up to which a measurement counts where nodeLocalGet does not say: the schema's default.
+// defaultAge is the largest age of a measurement without nodeLocalGet, the default of the schema.
 const defaultAge = time.Minute
 
-// defaultCoolDown is the schema's default.
+// defaultCoolDown is the default of the schema.
 const defaultCoolDown = 300 * time.Second
 
-// Policy makes the rules of a node with these labels; nil stands for labels that are not known, and every NodeQOS is taken. Rules are in the order of their NodeQOS's names and of the list in each. Problems
-// are rules that cannot be used and fields that have no effect.
+// Policy returns the policy of a node with the given labels; nil stands for unknown labels, which every NodeQOS matches. Rules are ordered
+// by the names of their NodeQOS and their position in it. Problems list unusable rules and fields without effect.
 func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Policy, problems []string) {
 	policy.Limits = limits
 	actions := map[string]*ensurancev1alpha1.AvoidanceAction{}
 	for i := range s.Actions {
 		a := &s.Actions[i]
 		if err := checkAction(&a.Spec); err != nil {
-			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it counts as none", a.Name, err))
+			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it is ignored", a.Name, err))
 			continue
 		}
 		actions[a.Name] = a
 	}
 	for i := range s.PodQOS {
 		if _, err := podqos.NewRule(&s.PodQOS[i]); err != nil {
-			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it is for no pod", s.PodQOS[i].Name, err))
+			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it matches no pod", s.PodQOS[i].Name, err))
 		}
 	}
 	names, judges := map[string]bool{}, conflicts{}
@@ -77,15 +77,15 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 				complain("rules[%d].%s", j, why)
 			}
 			if names[rule.Name] {
-				complain("rules[%d].name: there is a rule %s already: this one does not hold", j, q.Spec.Rules[j].Name)
+				complain("rules[%d].name: duplicate of rule %s: this one is ignored", j, q.Spec.Rules[j].Name)
 				continue
 			}
 			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
-				complain("rules[%d].actionName: there is no AvoidanceAction %s: the rule only keeps new pods away", j, rule.Action.Name)
+				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only keeps new pods away", j, rule.Action.Name)
 			}
 			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
-				complain("rules[%d]: rule %s: both hold, and the one that fires first acts first", j, other)
+				complain("rules[%d]: rule %s: both apply, and the one that fires first acts first", j, other)
 			}
 			policy.Rules = append(policy.Rules, rule)
 		}
@@ -93,11 +93,11 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 	return policy, problems
 }
 
-// conflicts are rules by what they look at, to find those that contradict each other.
+// conflicts holds the rules by metric, selector and action to find contradictions.
 type conflicts map[string]*qos.Rule
 
-// add returns how a rule contradicts one before it: both take the same action for the same series, and say different things of when. Rules
-// of different actions, as throttling first and evicting later, do not.
+// add returns how a rule contradicts an earlier one with the same action for the same series. Rules with different actions, such as
+// throttling first and evicting later, do not conflict.
 func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	key := rule.Metric + " " + metav1.FormatLabelSelector(r.MetricRule.Selector) + " " + rule.Action.Name
 	other := j[key]
@@ -105,36 +105,36 @@ func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	case other == nil:
 		j[key] = rule
 	case other.Threshold != rule.Threshold:
-		return fmt.Sprintf("%s judges %s as well, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
+		return fmt.Sprintf("%s also evaluates %s, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
 	case other.Preview != rule.Preview:
-		return fmt.Sprintf("%s judges %s above %g as well, and one of both is a preview", other.Name, rule.Metric, rule.Threshold)
+		return fmt.Sprintf("%s also evaluates %s above %g, and one of them is a preview", other.Name, rule.Metric, rule.Threshold)
 	}
 	return ""
 }
 
-// ineffectiveParts are the parts of a rule that never do anything, with the field that is the cause.
+// ineffectiveParts lists the parts of a rule that never have an effect, with the responsible field.
 func ineffectiveParts(r *qos.Rule) (out []string) {
 	metric, ok := qos.Lookup(r.Metric)
 	switch {
 	case !ok:
-		out = append(out, fmt.Sprintf("metricRule.name: nothing of the name %q is measured: the rule never fires", r.Metric))
+		out = append(out, fmt.Sprintf("metricRule.name: unknown metric %q: the rule never fires", r.Metric))
 	case metric.IsDisk() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk; the rule keeps new pods away and evicts where the action says so", r.Action.Name, r.Metric))
-	case metric.NotUsage() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.Action.Name, r.Metric))
-	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action of both is for rules of either.
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s takes no memory: %s is no metric of memory", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling CPU does not free a disk; the rule keeps new pods away and evicts if the action does", r.Action.Name, r.Metric))
+	case metric.NotUsage && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only keeps new pods away", r.Action.Name, r.Metric))
+	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action with both is used by rules of either resource.
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
 	}
 	if most := metric.MaxValue(); ok && r.Threshold >= most {
 		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, most))
 	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: no cpu is ever taken", r.Action.Name))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: CPU is never throttled", r.Action.Name))
 	}
 	return out
 }
 
-// newMatcher is a selector as a function; nil for all.
+// newMatcher converts a selector to a function; nil selects all.
 func newMatcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil
@@ -175,13 +175,13 @@ func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions ma
 		out.RestoreCount = int(*r.RestoreThreshold)
 	}
 	if p := q.Spec.NodeQualityProbe; p != nil && p.NodeLocalGet != nil && p.NodeLocalGet.LocalCacheTTLSeconds != nil {
-		// 0 means the present measurement; it takes a moment to get from the kernel into a rule.
+		// 0 means the current measurement, which takes a moment to arrive.
 		out.MaxAge = max(time.Duration(*p.NodeLocalGet.LocalCacheTTLSeconds)*time.Second, time.Second)
 	}
 	return out, nil
 }
 
-// newAction is what an AvoidanceAction says; without one, new pods are kept away and nothing else is done.
+// newAction converts an AvoidanceAction; without one, only new pods are kept away.
 func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	out := qos.Action{Name: name, CoolDown: defaultCoolDown}
 	if a == nil {
@@ -207,13 +207,13 @@ func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	return out
 }
 
-// PodRules are those of PodQOS, read once for many pods.
+// PodRules holds parsed PodQOS for matching many pods.
 type PodRules struct {
-	// all are those that can be read, ranked those of them that give a cpuPriority.
+	// all holds the valid ones, withPriority those with a cpuPriority.
 	all, withPriority podqos.Rules
 }
 
-// PodRules reads the PodQOS of the set. One that cannot be read is for no pod.
+// PodRules parses the PodQOS of the set. An invalid one matches no pod.
 func (s Set) PodRules() PodRules {
 	list := make([]*ensurancev1alpha1.PodQOS, len(s.PodQOS))
 	for i := range list {
@@ -228,7 +228,7 @@ func (s Set) PodRules() PodRules {
 	return out
 }
 
-// CPUPriority is a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, of the PodQOS that says most about it of those that give one.
+// CPUPriority returns a pod's resourceQOS.cpuQOS.cpuPriority, 0 the highest, from the most specific PodQOS that sets one.
 func (r PodRules) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
 	best := r.withPriority.BestMatch(pod)
 	if best == nil {
@@ -237,7 +237,7 @@ func (r PodRules) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
 	return *best.Spec.ResourceQOS.CPUQOS.CPUPriority, true
 }
 
-// Allowed are the actions that may be taken on a pod: those of every PodQOS that is for it.
+// Allowed returns the actions that may be taken on a pod: those of every matching PodQOS.
 func (r PodRules) Allowed(pod *corev1.Pod) []string {
 	var out []string
 	for _, q := range r.all {

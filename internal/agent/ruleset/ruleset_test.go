@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// TestExample: the example that users copy means what its comments say.
+// TestExample checks that the published example means what its comments state.
 func TestExample(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/node-qos.yaml")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestExample(t *testing.T) {
 
 const head = "apiVersion: ensurance.crane.io/v1alpha1\nmetadata: {name: a}\n"
 
-// TestFractions: quantities keep their fractions (gocrane compared with 1 where 0.5 was written).
+// TestFractions checks that quantities keep fractions (gocrane compared with 1 instead of 0.5).
 func TestFractions(t *testing.T) {
 	for text, want := range map[string]float64{"0.5": 0.5, "500m": 0.5, "\"1.5\"": 1.5, "3": 3, "2Gi": 2 << 30} {
 		set, err := Parse([]byte(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_load_1_min, value: " + text + "}, actionName: x}]}\n"))
@@ -67,13 +67,13 @@ func TestFractions(t *testing.T) {
 		if len(policy.Rules) != 1 || policy.Rules[0].Threshold != want {
 			t.Errorf("%s: %+v", text, policy.Rules)
 		}
-		if len(problems) != 1 || !strings.Contains(problems[0], "no AvoidanceAction x") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
+		if len(problems) != 1 || !strings.Contains(problems[0], "AvoidanceAction x does not exist") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
 			t.Errorf("a rule without its action: %v, %+v", problems, policy.Rules)
 		}
 	}
 }
 
-// TestBadRules: one bad rule is told of and costs no other.
+// TestBadRules checks that a bad rule is reported and does not affect others.
 func TestBadRules(t *testing.T) {
 	set, err := Parse([]byte(head + `kind: NodeQOS
 spec:
@@ -98,7 +98,7 @@ spec:
 	}
 }
 
-// TestContradictions: two rules of one name, and two that do the same at different values, in one NodeQOS or two of one node, are told of.
+// TestContradictions checks that duplicate names, and equal actions at different values, are reported within and across NodeQOS.
 func TestContradictions(t *testing.T) {
 	const of = "apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\n"
 	set, err := Parse([]byte(of + `metadata: {name: a}
@@ -134,8 +134,8 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 		t.Errorf("%+v", policy.Rules)
 	}
 	for i, want := range []string{
-		"NodeQOS a: rules[1].name: there is a rule cpu already", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
-		"NodeQOS b: rules[0]: rule a/cpu judges cpu_total_usage as well, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
+		"NodeQOS a: rules[1].name: duplicate of rule cpu", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
+		"NodeQOS b: rules[0]: rule a/cpu also evaluates cpu_total_usage, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
 	} {
 		if i == len(problems) && want == "" {
 			break
@@ -164,7 +164,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file says, it is refused or makes a policy that can be judged.
+// FuzzParse checks that any file is rejected or yields a policy.
 func FuzzParse(f *testing.F) {
 	f.Add(head + "kind: NodeQOS\nspec: {rules: [{name: r, metricRule: {name: cpu_load_1_min, value: 1}, actionName: x}]}\n")
 	f.Add(head + "kind: AvoidanceAction\nspec: {coolDownSeconds: -5, throttle: {cpuThrottle: {stepCPURatio: 900}}}\n---\n" + head + "kind: NodeQOS\nspec: {}\n")

@@ -15,16 +15,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// SignalBuilder makes observations. Its memory is used again for the next; it is not safe for concurrent use. The zero value is ready.
+// SignalBuilder builds observations and reuses its memory. It is not safe for concurrent use; the zero value is ready.
 type SignalBuilder struct {
 	observation     qos.Observation
-	labels          map[string]map[string]string // of series, by what they are of
+	labels          map[string]map[string]string // of series, by object
 	usedLabels      map[string]bool
 	containerBuffer []qos.Container // of all pods of an observation
 	zoneLabelCache  map[int]map[string]string
 }
 
-// Build returns the observation of a snapshot, valid until the next. avoided tells that new pods are kept away.
+// Build returns the observation of a snapshot, valid until the next call. avoided reports that new pods are kept away.
 func (s *SignalBuilder) Build(snapshot *observe.Snapshot, pods inventory.Pods, avoided bool) *qos.Observation {
 	if s.observation.Samples == nil {
 		s.observation.Samples, s.labels, s.usedLabels = map[string][]qos.Sample{}, map[string]map[string]string{}, map[string]bool{}
@@ -98,7 +98,7 @@ func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
 	}
 }
 
-// pressureNames are the metrics of one pressure file.
+// pressureNames are the metrics of a pressure file.
 type pressureNames struct{ some10, some60, full10, full60 string }
 
 var nodePressures = map[string]pressureNames{
@@ -157,7 +157,7 @@ func (s *SignalBuilder) addDevices(snapshot *observe.Snapshot) {
 	}
 }
 
-// deviceLabels returns the labels of a device, made once.
+// deviceLabels returns the cached labels of a device.
 func (s *SignalBuilder) deviceLabels(key, name, value string) map[string]string {
 	s.usedLabels[key] = true
 	if s.labels[key] == nil {
@@ -214,7 +214,7 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 	}
 }
 
-// setStalls are how long a pod waits, and how much of it is its own limit's or that of one of its containers.
+// setStalls sets how long the pod waits and the part caused by its own limits.
 func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 	measured := func(k observe.Known[series.Ratio]) (m qos.Measurement[series.Ratio]) {
 		if k.OK {
@@ -224,7 +224,7 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 	}
 	pod.StalledCPU, pod.StalledMemory, pod.StalledDisks = measured(seen.StallShares.CPU), measured(seen.StallShares.Memory), measured(seen.StallShares.IO)
 	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
-		// Without pressure, how long threads wait comes next: one that waits all the time is a pod that does.
+		// Without pressure the waiting time of threads is used: one thread that always waits is a pod that does.
 		pod.StalledCPU = qos.Measurement[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
 	}
 	throttled := seen.Throttled
@@ -236,7 +236,7 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 	pod.Throttled = measured(throttled)
 }
 
-// buildContainers are those that the cluster knows: a sandbox has nothing to be taken.
+// buildContainers returns the containers known to the cluster, without the sandbox.
 func (s *SignalBuilder) buildContainers(seen *observe.Pod, pod *qos.Pod, pods inventory.Pods) []qos.Container {
 	start := len(s.containerBuffer)
 	for i := range seen.Containers {
@@ -269,7 +269,7 @@ func (s *SignalBuilder) buildContainers(seen *observe.Pod, pod *qos.Pod, pods in
 	return s.containerBuffer[start:len(s.containerBuffer):len(s.containerBuffer)]
 }
 
-// quotaOf is a limit in millicores, at least one where there is any.
+// quotaOf converts a limit to millicores, at least one.
 func quotaOf(b cgroup.Bandwidth) qos.Quota {
 	if b.Unlimited() {
 		return qos.Unlimited

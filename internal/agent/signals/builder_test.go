@@ -32,7 +32,7 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 	return o, s
 }
 
-// recorded is a recorded tree, its observer and the second look at it.
+// recorded returns a recorded tree, its observer and the second snapshot.
 func recorded(t testing.TB, copies int) (string, *observe.Observer, *observe.Snapshot) {
 	t.Helper()
 	rec := kernel.ForTest(t, "v2-systemd-containerd")
@@ -75,7 +75,7 @@ func value(t *testing.T, o *qos.Observation, name, label, is string) float64 {
 	return math.NaN()
 }
 
-// TestUnits: each metric is in the unit that its name and the documentation say.
+// TestUnits checks that each metric has the unit of its name and documentation.
 func TestUnits(t *testing.T) {
 	_, s := snapshot(t, 0)
 	var eyes SignalBuilder
@@ -132,7 +132,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestPods: a sandbox is no container, and a quota is in millicores.
+// TestPods checks that a sandbox is not a container and that a quota is in millicores.
 func TestPods(t *testing.T) {
 	_, s := snapshot(t, 0)
 	var eyes SignalBuilder
@@ -148,20 +148,20 @@ func TestPods(t *testing.T) {
 			t.Errorf("a quota of %s, want %s", p.Containers[0].Quota, want)
 		}
 	}
-	// Nobody knows the pods: they have a class and no containers that could be touched.
+	// Unknown pods have a class and no containers.
 	for _, p := range eyes.Build(s, inventory.Pods{}, false).Pods {
 		if p.Class == "" || len(p.Containers) > 0 || p.Allowed != nil {
 			t.Errorf("%+v", p)
 		}
 	}
-	// Labels of pods that are gone are forgotten.
+	// Labels of removed pods are dropped.
 	s.Pods, s.Disks, s.Interfaces = nil, nil, nil
 	if o := eyes.Build(s, inventory.Pods{}, false); len(o.Pods) > 0 || len(eyes.labels) > 0 || len(o.Samples["container_cpu_total_usage"]) > 0 {
 		t.Errorf("%d pods, %d labels", len(o.Pods), len(eyes.labels))
 	}
 }
 
-// policy has rules as a node may have them.
+// policy returns typical rules.
 func policy() qos.Policy {
 	p := qos.Policy{Limits: qos.DefaultLimits()}
 	for _, m := range []string{"cpu_total_utilization", "memory_total_utilization", "node_pressure_cpu_some_avg10_ratio", "node_pressure_memory_full_avg10_ratio", "container_cpu_total_usage"} {
@@ -170,7 +170,7 @@ func policy() qos.Policy {
 	return p
 }
 
-// BenchmarkTick110 is a whole tick, from the files to the plan, of a node with 110 pods of a container and a sandbox each.
+// BenchmarkTick110 measures a whole tick, from files to plan, of a node with 110 pods of a container and a sandbox each.
 func BenchmarkTick110(b *testing.B) {
 	observer, s := snapshot(b, 106)
 	known, rules := pods(s), policy()

@@ -15,14 +15,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// labelZone is the label of metrics of NUMA nodes: node0, as in a NodeResourceTopology.
+// labelZone is the label of NUMA metrics, such as node0, as in a NodeResourceTopology.
 const labelZone = "numaNode"
 
 // runQueueRatio is container_sched_run_queue_time in base units.
 const runQueueRatio = "container_run_queue_wait_ratio"
 
-// RunQueueSampling is of which containers run queues have to be sampled for some rules: of all where a rule names them, and of those without
-// pressure where a rule is on interference.
+// RunQueueSampling returns the containers whose run queues the rules need: all if a rule names their metrics, those without pressure if a
+// rule uses interference.
 func RunQueueSampling(rules []qos.Rule) observe.Sampling {
 	names := func(metrics ...string) bool {
 		return slices.ContainsFunc(rules, func(r qos.Rule) bool { return slices.Contains(metrics, r.Metric) })
@@ -41,7 +41,7 @@ func (s *SignalBuilder) addRunQueue(q observe.RunQueue, labels map[string]string
 	s.addAt(q.At, runQueueRatio, q.Waiting, labels)
 }
 
-// addPodTotals adds what a pod has as the sum of its containers.
+// addPodTotals adds the totals of a pod's containers.
 func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 	if q := seen.RunQueue(); q.OK {
 		s.addRunQueue(q.Value, pod.Labels)
@@ -56,14 +56,14 @@ func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 	s.add(ensurancev1alpha1.MetricContainerCPULimit, cpuShares(request), pod.Labels)
 }
 
-// cpuShares are the cpu shares that the kubelet asks a runtime for (MilliCPUToShares of k8s.io/kubernetes/pkg/kubelet/cm). cgroup v2 has weights in
-// their place, which runtimes make of them in two ways that cannot be told apart, so these are not read from there.
+// cpuShares returns the CPU shares the kubelet requests (MilliCPUToShares of k8s.io/kubernetes/pkg/kubelet/cm). They are not read from
+// cgroup v2, whose runtimes convert them to weights in two indistinguishable ways.
 func cpuShares(request series.MilliCPU) float64 {
 	const one, least, most = 1024, 2, 262144
 	return min(max(float64(int64(request)*one/1000), least), most)
 }
 
-// zoneLabels are those of a NUMA node, made once.
+// zoneLabels returns the cached labels of a NUMA node.
 func (s *SignalBuilder) zoneLabels(id int) map[string]string {
 	if l, ok := s.zoneLabelCache[id]; ok {
 		return l

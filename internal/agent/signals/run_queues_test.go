@@ -46,7 +46,7 @@ func judged(t *testing.T, o *qos.Observation, uid string) *qos.Pod {
 	return nil
 }
 
-// TestRareMetrics: gocrane's metrics that are rarely there, each in its unit.
+// TestRareMetrics checks the units of gocrane's rare metrics.
 func TestRareMetrics(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
@@ -81,7 +81,7 @@ func TestRareMetrics(t *testing.T) {
 			t.Errorf("no rule can name %s", name)
 		}
 	}
-	// A sample is of the time when it was taken, so that a rule counts it once.
+	// A sample has the time of its measurement, so that a rule counts it once.
 	if got := o.Samples["container_run_queue_wait_ratio"][0].At; !got.Equal(when) {
 		t.Errorf("a sample of %s, want %s", got, when)
 	}
@@ -91,7 +91,7 @@ func TestRareMetrics(t *testing.T) {
 	}
 }
 
-// TestShares: those that the kubelet asks for.
+// TestShares checks the shares the kubelet requests.
 func TestShares(t *testing.T) {
 	for request, want := range map[series.MilliCPU]float64{0: 2, 1: 2, 100: 102, 1000: 1024, 1500: 1536, 1 << 40: 262144} {
 		if got := cpuShares(request); got != want {
@@ -100,7 +100,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestStalls: what is judged of a pod is its pressure, else the wait on run queues; with the larger of its own limit's part and its containers'.
+// TestStalls checks that a pod's wait is its pressure, else the wait on run queues, with the larger throttled share of the pod and its
+// containers.
 func TestStalls(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
@@ -132,13 +133,13 @@ func TestRunQueues(t *testing.T) {
 	}
 }
 
-// TestTick500: a tick of a node with 500 pods, with rules on interference and run queues, stays within its bounds.
+// TestTick500 checks the allocations of a tick with 500 pods and rules on interference and run queues.
 func TestTick500(t *testing.T) {
 	dir, observer, s := recorded(t, 0)
 	dir = filepath.Join(dir, "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice")
 	pod := "kubepods-burstable-pod" + strings.ReplaceAll(burstable, "-", "_") + ".slice"
 	for i := range 496 {
-		// A link to a pod's directory looks like another pod, and is made sooner.
+		// A link to a pod's directory looks like another pod and is faster to create.
 		if err := os.Symlink(pod, filepath.Join(dir, fmt.Sprintf("kubepods-burstable-pod%08d%s", i, pod[len("kubepods-burstable-pod")+8:]))); err != nil {
 			t.Fatal(err)
 		}
@@ -170,13 +171,13 @@ func TestTick500(t *testing.T) {
 	if len(s.Problems) > 0 {
 		t.Errorf("problems: %v", s.Problems)
 	}
-	// A fifth of the pods is listed anew at each look, and a path made for each.
+	// A fifth of the pods is listed again per scan, each with a new path.
 	if allocations := testing.AllocsPerRun(2, tick); allocations > 1500 {
 		t.Errorf("a tick allocates %g times", allocations)
 	}
 }
 
-// BenchmarkInterference110 is a tick with rules on interference, all of 110 pods latency-sensitive, which is the most that there is to do.
+// BenchmarkInterference110 measures a tick with rules on interference and 110 latency-sensitive pods, the most expensive case.
 func BenchmarkInterference110(b *testing.B) {
 	observer, s := snapshot(b, 106)
 	list, rules := pods(s), policy()

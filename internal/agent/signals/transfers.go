@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// transfersForRules is how often it is read what pods do to disks where a rule wants to know: as often as it is learnt what is usual.
+	// transfersForRules is the interval for rules on disk use, that of learning baselines.
 	transfersForRules = 5 * time.Second
-	// transfersForMetrics is how often where it is only shown: as often as metrics are scraped.
+	// transfersForMetrics is the interval for exported metrics, that of scrapes.
 	transfersForMetrics = 15 * time.Second
 )
 
-// TransferInterval is how often it has to be read what pods do to disks, for some rules and for those who are shown it; 0 for never.
+// TransferInterval returns the interval at which the disk use of pods is read for the rules and, if exported, for metrics; 0 for never.
 func TransferInterval(rules []qos.Rule, shown bool) time.Duration {
 	if slices.ContainsFunc(rules, func(r qos.Rule) bool {
 		_, ok := qos.Lookup(r.Metric)
@@ -32,7 +32,7 @@ func TransferInterval(rules []qos.Rule, shown bool) time.Duration {
 	return 0
 }
 
-// addTransfers are what a pod does to disks, as of the sample.
+// addTransfers adds the last sample of a pod's disk use.
 func (s *SignalBuilder) addTransfers(pod *qos.Pod, seen *observe.Pod) {
 	if !seen.DiskIO.OK {
 		return

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestTransfers: what a pod does to disks is a metric by pod, as of its sample, and what it is judged by.
+// TestTransfers checks the disk metrics of pods with the time of their sample.
 func TestTransfers(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
@@ -59,7 +59,7 @@ func TestTransfersEvery(t *testing.T) {
 			t.Errorf("%s, shown: every %s", metric, got)
 		}
 	}
-	// Rules on what disks of the node do want to know it where they evict: by it they order.
+	// Rules on the node's disks need pod disk use for the order of victims.
 	for metric, want := range map[string]time.Duration{"node_disk_busy_ratio": 5 * time.Second, "disk_write_kibps": 5 * time.Second, "node_pressure_io_full_avg10_ratio": 5 * time.Second, "node_pressure_cpu_full_avg10_ratio": 0} {
 		if got := TransferInterval([]qos.Rule{{Metric: metric, Action: qos.Action{Evict: &qos.EvictionSettings{}}}}, false); got != want {
 			t.Errorf("%s, evicting: every %s, want %s", metric, got, want)
@@ -70,7 +70,7 @@ func TestTransfersEvery(t *testing.T) {
 	}
 }
 
-// BenchmarkTransfers110 is BenchmarkTick110 where nobody is told what pods do to disks, where it is shown, and where a rule asks for it.
+// BenchmarkTransfers110 is BenchmarkTick110 without disk use of pods, with it exported, and with it used by a rule.
 func BenchmarkTransfers110(b *testing.B) {
 	dir, observer, s := recorded(b, 106)
 	groups, err := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/*.slice"))

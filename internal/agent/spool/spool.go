@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spool writes lines beside those who have them: nobody waits for a disk.
+// Package spool writes queued lines in the background, so that no caller waits for a disk.
 package spool
 
 import (
@@ -14,34 +14,34 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idleBeat is how often a spool that has nothing to write shows that it is there.
+// idleBeat is the heartbeat interval of an idle spool.
 const idleBeat = 10 * time.Second
 
-// Config is what a Spool needs.
+// Config configures a Spool.
 type Config struct {
-	// QueueSize bounds the lines that are still to be written, as to a disk that hangs.
+	// QueueSize bounds the lines waiting for a slow disk.
 	QueueSize int
-	// Write writes a line. Close is called after the last one. Both are called by Run alone.
+	// Write writes a line. Close is called after the last one. Both are called by Run only.
 	Write func(line []byte) error
 	Close func() error
-	// FailureMessage is what the log says where lines cannot be written, once for each reason.
+	// FailureMessage is logged once per cause when lines cannot be written.
 	FailureMessage string
 	Clock          clock.WithTicker
 	Log            logr.Logger
 	Beat           func(step string)
 }
 
-// Spool holds lines until they are written. What cannot be written is dropped and counted. It is safe for concurrent use.
+// Spool queues lines until they are written, and drops and counts those that cannot be. It is safe for concurrent use.
 type Spool struct {
 	cfg     Config
 	lines   chan []byte
 	dropped atomic.Int64
 }
 
-// New returns a spool without lines.
+// New returns an empty spool.
 func New(cfg Config) *Spool { return &Spool{cfg: cfg, lines: make(chan []byte, cfg.QueueSize)} }
 
-// Enqueue hands a line over, and tells whether there was room for it.
+// Enqueue queues a line and reports whether there was room.
 func (s *Spool) Enqueue(line []byte) bool {
 	select {
 	case s.lines <- line:
@@ -52,13 +52,13 @@ func (s *Spool) Enqueue(line []byte) bool {
 	}
 }
 
-// CountDropped counts a line that cannot even be handed over.
+// CountDropped counts a line that could not be encoded or queued.
 func (s *Spool) CountDropped() { s.dropped.Add(1) }
 
-// Dropped is how many lines were not written.
+// Dropped returns the number of dropped lines.
 func (s *Spool) Dropped() int64 { return s.dropped.Load() }
 
-// Run writes until ctx ends, and then what still waits.
+// Run writes lines until ctx ends, and then those still queued.
 func (s *Spool) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
@@ -84,7 +84,7 @@ func (s *Spool) Run(ctx context.Context) error {
 	return s.drain()
 }
 
-// drain writes what waits. Of errors the last says enough.
+// drain writes the queued lines and returns the last error.
 func (s *Spool) drain() error {
 	var failed error
 	for {

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestSpool: what waits at the end is written, what there is no room for is dropped and counted, and so is what cannot be written.
+// TestSpool checks that queued lines are written at the end, and that lines that do not fit or fail are dropped and counted.
 func TestSpool(t *testing.T) {
 	full := errors.New("full")
 	var written []string

@@ -19,10 +19,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// kubeletSettings is a kubelet's configuration as somebody writes it.
+// kubeletSettings is a kubelet configuration as written by an administrator.
 type kubeletSettings struct {
 	KubeReserved, SystemReserved map[string]string
-	EvictionHard                 map[string]string // nil for none settings
+	EvictionHard                 map[string]string // nil for not set
 	Merge                        bool
 	Memory                       string // the memory manager's policy
 	ReservedMemory               []any
@@ -41,7 +41,7 @@ func (w kubeletSettings) file() []byte {
 	return out
 }
 
-// configz is what the kubelet answers that has read it: its defaults are filled in, and what is empty is absent.
+// configz returns the kubelet's answer for this configuration: with defaults, without empty fields.
 func (w kubeletSettings) configz() []byte {
 	hard := w.effectiveEvictionHard()
 	c := map[string]any{"kubeReserved": w.KubeReserved, "systemReserved": w.SystemReserved, "memoryManagerPolicy": w.Memory, "reservedMemory": w.ReservedMemory}
@@ -52,7 +52,7 @@ func (w kubeletSettings) configz() []byte {
 	return out
 }
 
-// effectiveEvictionHard are the thresholds that hold, by cmd/kubelet/app/server.go (loadConfigFile) of Kubernetes 1.36.
+// effectiveEvictionHard returns the thresholds in force, as in cmd/kubelet/app/server.go (loadConfigFile) of Kubernetes 1.36.
 func (w kubeletSettings) effectiveEvictionHard() map[string]string {
 	defaults := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}
 	if w.EvictionHard == nil {
@@ -66,8 +66,8 @@ func (w kubeletSettings) effectiveEvictionHard() map[string]string {
 	return out
 }
 
-// allocatable is the kubelet's arithmetic, step by step: pkg/kubelet/cm (GetNodeAllocatableReservation, hardEvictionReservation) and
-// pkg/kubelet/nodestatus (MachineInfo) of Kubernetes 1.36.
+// allocatable computes the node's allocatable memory as pkg/kubelet/cm (GetNodeAllocatableReservation, hardEvictionReservation) and
+// pkg/kubelet/nodestatus (MachineInfo) of Kubernetes 1.36 do.
 func (w kubeletSettings) allocatable(capacity, hugePages int64) int64 {
 	value, reserved := resource.NewQuantity(capacity, resource.BinarySI), resource.NewQuantity(0, resource.DecimalSI)
 	for _, list := range []map[string]string{w.SystemReserved, w.KubeReserved} {
@@ -94,10 +94,10 @@ func (w kubeletSettings) allocatable(capacity, hugePages int64) int64 {
 	return value.Value()
 }
 
-// reserved is what a kubelet says that the parseReservedMemory must be together.
+// reserved returns the required sum of reservedMemory.
 func (w kubeletSettings) reserved(capacity int64) int64 { return capacity - w.allocatable(capacity, 0) }
 
-// randomMachine is a machine with gaps between its zones, of which some have no memory or no CPU, and a configuration for it.
+// randomMachine returns a machine with gaps in its zone numbers, some zones without memory or CPUs, and a configuration.
 func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
 	m := &Machine{coreByCPU: map[int]int{}}
 	id, cpu := 0, 0
@@ -136,7 +136,7 @@ func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
 	return m, w
 }
 
-// divideReserved gives each zone a part of what is reserved, as an administrator does for the memory manager.
+// divideReserved divides the reservation among zones, as an administrator does for the memory manager.
 func divideReserved(r *rand.Rand, m *Machine, reserved int64) (out []any) {
 	for i := range m.Zones {
 		n := min(reserved, int64(m.Zones[i].Memory-m.Zones[i].hugePageBytes()))
@@ -151,8 +151,8 @@ func divideReserved(r *rand.Rand, m *Machine, reserved int64) (out []any) {
 	return out
 }
 
-// TestZonesAreTheNodesAllocatable: whatever a kubelet keeps, by whichever policy of memory, and whether its file is read or it is asked, what
-// pods can have of all zones together is what the node's status says, to the byte.
+// TestZonesAreTheNodesAllocatable checks that the zones' allocatable memory sums up to the node's, to the byte, for any reservation,
+// memory policy and source of the configuration.
 func TestZonesAreTheNodesAllocatable(t *testing.T) {
 	r := rand.New(rand.NewPCG(36, 3))
 	for range 1000 {
@@ -165,7 +165,7 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 		reserved := w.reserved(capacity)
 		if r.IntN(4) > 0 {
 			w.ReservedMemory = divideReserved(r, m, reserved)
-		} else if r.IntN(2) == 0 { // with which no kubelet starts whose memory manager is static
+		} else if r.IntN(2) == 0 { // A kubelet with a static memory manager would not start with this.
 			w.ReservedMemory = append(divideReserved(r, m, r.Int64N(4<<30)), map[string]any{"numaNode": 99, "limits": map[string]string{"memory": "1Gi"}})
 		}
 		want := w.allocatable(capacity, huge)
@@ -189,7 +189,7 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 	}
 }
 
-// sumUsableMemory is what pods can have of all zones' memory; no zone has less than nothing or more than there is.
+// sumUsableMemory returns the allocatable memory of all zones after checking that each is within its capacity.
 func sumUsableMemory(t *testing.T, f *NodeTopology) (all int64) {
 	t.Helper()
 	usable := f.UsableMemory()
@@ -203,17 +203,17 @@ func sumUsableMemory(t *testing.T, f *NodeTopology) (all int64) {
 	return all
 }
 
-// TestStaticMemory: the memory manager's own division is the zones', where it is one.
+// TestStaticMemory checks that a valid reservedMemory determines the zones' allocatable memory.
 func TestStaticMemory(t *testing.T) {
 	const said = "systemReserved: {memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
 	for name, c := range map[string]struct{ text, want, problem string }{
 		"by the second zone":         {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 2Gi}}]\n", "16384 5120", ""},
 		"by both":                    {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}, {numaNode: 2, limits: {memory: 1536Mi}}]\n", "15872 5632", ""},
 		"policy None knows none":     {"memoryManagerPolicy: None\nreservedMemory: [{numaNode: 2, limits: {memory: 2Gi}}]\n", "14336 7168", ""},
-		"less than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 512Mi}}]\n", "14848 6656", "reservedMemory is 512 MiB together, and 2048 MiB"},
-		"more than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 5Gi}}]\n", "16384 5120", "reservedMemory is 5120 MiB together, and 2048 MiB"},
+		"less than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 512Mi}}]\n", "14848 6656", "reservedMemory sums up to 512 MiB, but 2048 MiB"},
+		"more than is reserved":      {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {memory: 5Gi}}]\n", "16384 5120", "reservedMemory sums up to 5120 MiB, but 2048 MiB"},
 		"more than the zone has":     {"memoryManagerPolicy: Static\nsystemReserved: {memory: 8Gi}\nreservedMemory: [{numaNode: 2, limits: {memory: 9Gi}}]\n", "14336 0", ""},
-		"of a zone that is not here": {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 1, limits: {memory: 2Gi}}]\n", "14336 7168", "1 zones that there are not"},
+		"of a zone that is not here": {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 1, limits: {memory: 2Gi}}]\n", "14336 7168", "1 zones that do not exist"},
 		"huge pages alone":           {"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 2, limits: {hugepages-2Mi: 2Mi}}]\n", "14336 7168", ""},
 	} {
 		text := said + c.text
@@ -232,14 +232,14 @@ func TestStaticMemory(t *testing.T) {
 	}
 }
 
-// TestStatusDiffers: what the node's status leaves to pods is said where the zones leave another amount.
+// TestStatusDiffers checks that a difference from the node's status is reported.
 func TestStatusDiffers(t *testing.T) {
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("23Gi")}}}
 	f := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node)
-	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory, and by the node's status 23552 MiB") {
+	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory are allocatable, but 23552 MiB") {
 		t.Error(p)
 	}
-	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB without 1 GiB of huge pages and the default threshold
+	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB less 1 GiB of huge pages and the default threshold
 	if p := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node).Problems(); len(p) > 0 {
 		t.Error(p)
 	}

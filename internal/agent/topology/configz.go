@@ -25,76 +25,75 @@ import (
 )
 
 const (
-	// kubeletTimeout is how long a kubelet may take. It is on the same machine.
+	// kubeletTimeout limits a request to the kubelet, which is on the same machine.
 	kubeletTimeout = 5 * time.Second
-	// maxCertificates bounds what is read of the kubelet's own certificate: it and its authority.
+	// maxCertificates limits the kubelet's serving certificate: its own and its authority's.
 	maxCertificates = 8
 )
 
 var (
-	// errRefused tells of a kubelet that does not say what its configuration is, now and in a while.
+	// errRefused reports that the kubelet permanently refuses to return its configuration.
 	errRefused = errors.New("the kubelet refuses")
-	// errUnknownEndpoint tells that it is not known yet where the kubelet serves.
-	errUnknownEndpoint = errors.New("the API server has not said yet where the kubelet serves")
-	// errUntrusted tells of a server that is not the node's kubelet as far as its certificate says.
-	errUntrusted = errors.New("does not show that it is the node's kubelet")
+	// errUnknownEndpoint reports that the kubelet's address is not known yet.
+	errUnknownEndpoint = errors.New("the kubelet's address is not known from the API server yet")
+	// errUntrusted reports a server whose certificate does not identify the node's kubelet.
+	errUntrusted = errors.New("cannot verify that the server is the node's kubelet")
 )
 
-// KubeletClient asks a kubelet for the configuration that it runs with, on its own port and with the credentials that the agent has for the
-// API server. That takes the right to get nodes/configz, which kubelets know from Kubernetes 1.33 on (KubeletFineGrainedAuthz); the API
-// server's proxy takes nodes/proxy, which opens every pod of the node. No credential is sent before the server has shown that it is the
-// node's kubelet.
+// KubeletClient requests the running configuration from the kubelet's own port with the agent's API server credentials. That needs the
+// right to get nodes/configz, which kubelets check from Kubernetes 1.33 on (KubeletFineGrainedAuthz); the API server's proxy would need
+// nodes/proxy, which gives access to every pod of the node. Credentials are sent only after the server's certificate was verified.
 type KubeletClient struct {
-	// Credentials are those for the API server. Its authority is taken for that of kubelets.
+	// Credentials are those for the API server, whose certificate authority also verifies kubelets.
 	Credentials *rest.Config
-	// Root and Dir are where the kubelet keeps the certificate that it made itself, where it did.
+	// Root and Dir locate the kubelet's self-signed certificate, if it has one.
 	Root host.Root
 	Dir  string
 }
 
-// Configz is what the kubelet of a node answers. The error is errRefused where it will not do so soon.
+// Configz returns the answer of the node's kubelet. The error is errRefused if it will not change soon.
 func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte, error) {
 	address, port := kubeletEndpoint(node)
 	if address == "" || port == 0 {
-		return nil, fmt.Errorf("the Node %s does not say where its kubelet serves", node.Name)
+		return nil, fmt.Errorf("Node %s has no kubelet address or port", node.Name)
 	}
 	client, err := c.newHTTPClient(node.Name, address)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", err)
+		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	target := url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(port)), Path: "/configz"}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", err)
+		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
 	reply, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
 	}
 	defer reply.Body.Close()
 	switch reply.StatusCode {
 	case http.StatusOK:
 	case http.StatusForbidden:
-		return nil, fmt.Errorf("%w: %s: it takes the right to get nodes/configz and a kubelet of 1.33 or newer, or nodes/proxy", errRefused, reply.Status)
+		return nil, fmt.Errorf("%w: %s: it requires the right to get nodes/configz and kubelet 1.33 or newer, or nodes/proxy", errRefused, reply.Status)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return nil, fmt.Errorf("%w: %s: enableDebuggingHandlers is off", errRefused, reply.Status)
 	default:
-		// Unauthorized among it: that is also what it says while it cannot ask the API server who this is.
-		return nil, fmt.Errorf("ask the kubelet: %s", reply.Status)
+		// This includes Unauthorized, which the kubelet also returns while it cannot reach the API server.
+		return nil, fmt.Errorf("failed to query the kubelet: %s", reply.Status)
 	}
 	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfigurationBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
 	case len(content) > maxConfigurationBytes:
-		return nil, fmt.Errorf("ask the kubelet: it answers with more than %d bytes", maxConfigurationBytes)
+		return nil, fmt.Errorf("failed to query the kubelet: the answer is longer than %d bytes", maxConfigurationBytes)
 	}
 	return content, nil
 }
 
-// kubeletEndpoint is where a node says that its kubelet serves.
+// kubeletEndpoint returns the kubelet's address and port from the Node's status.
 func kubeletEndpoint(node *corev1.Node) (address string, port int) {
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -104,7 +103,7 @@ func kubeletEndpoint(node *corev1.Node) (address string, port int) {
 	return "", 0
 }
 
-// stableError is an error without what differs each time, such as the port on this side.
+// stableError removes details that differ between attempts, such as the local port.
 func stableError(err error) error {
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
 		return fmt.Errorf("%s: %w", operation.Op, operation.Err)
@@ -115,7 +114,7 @@ func stableError(err error) error {
 	return err
 }
 
-// newHTTPClient is for one request: tokens and certificates are read anew each time, and no connection stays.
+// newHTTPClient returns a client for one request: it reads tokens and certificates again and keeps no connection.
 func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error) {
 	config, err := rest.TLSConfigFor(c.Credentials)
 	if err != nil {
@@ -126,10 +125,10 @@ func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error
 	}
 	roots := config.RootCAs
 	if roots == nil {
-		roots = x509.NewCertPool() // Not those that anybody on the internet can ask for a certificate.
+		roots = x509.NewCertPool() // not the system's public authorities
 	}
 	own := c.readServingCertificates()
-	// What Go does by itself knows neither of two names nor of a certificate without an authority.
+	// Go's own verification supports neither alternative names nor a pinned certificate.
 	config.ServerName, config.InsecureSkipVerify = "", true
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		return verifyCertificate(state.PeerCertificates, roots, own, node, address)
@@ -138,13 +137,13 @@ func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	// Followed elsewhere, the token would go along.
+	// A redirect would forward the token.
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: transport, CheckRedirect: refuse}, nil
 }
 
-// verifyCertificate tells whether who shows these certificates is the kubelet: they are of the cluster's authority and for the node, by its name or
-// its address, or the first is in the kubelet's own directory.
+// verifyCertificate accepts certificates that are signed by the cluster's authority for the node's name or address, or whose first one is
+// in the kubelet's own directory.
 func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certificate, names ...string) error {
 	if len(shown) == 0 {
 		return fmt.Errorf("%w: no certificate", errUntrusted)
@@ -160,12 +159,12 @@ func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x
 		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errUntrusted, err)
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return shown[0].VerifyHostname(name) == nil }) {
-		return fmt.Errorf("%w: its certificate is for none of %q", errUntrusted, names)
+		return fmt.Errorf("%w: its certificate names none of %q", errUntrusted, names)
 	}
 	return nil
 }
 
-// readServingCertificates are those of the kubelet's own making: without others it serves with a certificate that only its directory vouches for.
+// readServingCertificates returns the kubelet's self-signed serving certificate, used if it has no other.
 func (c *KubeletClient) readServingCertificates() (out []*x509.Certificate) {
 	left, err := host.ReadKubeletFile(c.Root, c.Dir, "pki", "kubelet.crt")
 	for err == nil && len(out) < maxCertificates {

@@ -34,7 +34,7 @@ type fakeKubelet struct {
 	mu       sync.Mutex
 	status   int
 	body     string
-	requests []string // the path and the credentials of each
+	requests []string // path and credentials
 }
 
 func newKubelet(t *testing.T) *fakeKubelet {
@@ -68,12 +68,12 @@ func (k *fakeKubelet) requestLog() []string {
 	return k.requests
 }
 
-// authority is what signed the certificate, which is itself.
+// authority returns the self-signed certificate.
 func (k *fakeKubelet) authority() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.Certificate().Raw})
 }
 
-// node is one that says that its kubelet is this one.
+// node returns a Node whose kubelet endpoint is this server.
 func (k *fakeKubelet) node() *corev1.Node {
 	_, port, _ := net.SplitHostPort(k.Listener.Addr().String())
 	n, _ := strconv.Atoi(port)
@@ -86,7 +86,7 @@ func (k *fakeKubelet) node() *corev1.Node {
 	}
 }
 
-// client has a token, and trusts an authority; nil for none.
+// client returns a client with a token that trusts authority; nil for none.
 func (k *fakeKubelet) client(t *testing.T, authority []byte) *KubeletClient {
 	t.Helper()
 	return &KubeletClient{
@@ -95,7 +95,7 @@ func (k *fakeKubelet) client(t *testing.T, authority []byte) *KubeletClient {
 	}
 }
 
-// newAuthority is an authority that nobody knows.
+// newAuthority returns an unrelated certificate authority.
 func newAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -119,7 +119,7 @@ func TestConfigz(t *testing.T) {
 	if got := k.requestLog(); len(got) != 1 || got[0] != "/configz Bearer secret" {
 		t.Errorf("%q", got)
 	}
-	// What the kubelet has in its own directory needs no authority.
+	// A certificate in the kubelet's own directory needs no authority.
 	c := k.client(t, nil)
 	c.Root = writeHost(t, map[string]string{"var/lib/kubelet/pki/kubelet.crt": "no certificate\n" + string(k.authority())})
 	if _, err := c.Configz(t.Context(), k.node()); err != nil {
@@ -127,7 +127,7 @@ func TestConfigz(t *testing.T) {
 	}
 }
 
-// TestTokenIsForTheKubelet: whoever does not show that it is the node's kubelet gets no token.
+// TestTokenIsForTheKubelet checks that the token is sent only to a verified kubelet.
 func TestTokenIsForTheKubelet(t *testing.T) {
 	k := newKubelet(t)
 	for name, c := range map[string]*KubeletClient{
@@ -154,7 +154,7 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 	if err := verifyCertificate(nil, roots, nil, "n"); !errors.Is(err, errUntrusted) {
 		t.Errorf("no certificate: %v", err)
 	}
-	// Nor does anybody whom the kubelet names.
+	// Redirects are not followed.
 	elsewhere := newKubelet(t)
 	k.setResponse(http.StatusFound, elsewhere.URL+"/configz")
 	if _, err := k.client(t, k.authority()).Configz(t.Context(), k.node()); err == nil || len(elsewhere.requestLog()) != 0 {
@@ -176,12 +176,12 @@ func TestConfigzRefused(t *testing.T) {
 		t.Errorf("unauthorized: %v", err)
 	}
 	k.setResponse(http.StatusOK, strings.Repeat("x", maxConfigurationBytes+1))
-	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("an answer without an end: %v", err)
 	}
 	nowhere := k.node()
 	nowhere.Status.Addresses = nil
-	if _, err := c.Configz(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "does not say where") {
+	if _, err := c.Configz(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "has no kubelet address") {
 		t.Errorf("without an address: %v", err)
 	}
 	k.Close()

@@ -1,6 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology knows a node's NUMA zones: it reads them from /sys and what is reserved of them from the kubelet's configuration, and
-// keeps the NodeResourceTopology that the scheduler reads. Who runs on which CPUs is the package cpumanager's.
+// Package topology reads the node's NUMA zones from /sys and their reservations from the kubelet, and writes the NodeResourceTopology for
+// the scheduler. CPUs of containers are assigned by internal/agent/cpupinning, zones of pods by internal/scheduler/noderesourcetopology;
+// internal/kube/topologyconv converts between API objects and pkg/numa for both.
 package topology

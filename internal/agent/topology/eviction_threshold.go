@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// memoryAvailable is the kubelet's name of the memory that a node has left.
+	// memoryAvailable is the kubelet's signal of available memory.
 	memoryAvailable = "memory.available"
-	// defaultEviction is how much a kubelet keeps available that is told nothing (DefaultEvictionHard of Kubernetes 1.36 on Linux).
+	// defaultEviction is the kubelet's default threshold (DefaultEvictionHard of Kubernetes 1.36 on Linux).
 	defaultEviction = "100Mi"
 )
 
-// EvictionThreshold is how much of a node's memory is to stay available: an amount, or a share of all there is. The zero value is none.
+// EvictionThreshold is the memory that must stay available on a node: an amount, or a share of all memory. The zero value is none.
 type EvictionThreshold struct {
 	Bytes numa.Amount
-	// Share is from 0 to 1. The kubelet has it in single precision, in which 10 % is a little more than a tenth.
+	// Share is from 0 to 1, in the kubelet's single precision, in which 10 % is slightly more than a tenth.
 	Share float32
 }
 
-// Resolve is the threshold of a node with so much memory.
+// Resolve returns the threshold in bytes for a node's memory.
 func (t EvictionThreshold) Resolve(memory numa.Amount) numa.Amount {
 	if t.Bytes > 0 {
 		return t.Bytes
@@ -38,7 +38,7 @@ func (t EvictionThreshold) Resolve(memory numa.Amount) numa.Amount {
 	return numa.Amount(float64(memory) * float64(t.Share))
 }
 
-// parseEvictionThreshold reads what the kubelet reads: a quantity above 0, or a percentage of which 0% and 100% mean none. Empty is none.
+// parseEvictionThreshold accepts the kubelet's format: a quantity above 0, or a percentage. Empty, 0% and 100% mean none.
 func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 	if text == "" || text == "0%" || text == "100%" {
 		return EvictionThreshold{}, nil
@@ -47,7 +47,7 @@ func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 		v, err := strconv.ParseFloat(percent, 32)
 		share := float32(v) / 100
 		if err != nil || !(share >= 0 && share <= 1) {
-			return EvictionThreshold{}, fmt.Errorf("%.40q is no percentage from 0 to 100", text)
+			return EvictionThreshold{}, fmt.Errorf("%.40q is not a percentage from 0 to 100", text)
 		}
 		return EvictionThreshold{Share: share}, nil
 	}
@@ -60,7 +60,7 @@ func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 		return EvictionThreshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}
 	if n == 0 {
-		return EvictionThreshold{}, errors.New("a threshold of 0 bytes, want more, or 0% for none")
+		return EvictionThreshold{}, errors.New("a threshold of 0 bytes is not allowed; use 0% for none")
 	}
 	return EvictionThreshold{Bytes: n}, nil
 }

@@ -17,28 +17,28 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// policyStatic is the kubelet's policy of assigning CPUs itself, and with a capital that of assigning memory.
+// policyStatic is the policy of a kubelet that assigns CPUs, and in upper case ("Static") of one that assigns memory.
 const policyStatic = "static"
 
-// KubeletConfig is what matters here of a kubelet's configuration.
+// KubeletConfig holds the parts of a kubelet's configuration that affect the topology.
 type KubeletConfig struct {
-	// Source says where it is from.
+	// Source describes where the configuration is from.
 	Source string
-	// Static says that the kubelet assigns CPUs itself.
+	// Static means that the kubelet assigns CPUs itself.
 	Static bool
-	// StaticMemory says that it binds containers to zones of memory itself.
+	// StaticMemory means that the kubelet binds containers to memory zones itself.
 	StaticMemory bool
-	// Reserved is what it keeps for itself and for the system; CPU among it where ReservedCPUs does not say which.
+	// Reserved is reserved for the kubelet and the system; it includes CPU unless ReservedCPUs names the CPUs.
 	Reserved corev1.ResourceList
-	// ReservedCPUs are those that it keeps by number.
+	// ReservedCPUs holds CPUs reserved by number.
 	ReservedCPUs numa.CPUSet
-	// EvictionThreshold is the memory that is to stay available on the node: below it the kubelet evicts at once, and so pods are not given it.
+	// EvictionThreshold is the hard eviction threshold of memory, which is not allocatable.
 	EvictionThreshold EvictionThreshold
-	// ReservedMemory is what the memory manager keeps of zones, by their number. It means something with StaticMemory alone.
+	// ReservedMemory holds the memory manager's reservations by zone. It applies only with StaticMemory.
 	ReservedMemory map[int]numa.Amount
 }
 
-// kubeletConfiguration has the fields of kubelet.config.k8s.io/v1beta1 that are read. Others may be whatever a later kubelet has.
+// kubeletConfiguration holds the fields of kubelet.config.k8s.io/v1beta1 that are read; others are ignored.
 type kubeletConfiguration struct {
 	Kind                string            `json:"kind"`
 	CPUManagerPolicy    string            `json:"cpuManagerPolicy"`
@@ -54,28 +54,28 @@ type kubeletConfiguration struct {
 	} `json:"reservedMemory"`
 }
 
-// ParseKubelet reads a KubeletConfiguration, as YAML or JSON.
+// ParseKubelet parses a KubeletConfiguration in YAML or JSON.
 func ParseKubelet(content []byte) (KubeletConfig, error) {
 	var c kubeletConfiguration
 	if err := yaml.Unmarshal(content, &c); err != nil {
-		return KubeletConfig{}, fmt.Errorf("no configuration: %w", err)
+		return KubeletConfig{}, fmt.Errorf("invalid configuration: %w", err)
 	}
 	if c.Kind != "KubeletConfiguration" {
-		return KubeletConfig{}, fmt.Errorf("kind is %.40q, want KubeletConfiguration", c.Kind)
+		return KubeletConfig{}, fmt.Errorf("kind is %.40q instead of KubeletConfiguration", c.Kind)
 	}
-	if _, there := c.EvictionHard[memoryAvailable]; !there && (c.EvictionHard == nil || c.MergeDefaults) {
+	if _, found := c.EvictionHard[memoryAvailable]; !found && (c.EvictionHard == nil || c.MergeDefaults) {
 		c.EvictionHard = map[string]string{memoryAvailable: defaultEviction}
 	}
 	return c.convert()
 }
 
-// parseConfigz reads what /configz of a kubelet answers. Defaults are in it: what is absent there is not.
+// parseConfigz parses the kubelet's answer to /configz. It includes defaults, so that missing fields are not set.
 func parseConfigz(content []byte) (KubeletConfig, error) {
 	var answer struct {
 		Configuration *kubeletConfiguration `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(content, &answer); err != nil {
-		return KubeletConfig{}, fmt.Errorf("no JSON: %w", err)
+		return KubeletConfig{}, fmt.Errorf("invalid JSON: %w", err)
 	}
 	if answer.Configuration == nil {
 		return KubeletConfig{}, errors.New("has no kubeletconfig")
@@ -120,21 +120,21 @@ func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 	return k, nil
 }
 
-// parseReservedMemory is what is kept of each zone; nil where nothing is said. Huge pages are no matter of it: a kubelet that is told to keep some
-// does not start.
+// parseReservedMemory returns the reservations by zone, nil for none. Huge pages are ignored: a kubelet with reserved huge pages does not
+// start.
 func (c *kubeletConfiguration) parseReservedMemory() (map[int]numa.Amount, error) {
 	var out map[int]numa.Amount
 	for _, r := range c.ReservedMemory {
-		q, there := r.Limits[corev1.ResourceMemory]
-		if !there {
+		q, found := r.Limits[corev1.ResourceMemory]
+		if !found {
 			continue
 		}
 		n, err := topologyconv.ParseAmount(corev1.ResourceMemory, q)
 		if err != nil {
 			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
 		}
-		if _, twice := out[r.Zone]; twice {
-			return nil, fmt.Errorf("zone %d stands twice", r.Zone)
+		if _, duplicate := out[r.Zone]; duplicate {
+			return nil, fmt.Errorf("zone %d is listed twice", r.Zone)
 		}
 		if out == nil {
 			out = map[int]numa.Amount{}

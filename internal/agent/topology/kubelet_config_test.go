@@ -18,21 +18,21 @@ func TestParseKubelet(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	for want, text := range map[string]string{
-		"kind is":            "kind: Pod\n",
-		"kubeReserved":       "kind: KubeletConfiguration\nkubeReserved: {cpu: -1}\n",
-		"of the order of":    "kind: KubeletConfiguration\nkubeReserved: {memory: 1e999999999}\n",
-		"systemReserved":     "kind: KubeletConfiguration\nsystemReserved: {memory: much}\n",
-		"out of range":       "kind: KubeletConfiguration\nkubeReserved: {memory: 1Pi}\nsystemReserved: {memory: 1Ki}\n",
-		"reservedSystemCPUs": "kind: KubeletConfiguration\nreservedSystemCPUs: 3-1\n",
-		"no configuration":   "kind: [",
-		"no percentage":      "kind: KubeletConfiguration\nevictionHard: {memory.available: NaN%}\n",
-		"101%":               "kind: KubeletConfiguration\nevictionHard: {memory.available: 101%}\n",
-		"-1%":                "kind: KubeletConfiguration\nevictionHard: {memory.available: -1%}\n",
-		"evictionHard":       "kind: KubeletConfiguration\nevictionHard: {memory.available: much}\n",
-		"0 bytes":            "kind: KubeletConfiguration\nevictionHard: {memory.available: \"0\"}\n",
-		"\"-1Gi\"":           "kind: KubeletConfiguration\nevictionHard: {memory.available: -1Gi}\n",
-		"zone 1 stands":      "kind: KubeletConfiguration\nreservedMemory: [{numaNode: 1, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 1Gi}}]\n",
-		"zone 2":             "kind: KubeletConfiguration\nreservedMemory: [{numaNode: 2, limits: {memory: -1Gi}}]\n",
+		"kind is":                "kind: Pod\n",
+		"kubeReserved":           "kind: KubeletConfiguration\nkubeReserved: {cpu: -1}\n",
+		"of the order of":        "kind: KubeletConfiguration\nkubeReserved: {memory: 1e999999999}\n",
+		"systemReserved":         "kind: KubeletConfiguration\nsystemReserved: {memory: much}\n",
+		"out of range":           "kind: KubeletConfiguration\nkubeReserved: {memory: 1Pi}\nsystemReserved: {memory: 1Ki}\n",
+		"reservedSystemCPUs":     "kind: KubeletConfiguration\nreservedSystemCPUs: 3-1\n",
+		"invalid configuration":  "kind: [",
+		"not a percentage":       "kind: KubeletConfiguration\nevictionHard: {memory.available: NaN%}\n",
+		"101%":                   "kind: KubeletConfiguration\nevictionHard: {memory.available: 101%}\n",
+		"-1%":                    "kind: KubeletConfiguration\nevictionHard: {memory.available: -1%}\n",
+		"evictionHard":           "kind: KubeletConfiguration\nevictionHard: {memory.available: much}\n",
+		"0 bytes":                "kind: KubeletConfiguration\nevictionHard: {memory.available: \"0\"}\n",
+		"\"-1Gi\"":               "kind: KubeletConfiguration\nevictionHard: {memory.available: -1Gi}\n",
+		"zone 1 is listed twice": "kind: KubeletConfiguration\nreservedMemory: [{numaNode: 1, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 1Gi}}]\n",
+		"zone 2":                 "kind: KubeletConfiguration\nreservedMemory: [{numaNode: 2, limits: {memory: -1Gi}}]\n",
 	} {
 		if k, err := ParseKubelet([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v, want %q", text, k, err, want)

@@ -20,42 +20,42 @@ import (
 )
 
 const (
-	// maxConfigurationBytes bounds what a kubelet may answer.
+	// maxConfigurationBytes limits the kubelet's answer.
 	maxConfigurationBytes = host.MaxKubeletFileBytes
-	// kubeletQueryInterval is how often the kubelet is asked for it where nothing tells that it was started anew. It asks the API server in turn who
-	// asks: 5,000 nodes make some 30 requests a second of it.
+	// kubeletQueryInterval is the interval of queries unless the kubelet restarts. The kubelet asks the API server to authorize each:
+	// 5,000 nodes cause some 30 requests a second.
 	kubeletQueryInterval = 5 * time.Minute
-	// socketFile is a file that a kubelet makes anew when it starts, which is when its configuration changes.
+	// socketFile is created by each start of the kubelet, when its configuration may change.
 	socketFile = "pod-resources/kubelet.sock"
 )
 
-// KubeletReader finds a kubelet's configuration. It is not safe for concurrent use.
+// KubeletReader reads the kubelet's configuration. It is not safe for concurrent use.
 type KubeletReader struct {
 	Root host.Root
-	// Dir is the kubelet's root directory as the host sees it, such as /var/lib/kubelet.
+	// Dir is the kubelet's root directory on the host, such as /var/lib/kubelet.
 	Dir string
-	// File is its configuration, as the host sees it; empty for config.yaml in Dir.
+	// File is its configuration file on the host; empty for config.yaml in Dir.
 	File string
-	// Client asks the kubelet; nil where there is no API server by which both know each other.
+	// Client queries the kubelet; nil without an API server that authenticates both.
 	Client *KubeletClient
 	Clock  clock.PassiveClock
 
-	// lastConfig is what the kubelet has said, where known.
+	// lastConfig is the kubelet's last answer, valid if hasConfig.
 	lastConfig KubeletConfig
 	hasConfig  bool
-	nextQuery  time.Time // the kubelet is not asked before
-	startedAt  time.Time // when it started; zero where that is not known
-	// lastError is why the kubelet has said nothing when it was asked last; nil where it has.
+	nextQuery  time.Time // no query before
+	startedAt  time.Time // start of the kubelet; zero for unknown
+	// lastError is the error of the last query; nil if it succeeded.
 	lastError error
 }
 
-// LastError is why the kubelet did not say what its configuration is when it was asked last; nil where it did, or where nobody asks.
+// LastError returns the error of the last query; nil if it succeeded or there is no client.
 func (r *KubeletReader) LastError() error { return r.lastError }
 
-// Read asks the kubelet of a node, which is nil where it is not known, at its start and now and then: only what the kubelet says itself has
-// its flags and drop-in files in it. While it does not answer, what it said last holds. Where it has never answered its file is read, but not
-// before it could be asked: what the two say may differ. Whatever they say, a kubelet assigns CPUs itself that says so in its state file,
-// which changes with its start.
+// Read returns the configuration of the kubelet of a node, which is nil if unknown. It queries the kubelet after its start and at
+// intervals, because only its answer includes flags and drop-in files. The last answer stays valid while the kubelet does not answer.
+// Without any answer the file is read, but not before the kubelet could be queried, since the two may differ. A static policy in a state
+// file of the kubelet always applies; it changes only when the kubelet restarts.
 func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletConfig, error) {
 	r.queryKubelet(ctx, node)
 	k := r.lastConfig
@@ -74,7 +74,7 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletCon
 	return k, nil
 }
 
-// queryKubelet asks the kubelet where that is due.
+// queryKubelet queries the kubelet if due.
 func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 	if r.Client == nil {
 		return
@@ -104,7 +104,7 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 	}
 }
 
-// readStartTime is when the kubelet started.
+// readStartTime returns the start time of the kubelet.
 func (r *KubeletReader) readStartTime() time.Time {
 	info, err := os.Lstat(r.Root.Path(r.Dir, socketFile))
 	if err != nil {
@@ -113,15 +113,15 @@ func (r *KubeletReader) readStartTime() time.Time {
 	return info.ModTime()
 }
 
-// readFile reads the kubelet's file.
+// readFile reads the kubelet's configuration file.
 func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	path := cmp.Or(r.File, filepath.Join(r.Dir, "config.yaml"))
 	content, err := host.ReadKubeletFile(r.Root, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.lastError != nil:
-		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and %w", path, r.lastError)
+		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is unknown: there is no %s, and %w", path, r.lastError)
 	case errors.Is(err, fs.ErrNotExist):
-		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is not known: there is no %s, and no API server (--kubeconfig) by which the kubelet knows who asks it", path)
+		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration is unknown: there is no %s, and no API server (--kubeconfig) to authenticate a query", path)
 	case err != nil:
 		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration: %w", err)
 	}
@@ -133,14 +133,14 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	return k, nil
 }
 
-// applyStateFile notes that a kubelet says in a state file that its policy is static, where nothing else does.
+// applyStateFile sets a policy to static if a state file of the kubelet says so.
 func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletConfig) {
 	if *isStatic {
 		return
 	}
-	// A file that is not there, or cannot be read, says nothing.
+	// A missing or unreadable file is ignored.
 	if policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file); err == nil && policy == policyStatic {
 		*isStatic = true
-		k.Source += ", with policy static by its " + file
+		k.Source += ", with policy static by " + file
 	}
 }

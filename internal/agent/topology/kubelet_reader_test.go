@@ -27,7 +27,7 @@ func TestKubeletFile(t *testing.T) {
 	if k, err := r.Read(t.Context(), nil); err != nil || k.Static || k.Source != "/var/lib/kubelet/config.yaml" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	// A kubelet that was started with --cpu-manager-policy says so in its state file alone.
+	// A policy set by the flag --cpu-manager-policy is only in the state file.
 	files["var/lib/kubelet/cpu_manager_state"] = `{"policyName":"static","defaultCpuSet":"0-3"}`
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || !strings.Contains(k.Source, "cpu_manager_state") {
@@ -62,8 +62,8 @@ func TestKubeletFile(t *testing.T) {
 	}
 }
 
-// TestConfigzTakesPrecedence: what the kubelet says itself holds, whatever its file says; it is asked now and then, and what it said holds while it
-// says nothing.
+// TestConfigzTakesPrecedence checks that the kubelet's answer overrides its file, is refreshed at intervals, and stays valid while the
+// kubelet does not answer.
 func TestConfigzTakesPrecedence(t *testing.T) {
 	k := newKubelet(t)
 	root := writeHost(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nreservedSystemCPUs: \"7\"\n"})
@@ -77,7 +77,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 			t.Errorf("%+v, %v, want %s by %s", got, err, reserved, source)
 		}
 	}
-	// Nobody is taken at its file's word who has not been asked yet.
+	// The file is not used before the kubelet could be queried.
 	if got, err := r.Read(t.Context(), nil); err == nil {
 		t.Errorf("before the node is known: %+v", got)
 	}
@@ -87,7 +87,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 	if n := len(k.requestLog()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
-	// Unauthorized is what it says while it cannot ask the API server, too.
+	// The kubelet also returns Unauthorized while it cannot reach the API server.
 	for _, status := range []int{http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden} {
 		clock.SetTime(clock.Now().Add(kubeletQueryInterval))
 		k.setResponse(status, "no")
@@ -107,7 +107,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 	}
 }
 
-// TestKubeletRestart: then it is asked at once, and again until it answers.
+// TestKubeletRestart checks that a restarted kubelet is queried at once, until it answers.
 func TestKubeletRestart(t *testing.T) {
 	k := newKubelet(t)
 	root := writeHost(t, map[string]string{"var/lib/kubelet/pod-resources/kubelet.sock": ""})
@@ -136,7 +136,7 @@ func TestKubeletRestart(t *testing.T) {
 	}
 }
 
-// TestKubeletRefuses: of one that has never said anything the file is read, and it is told why.
+// TestKubeletRefuses checks that the file of a kubelet that never answered is used and the reason reported.
 func TestKubeletRefuses(t *testing.T) {
 	k := newKubelet(t)
 	k.setResponse(http.StatusForbidden, "Forbidden")

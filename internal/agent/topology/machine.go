@@ -16,38 +16,38 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// maxZoneID is the highest number of a NUMA node that Linux gives (CONFIG_NODES_SHIFT is at most 10).
+// maxZoneID is the largest NUMA node number in Linux (CONFIG_NODES_SHIFT is at most 10).
 const maxZoneID = 1023
 
-// maxPageSizes bounds the kinds of huge pages of a zone; the architectures of today have at most four.
+// maxPageSizes limits the huge page sizes of a zone; current architectures have at most four.
 const maxPageSizes = 16
 
-// Machine is what /sys says of CPUs and memory. It is never changed.
+// Machine holds the CPUs and memory according to /sys. It is immutable.
 type Machine struct {
-	// Zones are by number, which may have gaps.
+	// Zones are ordered by number, which may have gaps.
 	Zones []Zone
-	// Problems are what could not be read, and what is taken for granted in its place.
+	// Problems lists unreadable files and the assumptions made instead.
 	Problems []string
 
 	coreByCPU map[int]int // the lowest CPU of each CPU's physical core
 }
 
-// Zone is a NUMA node. One with memory alone has no CPUs.
+// Zone is a NUMA node. A memory-only node has no CPUs.
 type Zone struct {
 	ID int
-	// CPUs are those online.
+	// CPUs are the online CPUs.
 	CPUs   numa.CPUSet
 	Memory series.Bytes
-	// HugePages is the memory set aside for huge pages, by their size.
+	// HugePages is the memory reserved for huge pages, by page size.
 	HugePages map[series.Bytes]series.Bytes
-	// Distances are by the other's ID, 10 for the zone itself; nil where they are not known.
+	// Distances maps zone IDs to distances, 10 for the zone itself; nil if unknown.
 	Distances map[int]int
 }
 
-// Name is the zone's name in the cluster.
+// Name returns the zone's name in NodeResourceTopologies.
 func (z *Zone) Name() string { return topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID) }
 
-// CPUs are those of all zones.
+// CPUs returns the CPUs of all zones.
 func (m *Machine) CPUs() (all numa.CPUSet) {
 	for i := range m.Zones {
 		all = all.Union(m.Zones[i].CPUs)
@@ -55,7 +55,7 @@ func (m *Machine) CPUs() (all numa.CPUSet) {
 	return all
 }
 
-// Cores is the number of physical cores of a set of CPUs.
+// Cores returns the number of physical cores of a set of CPUs.
 func (m *Machine) Cores(cpus numa.CPUSet) int {
 	cores := map[int]bool{}
 	for c := range cpus.All() {
@@ -64,7 +64,7 @@ func (m *Machine) Cores(cpus numa.CPUSet) int {
 	return len(cores)
 }
 
-// Layout is which of the CPUs in within belongs to which core and zone.
+// Layout returns the cores and zones of the CPUs in within.
 func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 	var threads []numa.Thread
 	for i := range m.Zones {
@@ -79,14 +79,14 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 	return l, nil
 }
 
-// ReadMachine reads a machine's CPUs and zones. What cannot be read is a problem and has a written policy: no zones are one zone, no cores
-// are a core for each CPU. Only where no CPU is known there is an error.
+// ReadMachine reads the machine's CPUs and zones. Unreadable parts are reported as problems: without zones the machine is one zone,
+// without cores each CPU is a core. It returns an error only if no CPU is known.
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{}
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
-		s.problemf("%v: those of the zones are taken", err)
+		s.problemf("%v: using those of the zones", err)
 	}
 	for _, id := range s.listZones() {
 		z := s.readZone(id)
@@ -94,7 +94,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
 		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
-			s.problemf("CPUs %s are in zone %d and in another before it, which keeps them", twice, id)
+			s.problemf("CPUs %s are in zone %d and in a previous one, which keeps them", twice, id)
 			z.CPUs = z.CPUs.Difference(twice)
 		}
 		m.Zones = append(m.Zones, z)
@@ -106,10 +106,10 @@ func ReadMachine(root host.Root) (*Machine, error) {
 		m.Zones = []Zone{s.singleZone(online)}
 	}
 	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
-		s.problemf("CPUs %s are in no zone and are left out", lost)
+		s.problemf("CPUs %s are in no zone and are ignored", lost)
 	}
 	if m.CPUs() == (numa.CPUSet{}) {
-		return nil, errors.New("no zone has a CPU that is online")
+		return nil, errors.New("no zone has an online CPU")
 	}
 	s.readDistances(m.Zones)
 	m.coreByCPU = s.readCores(m.Zones)
@@ -131,27 +131,17 @@ func (s *sysfsReader) problemf(format string, args ...any) {
 	}
 }
 
-// read returns a file's content; it is valid until the next.
+// read returns the content of a file, valid until the next call.
 func (s *sysfsReader) read(parts ...string) ([]byte, error) {
-	f := host.NewFile(s.root.Path(parts...))
-	defer f.Close()
-	content, err := s.reader.Read(&f)
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", err)
-	}
-	return content, nil
+	return s.reader.ReadPath(s.root.Path(parts...))
 }
 
-// readCPUs reads a list of CPUs.
+// readCPUs reads a CPU list.
 func (s *sysfsReader) readCPUs(name string) (numa.CPUSet, error) {
-	set, err := s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
-	if err != nil {
-		return numa.CPUSet{}, fmt.Errorf("read: %w", err)
-	}
-	return set, nil
+	return s.reader.ReadCPUs(s.root.Path("sys/devices/system", name))
 }
 
-// listZones are the numbers of the NUMA nodes, ascending.
+// listZones returns the NUMA node numbers in ascending order.
 func (s *sysfsReader) listZones() []int {
 	var ids []int
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system/node"), func(name []byte) {
@@ -165,13 +155,13 @@ func (s *sysfsReader) listZones() []int {
 	}
 	slices.Sort(ids)
 	if len(ids) > numa.MaxZones {
-		s.problemf("%d zones, the first %d are taken", len(ids), numa.MaxZones)
+		s.problemf("%d zones, using the first %d", len(ids), numa.MaxZones)
 		ids = ids[:numa.MaxZones]
 	}
 	return ids
 }
 
-// readZone reads a zone but for its distances.
+// readZone reads a zone without its distances.
 func (s *sysfsReader) readZone(id int) Zone {
 	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
 	var err error
@@ -183,7 +173,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 		var memory host.ZoneMemory
 		memory, err = host.ParseZoneMeminfo(content)
 		if err == nil && memory.Total > series.Bytes(numa.MaxAmount) {
-			err = fmt.Errorf("%d bytes are more than can be", memory.Total)
+			err = fmt.Errorf("%d bytes exceed the maximum", memory.Total)
 		}
 		if err == nil {
 			z.Memory = memory.Total
@@ -196,7 +186,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 	return z
 }
 
-// readHugePages reads hugepages-2048kB/nr_hugepages and so on.
+// readHugePages reads the files hugepages-<size>kB/nr_hugepages.
 func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	var sizes []uint64
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
@@ -207,7 +197,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 		}
 	})
 	if err != nil {
-		return nil // A kernel without huge pages, or a zone without memory.
+		return nil // a kernel without huge pages or a zone without memory
 	}
 	slices.Sort(sizes)
 	var out map[series.Bytes]series.Bytes
@@ -218,7 +208,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 			n, err = host.ParseSingle(content)
 		}
 		if err == nil && n > uint64(numa.MaxAmount)>>10/kib {
-			err = fmt.Errorf("%d pages are more than can be", n)
+			err = fmt.Errorf("%d pages exceed the maximum", n)
 		}
 		if err != nil {
 			s.problemf("%s of %d KiB: %v", dir, kib, err)
@@ -234,10 +224,10 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	return out
 }
 
-// singleZone is the one zone of a machine whose kernel knows none.
+// singleZone returns the whole machine as one zone, for kernels without NUMA.
 func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
-	s.problemf("/sys/devices/system/node has no zones: the machine counts as one")
+	s.problemf("/sys/devices/system/node has no zones: the machine counts as one zone")
 	content, err := s.read("proc/meminfo")
 	var memory host.Memory
 	if err == nil {
@@ -250,7 +240,7 @@ func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	return z
 }
 
-// readDistances reads each zone's line of distances, which are in the order of the zones.
+// readDistances reads the distances of each zone, which are in the order of the zones.
 func (s *sysfsReader) readDistances(zones []Zone) {
 	for i := range zones {
 		content, err := s.read("sys/devices/system", fmt.Sprintf("node/node%d/distance", zones[i].ID))
@@ -262,14 +252,14 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 		}
 		fields := strings.Fields(string(content))
 		if len(fields) != len(zones) {
-			s.problemf("zone %d has %d distances, there are %d zones: they are not used", zones[i].ID, len(fields), len(zones))
+			s.problemf("zone %d has %d distances for %d zones: they are ignored", zones[i].ID, len(fields), len(zones))
 			continue
 		}
 		row := make(map[int]int, len(fields))
 		for k, text := range fields {
 			d, err := strconv.ParseUint(text, 10, 15)
 			if err != nil {
-				s.problemf("distances of zone %d: %.40q is none: they are not used", zones[i].ID, text)
+				s.problemf("distances of zone %d: %.40q is not a distance: they are ignored", zones[i].ID, text)
 				row = nil
 				break
 			}
@@ -279,8 +269,8 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 	}
 }
 
-// readCores finds the physical core of each CPU: the threads that share one are siblings. One core for two zones cannot be; the siblings in
-// the CPU's own zone count.
+// readCores returns the physical core of each CPU, identified by sibling threads. A core cannot span zones; siblings in other zones are
+// ignored.
 func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	core := map[int]int{}
 	unknown, first := 0, error(nil)
@@ -304,7 +294,7 @@ func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 		}
 	}
 	if unknown > 0 {
-		s.problemf("cores of %d CPUs are not known, each counts as one: %v", unknown, first)
+		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, first)
 	}
 	return core
 }
@@ -313,7 +303,7 @@ func (s *sysfsReader) readSiblings(cpu int) (numa.CPUSet, error) {
 	dir := fmt.Sprintf("cpu/cpu%d/topology/", cpu)
 	set, err := s.readCPUs(dir + "core_cpus_list")
 	if errors.Is(err, host.ErrGone) {
-		set, err = s.readCPUs(dir + "thread_siblings_list") // its name before Linux 5.3
+		set, err = s.readCPUs(dir + "thread_siblings_list") // name before Linux 5.3
 	}
 	if errors.Is(err, host.ErrGone) {
 		err = fmt.Errorf("there is neither core_cpus_list nor thread_siblings_list in /sys/devices/system/%s", dir)

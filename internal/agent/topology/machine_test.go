@@ -16,12 +16,12 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// twoZoneFiles is a machine with zones 0 and 2, of four cores each, of which one of zone 2 is offline with a thread of another; siblings are 8
-// apart. Zone 2 has huge pages.
+// twoZoneFiles describes a machine with the zones 0 and 2 of four cores each. One core of zone 2 is offline, and one thread of another
+// core; siblings are 8 apart. Zone 2 has huge pages.
 func twoZoneFiles() map[string]string {
 	files := map[string]string{
 		"sys/devices/system/cpu/online":                                            "0-10,12-14\n",
-		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, and an old kernel lists it
+		"sys/devices/system/node/node0/cpulist":                                    "0-3,8-11\n", // 11 is offline, but listed by old kernels
 		"sys/devices/system/node/node0/distance":                                   "10 21\n",
 		"sys/devices/system/node/node0/meminfo":                                    "Node 0 MemTotal:       16777216 kB\nNode 0 MemFree:        1024 kB\n",
 		"sys/devices/system/node/node2/cpulist":                                    "4-7,12-14\n",
@@ -32,7 +32,7 @@ func twoZoneFiles() map[string]string {
 		"sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages":  "3\n",
 		"sys/devices/system/node/possible":                                         "0-3\n",
 		"sys/devices/system/node/power/unrelated":                                  "\n",
-		"sys/devices/system/node/node02/cpulist":                                   "0\n", // not a name of the kernel's
+		"sys/devices/system/node/node02/cpulist":                                   "0\n", // not a kernel name
 		"sys/devices/system/cpu/cpufreq/unrelated":                                 "\n",
 		"proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n",
 		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something": "\n",
@@ -91,7 +91,7 @@ func TestReadMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 3 and 7 have lost their siblings, so that they are cores of one thread.
+	// 3 and 7 have no siblings, so that they are single-threaded cores.
 	for n, want := range map[int]string{2: "0,8", 3: "0,3,8", 6: "0-2,8-10"} {
 		if got, ok := layout.Take(a.CPUs, n); !ok || got.String() != want {
 			t.Errorf("%d CPUs: %s, want %s", n, got, want)
@@ -102,7 +102,7 @@ func TestReadMachine(t *testing.T) {
 	}
 }
 
-// TestOddMachines: what is missing or broken is told, and has a policy.
+// TestOddMachines checks the problems and assumptions for missing and invalid files.
 func TestOddMachines(t *testing.T) {
 	const node = "sys/devices/system/node/"
 	for name, test := range map[string]struct {
@@ -113,14 +113,14 @@ func TestOddMachines(t *testing.T) {
 		"no zones": {func(f map[string]string) {
 			maps.DeleteFunc(f, func(name, _ string) bool { return strings.HasPrefix(name, node) })
 		}, "0: 0-10,12-14 0MiB", "counts as one"},
-		"zones alone": {func(f map[string]string) { delete(f, "sys/devices/system/cpu/online") }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs online are not known"},
+		"zones alone": {func(f map[string]string) { delete(f, "sys/devices/system/cpu/online") }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "online CPUs are unknown"},
 		"half a line": {func(f map[string]string) { f["sys/devices/system/cpu/online"] = "0-1" }, "0: 0-3,8-11 16384MiB; 2: 4-7,12-14 8192MiB", "middle of a line"},
 		"no cores": {func(f map[string]string) {
 			maps.DeleteFunc(f, func(name, _ string) bool { return strings.Contains(name, "topology") })
-		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "cores of 14 CPUs are not known"},
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "cores of 14 CPUs are unknown"},
 		"siblings without itself": {func(f map[string]string) { f["sys/devices/system/cpu/cpu5/topology/core_cpus_list"] = "6\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "not among its own siblings"},
 		"siblings across zones":   {func(f map[string]string) { f["sys/devices/system/cpu/cpu0/topology/core_cpus_list"] = "0,4,8\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", ""},
-		"a CPU in two zones":      {func(f map[string]string) { f[node+"node2/cpulist"] = "3-7,12-14\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs 3 are in zone 2 and in another"},
+		"a CPU in two zones":      {func(f map[string]string) { f[node+"node2/cpulist"] = "3-7,12-14\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "CPUs 3 are in zone 2 and in a previous one"},
 		"a CPU in no zone":        {func(f map[string]string) { f[node+"node2/cpulist"] = "4-7,12\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12 8192MiB", "CPUs 13-14 are in no zone"},
 		"memory alone":            {func(f map[string]string) { f[node+"node2/cpulist"] = "\n" }, "0: 0-3,8-10 16384MiB; 2:  8192MiB", "CPUs 4-7,12-14 are in no zone"},
 		"no memory":               {func(f map[string]string) { delete(f, node+"node2/meminfo") }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
@@ -128,10 +128,10 @@ func TestOddMachines(t *testing.T) {
 			f[node+"node2/meminfo"] = "Node 2 MemTotal: 99999999999999 kB\nNode 2 MemFree: 0 kB\n"
 		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 0MiB", "memory of zone 2"},
 		"distances of another": {func(f map[string]string) { f[node+"node2/distance"] = "21 10 30\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "has 3 distances"},
-		"a far distance":       {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is none`},
+		"a far distance":       {func(f map[string]string) { f[node+"node2/distance"] = "21 far\n" }, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", `"far" is not a distance`},
 		"huge pages of a fool": {func(f map[string]string) {
 			f[node+"node2/hugepages/hugepages-2048kB/nr_hugepages"] = "18446744073709551615\n"
-		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "more than can be"},
+		}, "0: 0-3,8-10 16384MiB; 2: 4-7,12-14 8192MiB", "exceed the maximum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := twoZoneFiles()
@@ -177,7 +177,7 @@ func TestRecordedMachines(t *testing.T) {
 	}
 }
 
-// TestLayoutWithin: pods may run on fewer CPUs than there are.
+// TestLayoutWithin checks a layout of a part of the CPUs.
 func TestLayoutWithin(t *testing.T) {
 	m := readTestMachine(t, twoZoneFiles())
 	layout, err := m.Layout(numa.NewCPUSet(0, 8, 4, 99))

@@ -29,7 +29,7 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 )
 
-// fixture is a manager before an API server that is not there.
+// fixture is a manager with a fake API server.
 type fixture struct {
 	*Manager
 
@@ -67,10 +67,9 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 
 func (b *fixture) Node() *corev1.Node { return b.node }
 
-// The rest of a View.
 func (b *fixture) Pods() []*corev1.Pod { return nil }
 
-// advance lets time pass and returns what was asked of the API server, such as "get create".
+// advance moves the clock, reconciles and returns the verbs of the requests, such as "get create".
 func (b *fixture) advance(after time.Duration) string {
 	b.client.ClearActions()
 	b.clock.Step(after)
@@ -95,7 +94,7 @@ func (b *fixture) readObject() *topologyv1alpha1.NodeResourceTopology {
 	return out
 }
 
-// updateObject changes the object as somebody else would.
+// updateObject changes the object as another client.
 func (b *fixture) updateObject(change func(*topologyv1alpha1.NodeResourceTopology)) {
 	b.t.Helper()
 	o := b.readObject()
@@ -116,7 +115,7 @@ func (b *fixture) setKubeletConfig(text string) {
 	b.kubelet.Root = writeHost(b.t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n" + text})
 }
 
-// TestObject: it is made once, and written again only when something has changed.
+// TestObject checks that the object is created once and written only after changes.
 func TestObject(t *testing.T) {
 	b := newFixture(t, nil)
 	if got := b.advance(0); got != "get create" {
@@ -145,7 +144,7 @@ func TestObject(t *testing.T) {
 	if o := b.readObject(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
 		t.Errorf("%+v", o)
 	}
-	// What others wrote beside stays; what is reserved no more goes.
+	// Attributes of other clients stay; a removed reservation is removed.
 	b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) { o.Attributes["example.com/rack"] = "7" })
 	b.setKubeletConfig("kubeReserved: {memory: 1Gi}\n")
 	if got := b.advance(readInterval); got != "get patch" {
@@ -160,13 +159,13 @@ func TestObject(t *testing.T) {
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().CraneManagerPolicy.TopologyManagerPolicy != "None" {
 		t.Error(got)
 	}
-	b.node.UID = "another" // The Node was made anew before the object went with the old one.
+	b.node.UID = "another" // The Node was recreated before the object was garbage collected.
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().OwnerReferences[0].UID != "another" || len(b.readObject().OwnerReferences) != 1 {
 		t.Error(got, b.readObject().OwnerReferences)
 	}
 }
 
-// TestComesBack: an object that is deleted is made again.
+// TestComesBack checks that a deleted object is recreated.
 func TestComesBack(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
@@ -178,7 +177,7 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestOtherOwner: what belongs to somebody else stays as it is.
+// TestOtherOwner checks that an object with another controller is not changed.
 func TestOtherOwner(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
@@ -186,12 +185,12 @@ func TestOtherOwner(t *testing.T) {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n", UID: "x", Controller: new(true)}}
 		o.Zones = nil
 	})
-	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("belongs to another owner") || len(b.readObject().Zones) != 0 {
+	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("has another controller") || len(b.readObject().Zones) != 0 {
 		t.Error(got, b.log)
 	}
 }
 
-// TestConflictBackoff: an object that somebody else keeps changing is looked at ever less often.
+// TestConflictBackoff checks the backoff while another client keeps changing the object.
 func TestConflictBackoff(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
@@ -202,7 +201,7 @@ func TestConflictBackoff(t *testing.T) {
 			patches++
 		}
 	}
-	if patches < 4 || patches > 12 || !b.logged("Somebody else changed") {
+	if patches < 4 || patches > 12 || !b.logged("after a change by another client") {
 		t.Errorf("%d patches in six hours", patches)
 	}
 	for range 3 * 12 {
@@ -213,7 +212,7 @@ func TestConflictBackoff(t *testing.T) {
 	}
 }
 
-// TestNoDefinition: without the definition it is told once, and tried ever less often.
+// TestNoDefinition checks that a missing CustomResourceDefinition is logged once and retried with backoff.
 func TestNoDefinition(t *testing.T) {
 	b := newFixture(t, nil)
 	missing := true
@@ -238,7 +237,7 @@ func TestNoDefinition(t *testing.T) {
 	}
 }
 
-// TestConflict: a change in between is looked at again at once.
+// TestConflict checks that a conflicting write is retried at once.
 func TestConflict(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
@@ -260,16 +259,16 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if told := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology is made node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
+	if told := strings.Count(strings.Join(b.log, "\n"), "would created the NodeResourceTopology node0: cpu 6 of 7, node2: cpu 7 of 7"); told != 1 {
 		t.Errorf("told %d times: %s", told, strings.Join(b.log, "\n"))
 	}
 }
 
-// TestUnknown: without the kubelet's configuration nothing is written, and what was known is still published.
+// TestUnknown checks that nothing is written without the kubelet's configuration, and that the last topology stays published.
 func TestUnknown(t *testing.T) {
 	b := newFixture(t, nil)
 	b.kubelet.Root = writeHost(t, nil)
-	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("Cannot know the node's topology") {
+	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("failed to read the node's topology") {
 		t.Error(got, b.log)
 	}
 	b.setKubeletConfig("")
@@ -306,5 +305,4 @@ func TestRunEnds(t *testing.T) {
 
 var _ cluster.View = (*fixture)(nil)
 
-// Rules completes the View.
 func (b *fixture) Rules() ruleset.Set { return ruleset.Set{} }

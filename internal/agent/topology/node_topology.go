@@ -18,77 +18,72 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// NodeTopology are what a NodeResourceTopology is made of.
+// NodeTopology holds the inputs of a NodeResourceTopology.
 type NodeTopology struct {
 	Machine *Machine
 	Kubelet KubeletConfig
-	// Labels are the node's.
+	// Labels are the Node's labels.
 	Labels map[string]string
-	// Allocatable is the memory that the node's status leaves to pods; 0 where it is not known.
+	// Allocatable is the allocatable memory of the Node's status; 0 for unknown.
 	Allocatable numa.Amount
 }
 
-// newNodeTopology puts together what is known of a node, which is nil where nothing is.
+// newNodeTopology combines machine, kubelet configuration and Node, which is nil if unknown.
 func newNodeTopology(machine *Machine, kubelet KubeletConfig, node *corev1.Node) *NodeTopology {
 	f := &NodeTopology{Machine: machine, Kubelet: kubelet}
 	if node != nil {
 		f.Labels = node.Labels
-		// What is no amount is as good as nothing.
+		// An invalid amount counts as unknown.
 		f.Allocatable, _ = topologyconv.ParseAmount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
 	}
 	return f
 }
 
-// reservations is what is reserved of each zone.
+// reservations holds the reserved amounts by zone.
 type reservations struct {
 	cpu, memory []numa.Amount
 	problems    []string
 }
 
-// computeReservations takes from the zones what the node's allocatable is without: CPUs by number from the zones that they are in, everything else from
-// the first zone, what that has not from the next, and so on.
+// computeReservations divides the difference between capacity and allocatable among the zones: numbered CPUs in their zones, everything
+// else from the first zone on.
 func (f *NodeTopology) computeReservations() reservations {
-	var t reservations
-	t.cpu = f.reserveCPU(&t)
-	t.memory = f.reserveMemory(&t)
-	return t
+	cpu, cpuProblems := f.reserveCPU()
+	memory, memoryProblems := f.reserveMemory()
+	return reservations{cpu, memory, append(cpuProblems, memoryProblems...)}
 }
 
-func (t *reservations) problemf(format string, args ...any) {
-	t.problems = append(t.problems, fmt.Sprintf(format, args...))
-}
-
-func (f *NodeTopology) reserveCPU(t *reservations) []numa.Amount {
+// reserveCPU returns the reserved CPU by zone, in thousandths of a core, and problems.
+func (f *NodeTopology) reserveCPU() (out []numa.Amount, problems []string) {
 	zones := f.Machine.Zones
 	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
-		out := make([]numa.Amount, len(zones))
 		for i := range zones {
-			out[i] = numa.Amount(zones[i].CPUs.Intersection(fixed).Len()) * numa.Core
+			out = append(out, numa.Amount(zones[i].CPUs.Intersection(fixed).Len())*numa.Core)
 		}
 		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
-			t.problemf("the kubelet reserves the CPUs %s, which are not online", gone)
+			problems = append(problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", gone))
 		}
-		return out
+		return out, problems
 	}
 	has := make([]numa.Amount, len(zones))
 	for i := range zones {
 		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
 	}
-	// It was read from a kubelet's configuration, which refuses what is no amount.
+	// The configuration was validated when it was parsed.
 	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
 	out, beyond := numa.Reserve(has, cpu)
 	if beyond > 0 {
-		t.problemf("the kubelet reserves %dm of cpu more than there is", beyond)
+		problems = append(problems, fmt.Sprintf("the kubelet reserves %dm of CPU more than there is", beyond))
 	}
-	return out
+	return out, problems
 }
 
-// allocatableTolerance is the difference between the zones and the node's status that nobody is told of.
+// allocatableTolerance is the difference between zones and Node status that is not reported.
 const allocatableTolerance numa.Amount = 1 << 20
 
-// reserveMemory takes what the kubelet reserves, and what its hard threshold of eviction keeps available: the node's allocatable is without
-// both, whatever of it the kubelet enforces. A static memory manager says of which zones.
-func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
+// reserveMemory returns the reserved memory by zone in bytes, and problems: the kubelet's reservations and its hard eviction threshold, which
+// both are not allocatable, whether or not the kubelet enforces them. A static memory manager determines the zones.
+func (f *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
 	zones, k := f.Machine.Zones, &f.Kubelet
 	has := make([]numa.Amount, len(zones))
 	var all, left numa.Amount
@@ -100,29 +95,29 @@ func (f *NodeTopology) reserveMemory(t *reservations) []numa.Amount {
 	reserved += k.EvictionThreshold.Resolve(all)
 	var named []numa.Amount
 	if k.StaticMemory && len(k.ReservedMemory) > 0 {
-		named = f.reservedMemoryByZone(t, reserved)
+		named, problems = f.reservedMemoryByZone(reserved)
 	}
 	out, beyond := numa.ReserveNamed(has, named, reserved)
 	if beyond > 0 {
-		t.problemf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond))
+		problems = append(problems, fmt.Sprintf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond)))
 	}
 	for i := range has {
 		left += has[i] - out[i]
 	}
-	if there := f.Allocatable; there > 0 && max(there-left, left-there) >= allocatableTolerance {
-		t.problemf("pods can have %d MiB of the zones' memory, and by the node's status %d MiB: the kubelet counts with another configuration or other memory", toMiB(left), toMiB(there))
+	if found := f.Allocatable; found > 0 && max(found-left, left-found) >= allocatableTolerance {
+		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(found)))
 	}
-	return out
+	return out, problems
 }
 
-// reservedMemoryByZone is what the memory manager keeps of each zone. A kubelet starts only where these are the node's reservation together.
-func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amount) []numa.Amount {
-	named := make([]numa.Amount, len(f.Machine.Zones))
+// reservedMemoryByZone returns the memory manager's reservations. A kubelet starts only if they sum up to the node's reservation.
+func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.Amount, problems []string) {
+	named = make([]numa.Amount, len(f.Machine.Zones))
 	var sum numa.Amount
 	known := 0
 	for i := range f.Machine.Zones {
-		n, there := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
-		if there {
+		n, found := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
+		if found {
 			known++
 		}
 		named[i] = n
@@ -130,11 +125,11 @@ func (f *NodeTopology) reservedMemoryByZone(t *reservations, reserved numa.Amoun
 	}
 	switch {
 	case known < len(f.Kubelet.ReservedMemory):
-		t.problemf("the kubelet's reservedMemory is of %d zones that there are not", len(f.Kubelet.ReservedMemory)-known)
+		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known))
 	case sum != reserved:
-		t.problemf("the kubelet's reservedMemory is %d MiB together, and %d MiB are reserved of the node: it counts as far as it fits, the rest is taken from the first zone on", toMiB(sum), toMiB(reserved))
+		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved)))
 	}
-	return named
+	return named, problems
 }
 
 func toMiB(a numa.Amount) numa.Amount { return a >> 20 }
@@ -146,8 +141,8 @@ func (z *Zone) hugePageBytes() (sum series.Bytes) {
 	return min(sum, z.Memory)
 }
 
-// ReservedCPUs are the CPUs that nobody is given alone: those that the kubelet names, else as many of each zone as are reserved there, whole
-// cores first.
+// ReservedCPUs returns the CPUs that are not assigned to containers: those named by the kubelet, else as many of each zone as are
+// reserved there, whole cores first.
 func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
 	if f.Kubelet.ReservedCPUs.Len() > 0 {
 		return f.Kubelet.ReservedCPUs.Intersection(f.Machine.CPUs()), nil
@@ -166,7 +161,7 @@ func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
 
 func roundUpCPUs(a numa.Amount) int { return int((a + numa.Core - 1) / numa.Core) }
 
-// UsableMemory is what pods can have of each zone's memory, by the zone's name; zones without any are left out.
+// UsableMemory returns the allocatable memory by zone name, without empty zones.
 func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
 	out, reserved := map[string]series.Bytes{}, f.computeReservations().memory
 	for i := range f.Machine.Zones {
@@ -178,12 +173,12 @@ func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
 	return out
 }
 
-// Problems are what is not as it should be, of the machine and of what the kubelet reserves.
+// Problems returns the problems of the machine and of the reservations.
 func (f *NodeTopology) Problems() []string {
 	return append(slices.Clone(f.Machine.Problems), f.computeReservations().problems...)
 }
 
-// Build makes the NodeResourceTopology, without metadata.
+// Build returns the NodeResourceTopology without metadata.
 func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
 	t := &topologyv1alpha1.NodeResourceTopology{
 		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{
@@ -215,7 +210,7 @@ func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
 	return t
 }
 
-// buildZone is a zone of which so much is reserved.
+// buildZone returns a zone with the given reservations.
 func (m *Machine) buildZone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zone {
 	z := &m.Zones[i]
 	all := numa.Amount(z.CPUs.Len()) * numa.Core

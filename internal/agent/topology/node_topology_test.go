@@ -81,7 +81,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestReservedByNumber: CPUs that the kubelet names are taken from the zones that they are in, whatever amounts it reserves besides.
+// TestReservedByNumber checks that numbered CPUs are reserved in their zones, whatever amounts are reserved as well.
 func TestReservedByNumber(t *testing.T) {
 	f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles()), Kubelet: parseTestKubelet(t, "kubeReserved: {cpu: 6}\nreservedSystemCPUs: \"0,4-5,77\"\n")}
 	n := f.Build()
@@ -100,7 +100,7 @@ func TestReservedByNumber(t *testing.T) {
 	}
 }
 
-// TestReservedByAmount: whole cores first, from the first zone on.
+// TestReservedByAmount checks that whole cores are reserved, from the first zone on.
 func TestReservedByAmount(t *testing.T) {
 	for cpu, want := range map[string]string{"": "", "500m": "3", "2": "0,8", "7500m": "0-3,7-10", "99": "0-10,12-14"} {
 		f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles())}
@@ -116,8 +116,8 @@ func TestReservedByAmount(t *testing.T) {
 	}
 }
 
-// TestReservationsAreRight: over machines and reservations of all kinds, the zones lose together exactly what is reserved (gocrane's lost
-// more where a zone was smaller than the reservation), and the scheduler's plugin can read what is written.
+// TestReservationsAreRight checks for random machines and reservations that the zones lose exactly what is reserved (gocrane reserved
+// more if a zone was smaller than the reservation), and that the scheduler's plugin can read the object.
 func TestReservationsAreRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 13))
 	for range 400 {
@@ -157,7 +157,7 @@ func TestReservationsAreRight(t *testing.T) {
 		if err := account.SetZones(zones); err != nil {
 			t.Fatal(err)
 		}
-		// What the scheduler may give out is what the CPU manager has to give.
+		// The scheduler can allocate exactly the CPUs that the agent can assign.
 		cpus, err := f.ReservedCPUs()
 		if err != nil {
 			t.Fatal(err)

@@ -24,16 +24,15 @@ import (
 )
 
 var (
-	// errNoDefinition tells that the CustomResourceDefinition is not installed.
+	// errNoDefinition reports that the CustomResourceDefinition is not installed.
 	errNoDefinition = errors.New("the API server has no NodeResourceTopologies: their CustomResourceDefinition is not installed")
-	// errOtherOwner tells of an object that belongs to somebody else.
-	errOtherOwner = errors.New("belongs to another owner and is left alone")
+	// errOtherOwner reports an object with another controller.
+	errOtherOwner = errors.New("has another controller and is left unchanged")
 )
 
-// fieldManager is who writes the object.
 const fieldManager = "crane-agent"
 
-// operation is what was done, or would be, to bring the object about.
+// operation is the request that was made, or in a dry run would be.
 type operation string
 
 const (
@@ -42,10 +41,10 @@ const (
 	operationPatch  operation = "patch"
 )
 
-// topologyObject is the NodeResourceTopology of a node in the API server.
+// topologyObject reads and writes the NodeResourceTopology of a node.
 type topologyObject struct {
 	client dynamic.Interface
-	// dryRun reads and changes nothing.
+	// dryRun disables writes.
 	dryRun bool
 }
 
@@ -53,10 +52,10 @@ func (o *topologyObject) resource() dynamic.NamespaceableResourceInterface {
 	return o.client.Resource(topologyv1alpha1.GroupVersion.WithResource("noderesourcetopologies"))
 }
 
-// sync brings the object of a node to what is wanted, and says what that took. It changes only what differs in meaning, and leaves
-// attributes alone that are not its own.
+// sync creates or patches the object and returns the operation. It changes only semantic differences and leaves attributes of other
+// clients alone.
 func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) (operation, error) {
-	there, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
+	found, err := o.resource().Get(ctx, node.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return operationCreate, o.create(ctx, node, want)
 	}
@@ -64,8 +63,8 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 		return operationNone, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
 	}
 	now := &topologyv1alpha1.NodeResourceTopology{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(there.Object, now); err != nil {
-		return operationNone, fmt.Errorf("NodeResourceTopology %s cannot be read: %w", node.Name, err)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, now); err != nil {
+		return operationNone, fmt.Errorf("failed to decode NodeResourceTopology %s: %w", node.Name, err)
 	}
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
 		return operationNone, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errOtherOwner)
@@ -77,12 +76,12 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 	return operationPatch, o.patch(ctx, now, next)
 }
 
-// mergeObject is an object with what is wanted in it.
+// mergeObject returns the object with the wanted fields.
 func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
 	next := now.DeepCopy()
 	next.OwnerReferences = ownerReferences(now.OwnerReferences, node)
 	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
-	// An empty list is not written, so that nil is what comes back.
+	// Empty lists are omitted, so that they come back as nil.
 	next.Reserved = want.Reserved
 	delete(next.Attributes, topologyv1alpha1.AttributeReservedSystemCPUs)
 	if len(want.Attributes) > 0 && next.Attributes == nil {
@@ -92,12 +91,12 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 	return next
 }
 
-// ownerReferences are those there are, with the node as the controller in place of one of the same name that is gone.
-func ownerReferences(there []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
+// ownerReferences adds the node as controller and replaces a previous Node of the same name.
+func ownerReferences(found []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
 	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
-	own.BlockOwnerDeletion = nil // It would take a right to a node's finalizers.
+	own.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
 	out := []metav1.OwnerReference{own}
-	for _, r := range there {
+	for _, r := range found {
 		if r.Kind != "Node" || r.Name != node.Name {
 			out = append(out, r)
 		}
@@ -126,33 +125,20 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 	return nil
 }
 
-// patch sends what differs, on condition that the object has not changed meanwhile.
+// patch sends the difference, on condition that the object is unchanged.
 func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
-	before, err := json.Marshal(now)
+	unversioned := now.DeepCopy()
+	unversioned.ResourceVersion = "" // so that the patch contains it
+	before, err := json.Marshal(unversioned)
+	var after, content []byte
+	if err == nil {
+		after, err = json.Marshal(next)
+	}
+	if err == nil {
+		content, err = jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	}
 	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
-	}
-	after, err := json.Marshal(next)
-	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
-	}
-	difference, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
-	if err != nil {
-		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
-	}
-	var body map[string]any
-	if err := json.Unmarshal(difference, &body); err != nil {
-		return fmt.Errorf("compare NodeResourceTopology %s: %w", now.Name, err)
-	}
-	metadata, _ := body["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["resourceVersion"] = now.ResourceVersion
-	body["metadata"] = metadata
-	content, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", now.Name, err)
+		return fmt.Errorf("encode NodeResourceTopology %s: %w", now.Name, err)
 	}
 	if o.dryRun {
 		return nil

@@ -16,62 +16,62 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Summary is a machine's topology for people and for programs that read them.
+// Summary is a machine's topology for tables and JSON output.
 type Summary struct {
 	Zones []ZoneSummary `json:"zones"`
-	// KubeletSource says where the kubelet's configuration is from; absent where it is not known, and so what is reserved.
+	// KubeletSource describes the source of the kubelet's configuration; empty if unknown, as are the reservations then.
 	KubeletSource string `json:"kubeletSource,omitempty"`
-	// KubeletAssignsCPUs tells that the kubelet's policy is static.
+	// KubeletAssignsCPUs means that the kubelet's CPU manager policy is static.
 	KubeletAssignsCPUs bool `json:"kubeletAssignsCpus,omitempty"`
-	// ReservedCPUs is the list of those that no container is given.
+	// ReservedCPUs lists the CPUs that are not assigned to containers.
 	ReservedCPUs string   `json:"reservedCpus,omitempty"`
 	Problems     []string `json:"problems,omitempty"`
 }
 
-// ZoneSummary is a zone of it.
+// ZoneSummary is a zone of a Summary.
 type ZoneSummary struct {
 	Name string `json:"name"`
-	// CPUs are those online, as a list; Cores is how many physical ones these are.
+	// CPUs lists the online CPUs; Cores is the number of their physical cores.
 	CPUs  string `json:"cpus"`
 	Cores int    `json:"cores"`
-	// Usable is what pods can have, in cores and bytes; absent where it is not known what is reserved.
+	// UsableCPU and UsableMemory are allocatable to pods, in cores and bytes; nil if the reservations are unknown.
 	UsableCPU    *float64     `json:"usableCpu,omitempty"`
 	Memory       series.Bytes `json:"memory"`
 	UsableMemory *int64       `json:"usableMemory,omitempty"`
 	Distances    []int        `json:"distances,omitempty"`
 }
 
-// Summarize reads the topology of a node once, which is nil where it is not known. What is not known is a problem.
+// Summarize reads the topology of a node, which is nil if unknown. Unknown parts are reported as problems.
 func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node *corev1.Node) Summary {
 	machine, err := ReadMachine(root)
 	if err != nil {
-		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("which CPUs there are is not known: %v", err)}}
+		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("the CPUs are unknown: %v", err)}}
 	}
 	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
-	k, unknown := kubelet.Read(ctx, node)
+	k, readErr := kubelet.Read(ctx, node)
 	f := newNodeTopology(machine, k, node)
-	if unknown == nil {
+	if readErr == nil {
 		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
 		if reserved, err := f.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
 		out.Problems = f.Problems()
-		if silent := kubelet.LastError(); silent != nil {
-			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet was asked for its configuration and did not say it: its file is read, in which flags and drop-in files are not seen: %v", silent))
+		if queryErr := kubelet.LastError(); queryErr != nil {
+			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", queryErr))
 		}
 	} else {
-		// What would be left is no matter where it is not known what is taken.
-		out.Problems = append(slices.Clone(machine.Problems), unknown.Error())
+		// Allocatable amounts are meaningless while the reservations are unknown.
+		out.Problems = append(slices.Clone(machine.Problems), readErr.Error())
 	}
-	built := f.Build()
+	object := f.Build()
 	for i := range machine.Zones {
 		z := &machine.Zones[i]
 		out.Zones[i] = ZoneSummary{Name: z.Name(), CPUs: z.CPUs.String(), Cores: machine.Cores(z.CPUs), Memory: z.Memory}
 		for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
 			out.Zones[i].Distances = append(out.Zones[i].Distances, z.Distances[id])
 		}
-		if unknown == nil {
-			usable := built.Zones[i].Resources.Allocatable
+		if readErr == nil {
+			usable := object.Zones[i].Resources.Allocatable
 			out.Zones[i].UsableCPU = new(float64(usable.Cpu().MilliValue()) / 1000)
 			out.Zones[i].UsableMemory = new(usable.Memory().Value())
 		}
@@ -79,7 +79,7 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 	return out
 }
 
-// Rows are the zones as cells of a table: name, CPUs, cores, usable cores, memory and usable memory in MiB, distances.
+// Rows returns the zones as table cells: name, CPUs, cores, usable cores, memory and usable memory in MiB, distances.
 func (s *Summary) Rows() [][7]string {
 	out := make([][7]string, len(s.Zones))
 	for i, z := range s.Zones {

@@ -18,24 +18,24 @@ func TestSummarize(t *testing.T) {
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
 	root := writeHost(t, files)
-	seen := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once has it without an API server
+	summary := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once without an API server
 	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 14336 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
-	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0,8" || seen.KubeletSource != "/var/lib/kubelet/config.yaml" || len(seen.Problems) > 0 {
-		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
+	if got := fmt.Sprint(summary.Rows()); got != want || summary.ReservedCPUs != "0,8" || summary.KubeletSource != "/var/lib/kubelet/config.yaml" || len(summary.Problems) > 0 {
+		t.Errorf("%s\nwant %s\n%+v", got, want, summary)
 	}
 	delete(files, "var/lib/kubelet/config.yaml")
 	root = writeHost(t, files)
-	seen = Summarize(t.Context(), root, newTestReader(root, nil), nil)
-	if rows := seen.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(seen.Problems, ""), "configuration is not known") {
-		t.Errorf("%+v", seen)
+	summary = Summarize(t.Context(), root, newTestReader(root, nil), nil)
+	if rows := summary.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(summary.Problems, ""), "configuration is unknown") {
+		t.Errorf("%+v", summary)
 	}
 	root = writeHost(t, nil)
-	if seen := Summarize(t.Context(), root, newTestReader(root, nil), nil); len(seen.Zones) != 0 || len(seen.Problems) != 1 {
-		t.Errorf("%+v", seen)
+	if summary := Summarize(t.Context(), root, newTestReader(root, nil), nil); len(summary.Zones) != 0 || len(summary.Problems) != 1 {
+		t.Errorf("%+v", summary)
 	}
 }
 
-// TestSummarizeQueriesKubelet: where the API server is known the kubelet itself is asked, and where it does not answer that is said and its file is read.
+// TestSummarizeQueriesKubelet checks that the kubelet is queried, and that its file and the reason are reported if it does not answer.
 func TestSummarizeQueriesKubelet(t *testing.T) {
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
@@ -47,16 +47,16 @@ func TestSummarizeQueriesKubelet(t *testing.T) {
 	kubelet := func() *KubeletReader {
 		return &KubeletReader{Root: root, Dir: kubeletDir, Client: k.client(t, k.authority()), Clock: clock.RealClock{}}
 	}
-	seen := Summarize(t.Context(), root, kubelet(), node)
+	summary := Summarize(t.Context(), root, kubelet(), node)
 	want := "[[node0 0-3,8-10 4 6 16384 MiB 4096 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
-	if got := fmt.Sprint(seen.Rows()); got != want || seen.ReservedCPUs != "0" || seen.KubeletSource != "the kubelet (/configz)" || len(seen.Problems) > 0 {
-		t.Errorf("%s\nwant %s\n%+v", got, want, seen)
+	if got := fmt.Sprint(summary.Rows()); got != want || summary.ReservedCPUs != "0" || summary.KubeletSource != "the kubelet (/configz)" || len(summary.Problems) > 0 {
+		t.Errorf("%s\nwant %s\n%+v", got, want, summary)
 	}
 	k.setResponse(http.StatusForbidden, "no")
-	seen = Summarize(t.Context(), root, kubelet(), node)
-	problems := strings.Join(seen.Problems, "; ")
-	if seen.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is read, in which flags and drop-in files are not seen: the kubelet refuses: 403") ||
-		!strings.Contains(problems, "21504 MiB of the zones' memory, and by the node's status 11264 MiB") {
-		t.Errorf("%+v", seen)
+	summary = Summarize(t.Context(), root, kubelet(), node)
+	problems := strings.Join(summary.Problems, "; ")
+	if summary.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is used, which lacks flags and drop-in files: the kubelet refuses: 403") ||
+		!strings.Contains(problems, "21504 MiB of the zones' memory are allocatable, but 11264 MiB") {
+		t.Errorf("%+v", summary)
 	}
 }

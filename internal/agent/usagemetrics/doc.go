@@ -1,6 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usagemetrics shows what the agent measured last as metrics of Prometheus. It measures nothing itself: it reads the latest snapshot
-// when somebody scrapes, and does nothing otherwise. A series goes away with its pod, and all of them where nobody looks any more.
+// Package usagemetrics exports the agent's latest snapshot as Prometheus metrics at each scrape. Series disappear with their pod, and all
+// of them when snapshots stop.
 package usagemetrics

@@ -19,25 +19,25 @@ import (
 	"crane.io/crane/internal/agent/observe"
 )
 
-// maxSnapshotAge is the age from which on a snapshot is not shown: series of a loop that hangs end, instead of standing still.
+// maxSnapshotAge is the largest age of an exported snapshot, so that series end if the loop hangs.
 const maxSnapshotAge = time.Minute
 
-// Config is what a Collector works with.
+// Config configures a Collector.
 type Config struct {
-	// Latest is what the observer publishes.
+	// Latest holds the latest snapshot.
 	Latest *observe.Latest
-	// Pods are those of the node, for their names; nil where they are not known.
+	// Pods returns the node's pods for their names; nil if unknown.
 	Pods  func() []*corev1.Pod
 	Clock clock.PassiveClock
 }
 
-// Collector shows the latest snapshot. There are some thirty series for the node and its devices, and up to eighteen for each of the
-// pods, 21 where run queues are sampled; an observer sees 1000 pods at most. It is safe for concurrent use.
+// Collector exports the latest snapshot: about thirty series for the node and its devices, and up to 18 per pod, 21 with run queues, for
+// at most 1000 pods. It is safe for concurrent use.
 type Collector struct{ config Config }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector, to be registered once.
+// New returns a collector to be registered once.
 func New(config Config) *Collector { return &Collector{config: config} }
 
 // Describe implements prometheus.Collector.
@@ -73,7 +73,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.pods(out, s)
 }
 
-// sink takes metrics.
+// sink sends metrics.
 type sink struct{ ch chan<- prometheus.Metric }
 
 func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -83,7 +83,7 @@ func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
 func (s sink) send(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels []string) {
 	for i, l := range labels {
 		if !utf8.ValidString(l) {
-			labels[i] = strconv.QuoteToASCII(l) // An interface may be called nearly anything.
+			labels[i] = strconv.QuoteToASCII(l) // Interface names may contain nearly any byte.
 		}
 	}
 	s.ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
@@ -159,7 +159,7 @@ func (c *Collector) pods(out sink, s *observe.Snapshot) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if i > 0 && s.Pods[i-1].UID == p.UID {
-			continue // They are in the order of their UIDs; two groups of one pod would be one series twice.
+			continue // Pods are ordered by UID; two cgroups of one pod would duplicate its series.
 		}
 		labels := []string{"", "", p.UID}
 		if known := names[p.UID]; known != nil {

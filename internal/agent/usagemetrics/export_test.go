@@ -27,7 +27,7 @@ const (
 	burstable  = "9b8de3f4-3c1b-4a57-8f4e-2f6a1a3f7c02"
 )
 
-// fixture is a recorded node that is looked at.
+// fixture is an observed recorded node.
 type fixture struct {
 	rec       *kernel.Recorder
 	observer  *observe.Observer
@@ -59,7 +59,7 @@ func (b *fixture) observe(t *testing.T, moment int) {
 	b.latest.Publish(b.observer.Collect(b.clock.Now()))
 }
 
-// transferring lets the Guaranteed pod of the latest snapshot work disks.
+// transferring adds disk use to the Guaranteed pod of the latest snapshot.
 func transferring(latest *observe.Latest) {
 	s := *latest.Load()
 	s.Pods = slices.Clone(s.Pods)
@@ -72,7 +72,7 @@ func transferring(latest *observe.Latest) {
 	latest.Publish(&s)
 }
 
-// TestCollect: names, labels and units, as somebody scrapes them.
+// TestCollect checks names, labels and units.
 func TestCollect(t *testing.T) {
 	b := newFixture(t, 0)
 	if n := testutil.CollectAndCount(b.collector); n != 0 {
@@ -89,25 +89,25 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP crane_agent_node_cpu_usage_cores CPU used between the last two looks.
+# HELP crane_agent_node_cpu_usage_cores CPU use between the last two measurements, in cores.
 # TYPE crane_agent_node_cpu_usage_cores gauge
 crane_agent_node_cpu_usage_cores 2
 # HELP crane_agent_node_disk_write_bytes_per_second Bytes written to a disk.
 # TYPE crane_agent_node_disk_write_bytes_per_second gauge
 crane_agent_node_disk_write_bytes_per_second{disk="nvme0n1"} 491520
-# HELP crane_agent_node_memory_usage_bytes Memory that is not available to new processes.
+# HELP crane_agent_node_memory_usage_bytes Memory that is not available to new processes, in bytes.
 # TYPE crane_agent_node_memory_usage_bytes gauge
 crane_agent_node_memory_usage_bytes 8.585216e+09
 # HELP crane_agent_node_network_receive_bytes_per_second Bytes received by an interface of the host.
 # TYPE crane_agent_node_network_receive_bytes_per_second gauge
 crane_agent_node_network_receive_bytes_per_second{interface="eth0"} 1.25e+06
-# HELP crane_agent_observed_pods Pods that the last look found.
+# HELP crane_agent_observed_pods Pods found by the last measurement.
 # TYPE crane_agent_observed_pods gauge
 crane_agent_observed_pods 4
-# HELP crane_agent_observed_timestamp_seconds When the node was looked at last.
+# HELP crane_agent_observed_timestamp_seconds Time of the last measurement, in seconds since 1970.
 # TYPE crane_agent_observed_timestamp_seconds gauge
 crane_agent_observed_timestamp_seconds 1.76757122e+09
-# HELP crane_agent_pod_cpu_limit_cores Limit of cpu in force; absent where there is none.
+# HELP crane_agent_pod_cpu_limit_cores CPU limit in force, in cores; absent if there is none.
 # TYPE crane_agent_pod_cpu_limit_cores gauge
 crane_agent_pod_cpu_limit_cores{namespace="shop",pod="web",uid="` + guaranteed + `"} 0.5
 # HELP crane_agent_pod_cycles_per_instruction CPU cycles that a latency-sensitive pod needed for an instruction, when they were counted last.
@@ -151,7 +151,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 	}
 	for key, want := range map[string]float64{
 		"crane_agent_pod_cpu_usage_cores,shop,web," + guaranteed:          0.5,
-		"crane_agent_pod_cpu_usage_cores,,," + burstable:                  0.9, // nobody knows its name
+		"crane_agent_pod_cpu_usage_cores,,," + burstable:                  0.9, // its name is unknown
 		"crane_agent_pod_cpu_throttled_ratio,shop,web," + guaranteed:      0.5,
 		"crane_agent_pod_memory_working_set_bytes,shop,web," + guaranteed: (512 - 64) << 20,
 		"crane_agent_node_load,5":                                         0.9,
@@ -183,7 +183,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 	}
 }
 
-// TestGone: a series ends with its pod, and all end where nobody looks any more.
+// TestGone checks that a series ends with its pod, and all series with the snapshots.
 func TestGone(t *testing.T) {
 	b := newFixture(t, 0)
 	b.observe(t, 0)
@@ -204,7 +204,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestBound: the number of series grows with the pods and with nothing else.
+// TestBound checks that the number of series grows only with the pods.
 func TestBound(t *testing.T) {
 	b := newFixture(t, 0)
 	b.observe(t, 0)
@@ -219,7 +219,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestHostileNames: what is called oddly, twice or not in UTF-8 does not spoil the rest.
+// TestHostileNames checks odd, duplicate and non-UTF-8 names.
 func TestHostileNames(t *testing.T) {
 	b := newFixture(t, 0)
 	b.observe(t, 0)

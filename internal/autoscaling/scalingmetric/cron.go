@@ -13,16 +13,16 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// Zones finds time zones by name, and keeps what it has found: the database of zones is files, and a request for a metric is to read
-// none. The zero value has UTC for schedules that name no zone. It may be used from several goroutines.
+// Zones finds time zones by name and caches them, because a request for a metric must not read the zone files. The zero value uses
+// UTC for schedules without a zone. It is safe for concurrent use.
 type Zones struct {
-	// Local is the place of schedules that name no time zone; nil for UTC.
+	// Local is the time zone of schedules that name none; nil for UTC.
 	Local *time.Location
 
-	cache sync.Map // of *time.Location by name; there are some 600
+	cache sync.Map // *time.Location by name; there are some 600
 }
 
-// location returns the place of a schedule.
+// location returns the time zone of a schedule.
 func (z *Zones) location(name *string) (*time.Location, error) {
 	if name == nil || *name == "" {
 		if z.Local == nil {
@@ -46,8 +46,7 @@ func (z *Zones) location(name *string) (*time.Location, error) {
 	return place, nil
 }
 
-// CronWindows reads the cron schedules of an autoscaler. Those that cannot be followed are left out; the error of each stands under
-// its index.
+// CronWindows parses the cron schedules of an autoscaler. Invalid ones are omitted; the map has their errors by index.
 func CronWindows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones) ([]scaling.CronWindow, map[int]error) {
 	var out []scaling.CronWindow
 	failed := map[int]error{}
@@ -68,7 +67,7 @@ func CronWindows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zon
 	return out, failed
 }
 
-// CronReplicas returns the value of MetricCron for an autoscaler: replicas.
+// CronReplicas returns the value of MetricCron for an autoscaler, in replicas.
 func CronReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones, now time.Time) int32 {
 	least := int32(1)
 	if ehpa.Spec.MinReplicas != nil {

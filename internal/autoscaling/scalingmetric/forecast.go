@@ -16,42 +16,42 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// Why a prediction takes no part, beside scaling.ErrOutdated, scaling.ErrNoSkill and scaling.ErrNoMetric.
+// Reasons why a forecast is not usable, beside scaling.ErrOutdated, scaling.ErrNoSkill and scaling.ErrNoMetric.
 var (
-	// ErrNotReady means that there is no forecast of a metric yet.
+	// ErrNotReady means that a metric has no forecast yet.
 	ErrNotReady = errors.New("there is no forecast yet")
-	// ErrSeveralSeries means that a metric is forecast as several series, of which none is the metric.
+	// ErrSeveralSeries means that the query of a metric returns several series, of which none is the metric.
 	ErrSeveralSeries = errors.New("the query gives several series")
-	// ErrNotWorthwhile means that on the metric's own past scaling by the forecast was not worth its replicas.
+	// ErrNotWorthwhile means that, on the history of the metric, scaling by the forecast costs more than it spares.
 	ErrNotWorthwhile = errors.New("scaling by it is not worth its replicas")
 )
 
-// Forecast is a value of MetricPrediction.
+// Forecast is one value of MetricPrediction.
 type Forecast struct {
-	// Value is what an HPA is told, in the unit of the metric: see Prediction.
+	// Value is the value that an HPA reads, in the unit of the metric; see ActionableForecast.
 	Value float64
-	// CreatedAt is when it was forecast.
+	// CreatedAt is when the forecast was made.
 	CreatedAt time.Time
-	// ExpiresAt is the end of the forecast: from then on it is out of date.
+	// ExpiresAt is the end of the forecast.
 	ExpiresAt time.Time
-	// Window is how far ahead the highest value was looked for.
+	// Window is the time span that Value is the maximum of.
 	Window time.Duration
-	// Reason says in a sentence which part of the forecast this is, and what speaks for it.
+	// Reason describes which part of the forecast Value is.
 	Reason string
 }
 
-// ActionableForecast returns the forecast of one metric of a TimeSeriesPrediction as of now. The error says in a sentence why there is
-// none that may be acted on.
+// ActionableForecast returns the forecast of one metric of a TimeSeriesPrediction as of now. Its error is the reason why no forecast
+// is usable.
 //
-// Where an account is kept of what scaling by the forecast is worth, it is the highest value of the quantile that was chosen, within
-// the lead, as the load that makes an HPA with the metric's target ask for pods that are filled as chosen (scaling.Plant.EquivalentLoad). Else it is
-// the highest value of the prediction window.
+// Where a ledger rates the forecast, the value is the maximum of the chosen quantile within the lead time, converted to the load at
+// which an HPA with the target of the metric requests pods with the chosen fill (scaling.Plant.EquivalentLoad). Otherwise it is the
+// maximum of the prediction window.
 func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
 	m, whole, err := latestForecast(tsp, identifier)
 	if err != nil {
 		return Forecast{}, err
 	}
-	spec := metricSpec(tsp, identifier)
+	spec := MetricSpec(tsp, identifier)
 	part, err := selectForecast(spec, m, whole)
 	if err != nil {
 		return Forecast{}, err
@@ -74,8 +74,8 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 	return out, nil
 }
 
-// PeakForecast returns the highest value of the prediction window of one metric of a TimeSeriesPrediction as of now, whatever the forecast is
-// worth to an autoscaler: for who keeps room for what is expected. The error says in a sentence why there is none.
+// PeakForecast returns the maximum of the prediction window of one metric of a TimeSeriesPrediction as of now, regardless of its
+// rating, for reservations of expected usage. Its error is the reason why there is none.
 func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
 	m, whole, err := latestForecast(tsp, identifier)
 	if err != nil {
@@ -93,7 +93,7 @@ func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 	return out, nil
 }
 
-// latestForecast returns what is forecast of a metric, which is one series that is not out of date, and the window.
+// latestForecast returns the status of a metric with exactly one series that is not outdated, and the prediction window.
 func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) (*predictionv1alpha1.PredictionMetricStatus, time.Duration, error) {
 	m := metricStatus(tsp, identifier)
 	switch {
@@ -111,16 +111,16 @@ func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	return m, whole, nil
 }
 
-// forecastSelection is what of a forecast counts.
+// forecastSelection is the usable part of a forecast.
 type forecastSelection struct {
 	window time.Duration
 	factor float64
 	reason string
-	// rejection is why nothing of it does.
+	// rejection is the reason why no part is usable.
 	rejection error
 }
 
-// selectForecast reads what was chosen.
+// selectForecast returns the part that the ledger chose, or the whole window without a ledger.
 func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus, whole time.Duration) (forecastSelection, error) {
 	out := forecastSelection{window: whole, factor: 1}
 	if spec == nil || spec.Scaling == nil || !usesLedger(spec) {
@@ -146,12 +146,12 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 	return out, nil
 }
 
-// usesLedger tells whether an account is kept of a metric: a named algorithm is taken as it is.
+// usesLedger reports whether a ledger rates the forecast of a metric. With an explicit algorithm none does.
 func usesLedger(spec *predictionv1alpha1.PredictionMetric) bool {
 	return spec.Algorithm.AlgorithmType == "" || spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypeAuto
 }
 
-func metricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
+func MetricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
 	for i := range tsp.Spec.PredictionMetrics {
 		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
 			return m
@@ -169,7 +169,8 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 	return nil
 }
 
-// checkSkill lets pass what is better than a constant. A percentile is a constant, and whoever asks for one wants it.
+// checkSkill rejects forecasts that are no better than a constant. The percentile algorithm is exempt: its forecast is a constant by
+// design.
 func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus) error {
 	if spec != nil && spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile {
 		return nil
@@ -191,8 +192,8 @@ func withReason(err error, reason string) error {
 	return fmt.Errorf("%w (%s)", err, reason)
 }
 
-// peakValue is the highest of the samples from now to the end of a window. Only those that count are read: a request for a metric asks for
-// a few of hundreds.
+// peakValue returns the maximum of the samples from now to the end of a window. It parses only the samples in the window, a few of
+// hundreds.
 func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.Duration) (float64, error) {
 	from, to := scaling.IndexesInWindow(len(samples), func(i int) time.Time { return time.Unix(samples[i].Timestamp, 0) }, now, window)
 	points := make([]scaling.Point, 0, to-from)
@@ -204,20 +205,19 @@ func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.D
 		points = append(points, scaling.Point{At: time.Unix(s.Timestamp, 0), Value: v})
 	}
 	if len(points) == 0 && len(samples) > 0 {
-		points = append(points, scaling.Point{At: time.Unix(samples[len(samples)-1].Timestamp, 0)}) // Peak says when it ended.
+		points = append(points, scaling.Point{At: time.Unix(samples[len(samples)-1].Timestamp, 0)}) // PeakInWindow reports when the forecast ended.
 	}
 	return scaling.PeakInWindow(points, now, window)
 }
 
-// NewQuantity writes an amount for the metrics API: to the thousandth, rounded up, so that 0.9 of a core is 900m and nothing that is
-// more than nothing becomes nothing.
+// NewQuantity encodes a value for the metrics API in thousandths, rounded up: 0.9 is 900m, and a positive value is never 0.
 func NewQuantity(v float64) resource.Quantity {
 	const most = float64(math.MaxInt64) / 2
 	switch {
 	case !(v > 0):
 		return *resource.NewMilliQuantity(0, resource.DecimalSI)
 	case v*1000 < most:
-		// What is whole but for the last bits of a product is not a thousandth more.
+		// Floating-point noise above a whole number of thousandths is not rounded up.
 		const slack = 1e-6
 		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
 	}

@@ -14,14 +14,14 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// Key names one value of MetricPrediction or MetricCron, as the selector of an HPA does.
+// Key identifies one value of MetricPrediction or MetricCron, like the selector of an HPA.
 type Key struct {
 	TargetKind, TargetName, TargetNamespace string
 	// Identifier is the resourceIdentifier.
 	Identifier string
 }
 
-// MatchLabels is the key as the selector of an external metric.
+// MatchLabels returns the key as the selector of an external metric.
 func (k Key) MatchLabels() map[string]string {
 	return map[string]string{
 		autoscalingv1alpha1.MetricLabelTargetKind:         k.TargetKind,
@@ -31,8 +31,8 @@ func (k Key) MatchLabels() map[string]string {
 	}
 }
 
-// ParseKey reads a key out of the selector of a request. A selector of anything but the four labels, each with one
-// value, is refused: it might mean thousands of values, and an HPA would add them up.
+// ParseKey parses the selector of a request. It rejects a selector of anything but the four labels with one value each, because it
+// could match thousands of values, which an HPA would add up.
 func ParseKey(selector labels.Selector) (Key, error) {
 	var k Key
 	requirements, selectable := selector.Requirements()
@@ -62,15 +62,15 @@ func ParseKey(selector labels.Selector) (Key, error) {
 	return k, nil
 }
 
-// SelectsPrediction tells whether a TimeSeriesPrediction is what the key is about: one that the controller of
-// EffectiveHorizontalPodAutoscalers made for the target.
+// SelectsPrediction reports whether the controller of EffectiveHorizontalPodAutoscalers created a TimeSeriesPrediction for the
+// target of the key.
 func (k Key) SelectsPrediction(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
 	ref := tsp.Spec.TargetRef
 	return ref != nil && ref.Kind == k.TargetKind && ref.Name == k.TargetName && tsp.Namespace == k.TargetNamespace &&
 		tsp.Labels[autoscalingv1alpha1.LabelManagedBy] == autoscalingv1alpha1.ManagedByEffectiveHPA
 }
 
-// SelectsAutoscaler tells whether an EffectiveHorizontalPodAutoscaler has the key's target.
+// SelectsAutoscaler reports whether an EffectiveHorizontalPodAutoscaler has the target of the key.
 func (k Key) SelectsAutoscaler(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	ref := ehpa.Spec.ScaleTargetRef
 	return ref.Kind == k.TargetKind && ref.Name == k.TargetName && ehpa.Namespace == k.TargetNamespace

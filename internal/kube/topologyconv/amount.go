@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topologyconv turns what Kubernetes writes about zones into the values of pkg/numa and back: quantities, and the
-// annotation topology.crane.io/topology-result, NodeResourceTopologies, and which containers ask for CPUs of their own. The scheduler's plugin
-// and the agent read the same through it. Anybody may write an annotation, so it trusts nothing that it reads.
+// Package topologyconv converts NodeResourceTopologies, resource quantities and the annotation topology.crane.io/topology-result to
+// values of pkg/numa and back, for the scheduler's plugin and the agent. Anyone may write an annotation, so all input is validated.
 package topologyconv
 
 import (
@@ -16,7 +15,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// ParseAmounts turns a list of Kubernetes into amounts, CPU in thousandths and others in their own unit (rounded up).
+// ParseAmounts converts a resource list, CPU to thousandths of a core, others to their own unit (rounded up).
 func ParseAmounts(list corev1.ResourceList) (numa.Resources, error) {
 	out := make(numa.Resources, len(list))
 	for name, q := range list {
@@ -29,13 +28,13 @@ func ParseAmounts(list corev1.ResourceList) (numa.Resources, error) {
 	return out, nil
 }
 
-// ParseAmount is one of Amounts. It refuses what is negative or beyond numa.MaxAmount. A quantity may be written as 1e999999999, of which the plain
-// conversions make a number of a billion digits; so its magnitude is looked at first.
+// ParseAmount converts a quantity. It rejects negative ones and those above numa.MaxAmount. It checks the exponent first, because
+// converting 1e999999999 would compute a number of a billion digits.
 func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, error) {
 	if _, plain := q.AsInt64(); !plain {
-		q = q.DeepCopy() // AsDec changes its receiver
+		q = q.DeepCopy() // AsDec changes its receiver.
 		if scale := q.AsDec().Scale(); scale < -18 || scale > 18 {
-			return 0, fmt.Errorf("a quantity of the order of 1e%d", -scale)
+			return 0, fmt.Errorf("the quantity is of the order of 1e%d", -scale)
 		}
 	}
 	v := q.Value()
@@ -48,7 +47,7 @@ func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, er
 	return numa.Amount(v), nil
 }
 
-// NewQuantity is the way back, in the format that is usual for the resource.
+// NewQuantity converts an amount to a quantity in the usual format of the resource.
 func NewQuantity(name numa.Resource, a numa.Amount) resource.Quantity {
 	switch {
 	case name == numa.CPU:

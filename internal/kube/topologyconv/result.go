@@ -15,10 +15,10 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// maxResultBytes is the most bytes of an annotation that is read: 256 zones take less than 32 KiB.
+// maxResultBytes limits the length of an annotation: 256 zones take less than 32 KiB.
 const maxResultBytes = 64 << 10
 
-// EncodeResult writes p as gocrane does: a JSON list of zones with name, type Node and resources.capacity.
+// EncodeResult encodes p in gocrane's format: a JSON list of zones with name, type Node and resources.capacity.
 func EncodeResult(p numa.Placement) (string, error) {
 	zones := make([]topology.Zone, len(p))
 	for i, s := range p {
@@ -38,10 +38,10 @@ func EncodeResult(p numa.Placement) (string, error) {
 	return string(out), nil
 }
 
-// DecodeResult reads what EncodeResult or gocrane wrote. Anybody may write a pod's annotations, so it trusts nothing.
+// DecodeResult decodes the annotation of this or of gocrane's scheduler. It validates everything, since anyone may write it.
 func DecodeResult(s string) (numa.Placement, error) {
 	if len(s) > maxResultBytes {
-		return nil, fmt.Errorf("%d bytes, want at most %d", len(s), maxResultBytes)
+		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(s), maxResultBytes)
 	}
 	var zones []topology.Zone
 	if err := json.Unmarshal([]byte(s), &zones); err != nil {

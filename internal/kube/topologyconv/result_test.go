@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestResultFormat pins the annotation byte for byte: agents of gocrane read it.
+// TestResultFormat checks the annotation byte for byte, since gocrane's agents read it.
 func TestResultFormat(t *testing.T) {
 	p := numa.Placement{
 		{Zone: "node0", Resources: numa.Resources{numa.CPU: 4 * numa.Core}},
@@ -37,14 +37,14 @@ func TestDecodeInvalidResult(t *testing.T) {
 		"\x00": "decode zones",
 		`[{}]`: "names no zone",
 		`[{"name":"node0","type":"Socket","resources":{"capacity":{"cpu":"4"}}}]`:   "",
-		`[{"name":"node0"},{"name":"node0"}]`:                                       "stands twice",
+		`[{"name":"node0"},{"name":"node0"}]`:                                       "is listed twice",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"-1"}}}]`:                  "out of range",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"1e308"}}}]`:               "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"1e2000000000"}}}]`:     "of the order of",
 		`[{"name":"node0","resources":{"capacity":{"memory":"8Ei"}}}]`:              "out of range",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"NaN"}}}]`:                 "decode zones",
 		`[{"name":"node0","resources":{"capacity":{"cpu":"0.5","memory":"1e-9"}}}]`: "",
-		"[" + strings.Repeat(`{"name":"node0"},`, 5000) + `{"name":"node1"}]`:       "bytes, want at most",
+		"[" + strings.Repeat(`{"name":"node0"},`, 5000) + `{"name":"node1"}]`:       "bytes, at most",
 	} {
 		_, err := DecodeResult(in)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -61,7 +61,7 @@ func FuzzDecodeResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is accepted can be held, and written again.
+		// Accepted placements can be placed and encoded again.
 		var n numa.Node
 		if err := n.Place("pod", p); err != nil {
 			t.Fatalf("%q: %v", in, err)

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// ReadZones are the NUMA nodes of a NodeResourceTopology. Zones of other types hold the same CPUs once more and are left out. The error names
-// the zone with an amount that cannot be; whether the zones go together is the account's to say (numa.Node).
+// ReadZones converts the NUMA nodes of a NodeResourceTopology. Zones of other types contain the same CPUs again and are skipped. The
+// error names a zone with an invalid amount; numa.Node.SetZones checks the zones as a whole.
 func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 	var zones []numa.Zone
 	for i := range t.Zones {
@@ -44,8 +44,8 @@ func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 	return zones, nil
 }
 
-// CountWholeCPUs is the number of CPUs that a container asks for as its own: as many as its limit, and no part of one. It is 0 for containers
-// that share.
+// CountWholeCPUs returns the number of CPUs that a container requests for itself: its CPU request if that is whole and equals the limit,
+// otherwise 0.
 func CountWholeCPUs(r *corev1.ResourceRequirements) int {
 	request, ok := r.Requests[corev1.ResourceCPU]
 	limit, limited := r.Limits[corev1.ResourceCPU]

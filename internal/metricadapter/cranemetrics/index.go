@@ -14,10 +14,10 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// TargetIndex finds predictions and autoscalers by what they scale, within a namespace.
+// TargetIndex indexes predictions and autoscalers by kind and name of their target.
 const TargetIndex = "crane.io/scale-target"
 
-// AddIndexes adds the indexes that the metrics are looked up by. The cache must not have started.
+// AddIndexes adds the field indexes of the provider. The cache must not have started.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
 		if err := indexer.IndexField(ctx, o, TargetIndex, TargetIndexValues); err != nil {
@@ -27,7 +27,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// TargetIndexValues are the values of TargetIndex for an object.
+// TargetIndexValues returns the values of TargetIndex for an object.
 func TargetIndexValues(o client.Object) []string {
 	switch o := o.(type) {
 	case *predictionv1alpha1.TimeSeriesPrediction:
@@ -40,9 +40,9 @@ func TargetIndexValues(o client.Object) []string {
 	return nil
 }
 
-// TrimObject is a transformation of what the cache keeps: the owners of fields and annotations are a good part of an object, and no
-// metric is made of them, nor of the state of an account. Values of a forecast share their memory: one by one, some hundred for each
-// forecast, they would keep the garbage collector busy while requests wait.
+// TrimObject removes what no metric is computed from before an object is cached: managed fields, annotations and the state of
+// ledgers. The sample values of a forecast share one string, because hundreds of strings for each forecast would keep the garbage
+// collector busy.
 func TrimObject(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {
@@ -64,7 +64,7 @@ func TrimObject(object any) (any, error) {
 	return object, nil
 }
 
-// shareSampleMemory makes the values of samples parts of one text.
+// shareSampleMemory makes the values of samples substrings of one string.
 func shareSampleMemory(samples []predictionv1alpha1.Sample) {
 	size := 0
 	for i := range samples {

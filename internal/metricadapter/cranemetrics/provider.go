@@ -28,16 +28,16 @@ import (
 type Provider struct {
 	// Reader is a cache with the indexes of AddIndexes.
 	Reader client.Reader
-	// CheckSynced tells why the cache cannot answer yet; nil when it can.
+	// CheckSynced returns an error while the cache is not synced.
 	CheckSynced func() error
-	// Zones are the places of cron schedules.
+	// Zones are the time zones of cron schedules.
 	Zones *scalingmetric.Zones
 	Clock clock.PassiveClock
 }
 
 var _ provider.ExternalMetricsProvider = (*Provider)(nil)
 
-// Serves tells whether a metric is one of Crane's.
+// Serves reports whether a metric is one of Crane's.
 func (p *Provider) Serves(metric string) bool {
 	return metric == autoscalingv1alpha1.MetricPrediction || metric == autoscalingv1alpha1.MetricCron
 }
@@ -47,14 +47,14 @@ func (p *Provider) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 	return []provider.ExternalMetricInfo{{Metric: autoscalingv1alpha1.MetricCron}, {Metric: autoscalingv1alpha1.MetricPrediction}}
 }
 
-// GetExternalMetric implements provider.ExternalMetricsProvider. The answer has exactly one value: a selector that could mean more,
-// or none that may be acted on, is an error, and an HPA then keeps its replicas.
+// GetExternalMetric implements provider.ExternalMetricsProvider. It returns exactly one value. Without a usable value, or with a
+// selector that could match several, it returns an error, and the HPA keeps its replicas.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	key, err := scalingmetric.ParseKey(selector)
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
-	// The right to read is given by the namespace of the request.
+	// Authorization covers only the namespace of the request.
 	if key.TargetNamespace != namespace {
 		return nil, status.BadRequest("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace)
 	}
@@ -98,7 +98,7 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 	return nil
 }
 
-// predictsMetric tells whether a prediction is asked for a metric.
+// predictsMetric reports whether a prediction includes a metric.
 func predictsMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) bool {
 	return slices.ContainsFunc(tsp.Spec.PredictionMetrics, func(m predictionv1alpha1.PredictionMetric) bool {
 		return m.ResourceIdentifier == identifier
@@ -124,7 +124,7 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *extern
 	return nil
 }
 
-// listForTarget lists the objects of a target. What it returns belongs to the cache.
+// listForTarget lists the objects of a target without copying them from the cache.
 func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
 	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
 		client.MatchingFields{TargetIndex: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
@@ -134,7 +134,7 @@ func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, int
 	return nil
 }
 
-// singleObject returns the one object that a key is about.
+// singleObject returns the only object that matches a key.
 func singleObject[T any](metric, kind string, key scalingmetric.Key, found []T, name func(*T) string) (*T, error) {
 	what := fmt.Sprintf("%s of %s for %s %s/%s", metric, key.Identifier, key.TargetKind, key.TargetNamespace, key.TargetName)
 	switch len(found) {

@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	// requestTimeout of one request: less than the API server waits for an answer.
+	// requestTimeout bounds one request. It is shorter than the timeout of the API server.
 	requestTimeout = 15 * time.Second
-	// maxBodyBytes bounds an answer.
+	// maxBodyBytes bounds the size of a response.
 	maxBodyBytes = 8 << 20
-	// maxConcurrentRequests bounds the requests under way.
+	// maxConcurrentRequests bounds the requests in flight.
 	maxConcurrentRequests = 64
 )
 
-// Config says where the other adapter is and how to be let in.
+// Config is the address and the credentials of the other adapter.
 type Config struct {
-	// Namespace, Service and Port are of its Service: its certificate has to be for <service>.<namespace>.svc.
+	// Namespace, Service and Port are those of its Service. Its certificate must be valid for <service>.<namespace>.svc.
 	Namespace, Service string
 	Port               int
-	// Address is connected to instead of the Service's name, where it is not empty.
+	// Address, where it is not empty, is dialed instead of the name of the Service.
 	Address string
-	// CAFile has the authorities to trust, read again when it changes; empty for the system's.
+	// CAFile contains the authorities that verify its certificate, read again when it changes; empty for the system's.
 	CAFile string
-	// Token or TokenFile is the identity of the adapter.
+	// Token or TokenFile authenticates this adapter.
 	Token, TokenFile string
 }
 
-// host is the name that the certificate has to have.
+// host returns the name that the certificate must be valid for.
 func (c Config) host() string { return c.Service + "." + c.Namespace + ".svc" }
 
-// client asks the other adapter.
+// client sends requests to the other adapter.
 type client struct {
 	base  string
 	http  *http.Client
@@ -82,14 +82,14 @@ func newClient(c Config) (*client, error) {
 	return &client{
 		base: "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
 		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // The token is not for whoever is redirected to.
+			return http.ErrUseLastResponse // The target of a redirect must not get the token.
 		}},
 		slots: make(chan struct{}, maxConcurrentRequests),
 	}, nil
 }
 
-// get reads an object. The answers of the other adapter are passed on with what they are about; what it does not answer, and what it
-// thinks of this adapter, is unavailable.
+// get reads an object. Its errors are API statuses: those of the other adapter about the request are forwarded, and failures to
+// reach it or to be authorized are unavailable.
 func (c *client) get(ctx context.Context, path string, query url.Values, into any) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -126,7 +126,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	return nil
 }
 
-// statusError is an answer that is no value.
+// statusError converts a failed response to an API status.
 func statusError(code int, body []byte) error {
 	var said metav1.Status
 	message := http.StatusText(code)

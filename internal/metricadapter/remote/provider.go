@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,13 +25,11 @@ import (
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/apiserver"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"crane.io/crane/internal/metricadapter/refreshloop"
 	"crane.io/crane/internal/metricadapter/status"
 )
 
-// retryInterval is the time between two questions to an adapter that did not answer.
-const retryInterval = 10 * time.Second
-
-// Provider serves what another adapter serves.
+// Provider serves the metrics of another adapter.
 type Provider struct {
 	client   *client
 	interval time.Duration
@@ -40,20 +37,20 @@ type Provider struct {
 
 	mu        sync.Mutex
 	served    servedMetrics
-	lastError error // why it did not answer when it was asked last
+	lastError error // of the last discovery
 }
 
-// servedMetrics is what the other adapter said that it serves.
+// servedMetrics are the metrics that the other adapter lists.
 type servedMetrics struct {
 	external []provider.ExternalMetricInfo
 	custom   []provider.CustomMetricInfo
-	// noExternal and noCustom tell that it does not serve the API at all.
+	// noExternal and noCustom mark an API that it does not serve at all.
 	noExternal, noCustom bool
-	// oldCustom tells that it serves v1beta1 of custom metrics alone.
+	// oldCustom marks an adapter with v1beta1 of custom metrics alone.
 	oldCustom bool
 }
 
-// New returns a Provider that asks the other adapter at an interval what it serves.
+// New returns a Provider that lists the metrics of the other adapter at an interval.
 func New(c Config, interval time.Duration, clk clock.WithTicker) (*Provider, error) {
 	client, err := newClient(c)
 	if err != nil {
@@ -62,7 +59,7 @@ func New(c Config, interval time.Duration, clk clock.WithTicker) (*Provider, err
 	return &Provider{client: client, interval: interval, clock: clk, lastError: errors.New("the remote adapter has not answered yet")}, nil
 }
 
-// Ready tells why the other adapter did not answer when it was asked last; nil if it did.
+// Ready returns the error of the last discovery, nil after a success.
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,36 +72,20 @@ func (p *Provider) currentMetrics() servedMetrics {
 	return p.served
 }
 
-// Run asks until ctx ends what the other adapter serves.
+// Run lists the metrics of the other adapter until ctx ends.
 func (p *Provider) Run(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx).WithName("remote")
-	told := ""
-	for {
+	return refreshloop.Run(ctx, "remote", p.clock, p.interval, nil, func(ctx context.Context) error {
 		found, err := p.discover(ctx)
-		wait, text := p.interval, ""
 		p.mu.Lock()
-		p.lastError = err
-		if err == nil {
+		defer p.mu.Unlock()
+		if p.lastError = err; err == nil {
 			p.served = found
-		} else {
-			wait, text = min(retryInterval, p.interval), err.Error()
 		}
-		p.mu.Unlock()
-		if text != told && ctx.Err() == nil {
-			told = text
-			log.Info("The remote adapter was asked what it serves", "error", text)
-		}
-		timer := p.clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-	}
+		return err
+	})
 }
 
-// discover asks what there is.
+// discover lists the metrics of the other adapter.
 func (p *Provider) discover(ctx context.Context) (servedMetrics, error) {
 	var s servedMetrics
 	var list metav1.APIResourceList
@@ -152,7 +133,7 @@ var (
 	_ provider.CustomMetricsProvider   = Custom{}
 )
 
-// Serves tells whether the other adapter may serve a metric: not all adapters list theirs.
+// Serves reports whether the other adapter may serve a metric. Some adapters do not list theirs.
 func (e External) Serves(string) bool { return !e.currentMetrics().noExternal }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
@@ -174,7 +155,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	return out, nil
 }
 
-// Serves tells whether the other adapter may serve a metric.
+// Serves reports whether the other adapter may serve a metric.
 func (c Custom) Serves(string) bool { return !c.currentMetrics().noCustom }
 
 // ListAllMetrics implements provider.CustomMetricsProvider.
@@ -206,7 +187,7 @@ func (c Custom) read(ctx context.Context, namespace, name string, info provider.
 	path := apiPath(version)
 	switch {
 	case info.GroupResource.Resource == "namespaces" && namespace == "":
-		// The metrics of a namespace have a path of their own.
+		// Metrics of namespaces have another path than those of other objects.
 		path += "/namespaces/" + url.PathEscape(name) + "/metrics/" + url.PathEscape(info.Metric)
 	default:
 		if namespace != "" {
@@ -225,7 +206,7 @@ func (c Custom) read(ctx context.Context, namespace, name string, info provider.
 	return out, nil
 }
 
-// withSelector adds a selector that selects something.
+// withSelector adds a selector that is not empty to a query.
 func withSelector(query url.Values, name string, selector labels.Selector) url.Values {
 	if selector == nil || selector.Empty() {
 		return query

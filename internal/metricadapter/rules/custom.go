@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// namesPerQuery bounds the names in one query, maxObjects those in one answer.
+	// namesPerQuery bounds the object names in one query, maxObjects those in one response.
 	namesPerQuery = 500
 	maxObjects    = 5000
 )
@@ -29,7 +29,7 @@ type Custom struct{ *Provider }
 
 var _ provider.CustomMetricsProvider = Custom{}
 
-// Serves tells whether a rule is about a custom metric.
+// Serves reports whether a rule defines a custom metric.
 func (c Custom) Serves(metric string) bool {
 	rules, listing := c.current()
 	return rules.HasCustom(listing, metric)
@@ -61,8 +61,8 @@ func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, 
 	return &list.Items[0], nil
 }
 
-// GetMetricBySelector implements provider.CustomMetricsProvider. An object without a value, or with one that is no number, is left
-// out: an HPA knows how to count a pod that it has no value of.
+// GetMetricBySelector implements provider.CustomMetricsProvider. Objects whose value is missing or no number are omitted: an HPA
+// accounts for pods without a value.
 func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info provider.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
 	r, err := c.Resources.lookup(info.GroupResource)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selec
 	return c.read(ctx, namespace, names, info, metricSelector)
 }
 
-// read returns the values of objects, one at least.
+// read returns the values of objects, at least one.
 func (c Custom) read(ctx context.Context, namespace string, names []string, info provider.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValueList, error) {
 	r, err := c.Resources.lookup(info.GroupResource)
 	if err != nil {
@@ -124,7 +124,8 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 	return nil, status.NotFound("%s: no series for %d %s of namespace %q", info.Metric, len(names), info.GroupResource.String(), namespace)
 }
 
-// samplesByName finds the sample of each object. Several of one object are added up, as a rule without aggregation gives them.
+// samplesByName returns the sample of each object. Several samples of one object are added up; a rule without aggregation returns
+// them.
 func samplesByName(samples []metrics.Sample, label string, names []string) (found map[string]metrics.Sample, bad int) {
 	found = make(map[string]metrics.Sample, len(samples))
 	broken := map[string]bool{}
@@ -148,7 +149,7 @@ func samplesByName(samples []metrics.Sample, label string, names []string) (foun
 	return found, len(broken)
 }
 
-// metricValue is a sample as the API has it.
+// metricValue converts a sample to a value of the API.
 func (r resourceInfo) metricValue(namespace, name, metric string, s metrics.Sample) custom_metrics.MetricValue {
 	q, _ := quantity(s.Value)
 	return custom_metrics.MetricValue{

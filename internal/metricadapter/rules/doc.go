@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules serves external and custom metrics that PromQL defines, by a configuration of prometheus-adapter. What a rule means is
-// internal/metrics/promadapter's; this package asks the server, finds the objects that a selector means in caches, and turns
-// series into values. A request costs queries of the server with the history, and none of the Kubernetes API.
+// Package rules serves external and custom metrics that PromQL rules of a prometheus-adapter configuration define. Package
+// promadapter interprets the rules; this package queries the server, resolves selectors to objects through caches, and converts
+// series to values. A request causes queries to Prometheus and none to the Kubernetes API.
 package rules

@@ -24,7 +24,7 @@ type External struct{ *Provider }
 
 var _ provider.ExternalMetricsProvider = External{}
 
-// Serves tells whether a rule is about an external metric.
+// Serves reports whether a rule defines an external metric.
 func (e External) Serves(metric string) bool {
 	rules, listing := e.current()
 	return rules.HasExternal(listing, metric)
@@ -43,8 +43,8 @@ func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 	return all
 }
 
-// GetExternalMetric implements provider.ExternalMetricsProvider. A value that is no number makes the whole answer an error: an HPA
-// adds values up, and a part of the sum would be a wrong sum.
+// GetExternalMetric implements provider.ExternalMetricsProvider. A value that is no number fails the whole request, because an HPA
+// adds the values up, and a partial sum would be wrong.
 func (e External) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info provider.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	matchers, err := promadapter.SelectorMatchers(selector)
 	if err != nil {
@@ -76,7 +76,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	return list, nil
 }
 
-// query evaluates a query for a metric. No series, and too many, are errors.
+// query evaluates the query of a metric. No series, and too many, are errors.
 func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sample, error) {
 	samples, err := p.Query(ctx, expr, p.Clock.Now())
 	switch {
@@ -90,7 +90,7 @@ func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sa
 	return samples, nil
 }
 
-// quantity writes a value to the thousandth; ok is false for what is no number.
+// quantity converts a value, to a thousandth; ok is false for NaN and infinity.
 func quantity(v float64) (q resource.Quantity, ok bool) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return q, false

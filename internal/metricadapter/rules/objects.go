@@ -22,12 +22,12 @@ import (
 const (
 	// maxWatched bounds the resources whose objects are watched.
 	maxWatched = 16
-	// syncTimeout is how long a request waits for the first list of a resource: less than the API server waits for an answer.
+	// syncTimeout is how long a request waits for the first list of a resource. It is shorter than the timeout of the API server.
 	syncTimeout = 5 * time.Second
 )
 
-// Objects knows the names and labels of objects. A resource is watched from the first question about it on, so that a cluster whose
-// rules ask for none pays for none; no more than names and labels are kept.
+// Objects caches the names and labels of objects. The first request for a resource starts its watch, so that a cluster without such
+// rules has no watches.
 type Objects struct {
 	client metadata.Interface
 
@@ -43,15 +43,15 @@ type objectInformer struct {
 	cache.SharedIndexInformer
 
 	mu     sync.Mutex
-	failed string // why the last list or watch failed
+	failed string // error of the last list or watch
 }
 
-// NewObjects returns Objects that watch nothing yet.
+// NewObjects returns Objects without watches.
 func NewObjects(client metadata.Interface) *Objects {
 	return &Objects{client: client, stop: make(chan struct{}), informers: map[schema.GroupVersionResource]*objectInformer{}}
 }
 
-// Run ends all watches with ctx.
+// Run stops all watches when ctx ends.
 func (o *Objects) Run(ctx context.Context) error {
 	<-ctx.Done()
 	o.mu.Lock()
@@ -62,7 +62,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	return nil
 }
 
-// listNames are those of the objects that match, in order.
+// listNames returns the sorted names of the objects that match.
 func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace string, selector labels.Selector) ([]string, error) {
 	w, err := o.informerFor(r)
 	if err != nil {
@@ -89,7 +89,7 @@ func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace strin
 	return names, nil
 }
 
-// informerFor returns the informer of a resource, which it starts if need be.
+// informerFor returns the informer of a resource and starts it if need be.
 func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,7 +116,7 @@ func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 	return w, nil
 }
 
-// trimMetadata keeps what is asked for.
+// trimMetadata keeps names and labels only.
 func trimMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{

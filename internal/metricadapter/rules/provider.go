@@ -10,36 +10,34 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/metricadapter/refreshloop"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
 const (
-	// retryInterval is the time between two questions to a server that did not answer.
-	retryInterval = 10 * time.Second
-	// maxValues bounds the values of one answer. An HPA adds them up; whoever wants more lets the rule add them up.
+	// maxValues bounds the values of one response. An HPA adds them up; a rule can aggregate more.
 	maxValues = 1000
 )
 
-// Config is what a Provider needs.
+// Config is the configuration of a Provider.
 type Config struct {
 	// Rules returns the rules in force.
 	Rules func() *promadapter.Rules
-	// Query evaluates PromQL. NaN is a value.
+	// Query evaluates PromQL. NaN is a valid value.
 	Query func(ctx context.Context, expr string, at time.Time) ([]metrics.Sample, error)
-	// Resources says which resources there are, Objects which objects.
+	// Resources lists the resources of the cluster, Objects their objects.
 	Resources *Resources
 	Objects   *Objects
-	// ListInterval is the time between two looks at which series there are.
+	// ListInterval is the time between two listings of the series.
 	ListInterval time.Duration
 	Clock        clock.WithTicker
 }
 
-// Provider serves what rules define.
+// Provider serves the metrics that rules define.
 type Provider struct {
 	Config
 
@@ -47,23 +45,23 @@ type Provider struct {
 	wake  chan struct{}
 
 	mu        sync.Mutex
-	lastError error // why the server did not answer last; errNotQueried at first
+	lastError error // of the last request to the server; errNotQueried at first
 }
 
-// ruleListing is what was found by some rules.
+// ruleListing are rules with the series that they find.
 type ruleListing struct {
 	rules   *promadapter.Rules
 	listing *promadapter.Listing
 }
 
-var errNotQueried = errors.New("the server has not answered yet")
+var errNotQueried = errors.New("the server has not been queried yet")
 
-// New returns a Provider; Run keeps it up to date.
+// New returns a Provider. Run keeps its listing up to date.
 func New(c Config) *Provider {
 	return &Provider{Config: c, wake: make(chan struct{}, 1), lastError: errNotQueried}
 }
 
-// NotifyChanged tells Run that other rules are in force.
+// NotifyChanged makes Run list the series of changed rules at once.
 func (p *Provider) NotifyChanged() {
 	select {
 	case p.wake <- struct{}{}:
@@ -71,60 +69,35 @@ func (p *Provider) NotifyChanged() {
 	}
 }
 
-// Ready tells why the server did not answer when it was asked last; nil if it did.
+// Ready returns the error of the last request to the server, nil after a success.
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastError
 }
 
-// Run looks at which series there are until ctx ends.
+// Run lists the series of the rules until ctx ends.
 func (p *Provider) Run(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx).WithName("rules")
-	told := ""
-	for {
-		err := p.refresh(ctx)
-		wait, text := p.ListInterval, ""
-		if err != nil {
-			wait, text = min(retryInterval, p.ListInterval), err.Error()
-		}
-		if text != told && ctx.Err() == nil {
-			told = text
-			if err != nil {
-				log.Info("Looking for the series of rules failed; trying again", "reason", text)
-			} else {
-				log.Info("Series of rules are found again")
-			}
-		}
-		timer := p.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-p.wake:
-		case <-timer.C():
-		}
-		timer.Stop()
-	}
+	return refreshloop.Run(ctx, "rules", p.Clock, p.ListInterval, p.wake, p.refresh)
 }
 
-// refresh asks for the series of all rules. It returns why a rule could not be asked about.
+// refresh lists the series of all rules. Its error covers the rules whose series could not be listed.
 func (p *Provider) refresh(ctx context.Context) error {
 	rules := p.Rules()
 	var before *promadapter.Listing
-	if had := p.found.Load(); had != nil && had.rules == rules {
-		before = had.listing
+	if previous := p.found.Load(); previous != nil && previous.rules == rules {
+		before = previous.listing
 	}
-	answered, asked := false, false
-	var gone error // One question that nobody answers is enough: each takes its time.
+	answered, queried := false, false
+	var unreachable error // After it no further query is sent, because each would wait for a timeout.
 	listing, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
-		if gone != nil {
-			return nil, gone
+		if unreachable != nil {
+			return nil, unreachable
 		}
 		samples, err := p.Query(ctx, expr, p.Clock.Now())
-		asked, answered = true, answered || err == nil
+		queried, answered = true, answered || err == nil
 		if failure := new(prometheus.Error); errors.As(err, &failure) && failure.Kind == prometheus.Unreachable {
-			gone = err
+			unreachable = err
 		}
 		names := make([]string, 0, len(samples))
 		for _, s := range samples {
@@ -132,20 +105,20 @@ func (p *Provider) refresh(ctx context.Context) error {
 		}
 		return names, err
 	})
-	up := err
-	if !asked {
-		_, up = p.Query(ctx, "vector(1)", p.Clock.Now())
-	} else if answered && gone == nil {
-		up = nil // One bad rule is not the server's fault.
+	serverErr := err
+	if !queried {
+		_, serverErr = p.Query(ctx, "vector(1)", p.Clock.Now())
+	} else if answered && unreachable == nil {
+		serverErr = nil // The server answered; only some rule failed.
 	}
 	p.mu.Lock()
-	p.lastError = up
+	p.lastError = serverErr
 	p.mu.Unlock()
 	p.found.Store(&ruleListing{rules: rules, listing: listing})
-	return errors.Join(err, up)
+	return errors.Join(err, serverErr)
 }
 
-// current returns the rules in force and what is known by them.
+// current returns the rules in force and their listing, nil before it was made.
 func (p *Provider) current() (*promadapter.Rules, *promadapter.Listing) {
 	rules := p.Rules()
 	if k := p.found.Load(); k != nil && k.rules == rules {

@@ -9,27 +9,27 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/metricadapter/refreshloop"
 	"crane.io/crane/internal/metricadapter/status"
 )
 
-// Resources knows which resources the cluster serves. It is asked of the API server now and then, and not for a request.
+// Resources lists the resources of the cluster at an interval, so that a request for a metric needs no discovery.
 type Resources struct {
 	Discovery discovery.DiscoveryInterface
-	// Interval is the time between two questions.
+	// Interval is the time between two discoveries.
 	Interval time.Duration
 	Clock    clock.WithTicker
 
 	mapper atomic.Pointer[meta.RESTMapper]
 }
 
-// resourceInfo is one of them.
+// resourceInfo describes a resource of the cluster.
 type resourceInfo struct {
 	groupResource schema.GroupResource
 	version       string
@@ -42,33 +42,23 @@ func (r resourceInfo) gvr() schema.GroupVersionResource {
 	return r.groupResource.WithVersion(r.version)
 }
 
-// Run keeps them up to date until ctx ends. Where the API server does not answer, what was known stays.
+// Run repeats the discovery until ctx ends. After a failure the previous resources stay.
 func (r *Resources) Run(ctx context.Context) error {
-	log := logr.FromContextOrDiscard(ctx).WithName("resources")
-	for {
-		wait := r.Interval
-		if groups, err := restmapper.GetAPIGroupResources(r.Discovery); err == nil {
+	return refreshloop.Run(ctx, "resources", r.Clock, r.Interval, nil, func(context.Context) error {
+		groups, err := restmapper.GetAPIGroupResources(r.Discovery)
+		if err == nil {
 			mapper := restmapper.NewDiscoveryRESTMapper(groups)
 			r.mapper.Store(&mapper)
-		} else {
-			wait = min(retryInterval, r.Interval)
-			log.Info("Asking which resources there are failed; trying again", "reason", err.Error())
 		}
-		timer := r.Clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-	}
+		return err
+	})
 }
 
-// lookup returns a resource by its plural or singular name, with a group or without.
+// lookup returns a resource by its plural or singular name, with or without a group.
 func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	mapper := r.mapper.Load()
 	if mapper == nil {
-		return resourceInfo{}, status.Unavailable("%s: which resources there are is not known yet", name.String())
+		return resourceInfo{}, status.Unavailable("%s: the resources of the cluster are not known yet", name.String())
 	}
 	found, err := describeResource(*mapper, name)
 	if meta.IsNoMatchError(err) {
@@ -80,7 +70,7 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	return found, nil
 }
 
-// lookupName returns a resource by its singular name alone.
+// lookupName returns a resource by its singular name.
 func (r *Resources) lookupName(name string) (resourceInfo, error) {
 	return r.lookup(schema.GroupResource{Resource: name})
 }

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status has the answers of the adapter that are not values. An HPA takes all of them alike, as a metric that is not there;
-// the code and the sentence are for people.
+// Package status builds the error responses of the adapter. An HPA treats all of them as a missing metric; code and message are for
+// people.
 package status
 
 import (
@@ -13,22 +13,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BadRequest is a request that means nothing.
+// BadRequest returns the error for an invalid request.
 func BadRequest(format string, args ...any) error {
 	return failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, format, args...)
 }
 
-// NotFound is a request for what there is not.
+// NotFound returns the error for a metric or object that does not exist.
 func NotFound(format string, args ...any) error {
 	return failure(http.StatusNotFound, metav1.StatusReasonNotFound, format, args...)
 }
 
-// Unprocessable is what only a person can put right.
+// Unprocessable returns the error for a state that a retry does not change.
 func Unprocessable(format string, args ...any) error {
 	return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, format, args...)
 }
 
-// Unavailable is what may be there later.
+// Unavailable returns the error for a state that a retry may change.
 func Unavailable(format string, args ...any) error {
 	return failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, format, args...)
 }

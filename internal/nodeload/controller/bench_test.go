@@ -23,16 +23,16 @@ import (
 	"crane.io/crane/internal/nodeload/policyfile"
 )
 
-// loads is a Prometheus that answers any query with one series for each node. Loads of five minutes wander by a point or
-// so from reading to reading, the maxima of an hour and of a day by less.
-type loads struct {
+// fakePrometheus answers any query with one series per node. Five-minute loads vary by about a point from reading to
+// reading, the maxima of an hour and of a day by less.
+type fakePrometheus struct {
 	random  *rand.Rand
 	nodes   int
 	levels  map[string][]float64
 	queries atomic.Int64
 }
 
-func (l *loads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.queries.Add(1)
 	name, _, _ := strings.Cut(r.FormValue("query"), "{")
 	level := l.levels[name]
@@ -50,7 +50,7 @@ func (l *loads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
 	for i := range level {
-		// It returns to its mean, so that it neither stands still nor drifts away.
+		// The load returns to its mean, so that it neither stands still nor drifts away.
 		level[i] = math.Max(0, level[i]+step*l.random.NormFloat64())
 		if i > 0 {
 			b.WriteByte(',')
@@ -61,12 +61,12 @@ func (l *loads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(b.String()))
 }
 
-// BenchmarkHour5000Nodes is an hour of the built-in policy in virtual time: real queries over HTTP, real decoding and
-// decisions; nodes and patches are in memory, so that the API client's share is not in it. The first round, which writes
-// all nodes, is left out of the figures.
+// BenchmarkHour5000Nodes runs an hour of the built-in policy in virtual time: real queries over HTTP, real decoding
+// and decisions; nodes and patches are in memory, so the share of the API client is not included. The first round,
+// which writes all nodes, is excluded.
 func BenchmarkHour5000Nodes(b *testing.B) {
 	const nodes = 5000
-	source := &loads{random: rand.New(rand.NewPCG(1, 2)), nodes: nodes, levels: map[string][]float64{}}
+	source := &fakePrometheus{random: rand.New(rand.NewPCG(1, 2)), nodes: nodes, levels: map[string][]float64{}}
 	server := httptest.NewServer(source)
 	defer server.Close()
 	cfg := prometheus.DefaultConfig()
@@ -82,14 +82,14 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	}
 	clk := clocktesting.NewFakeClock(begin)
 	c, err := New(Config{
-		Policy: policyfile.Fixed(policy, clk), Sources: Sources{Prometheus: client}, Nodes: w, Patches: quick{w}, Binds: w,
+		Policy: policyfile.Fixed(policy, clk), Sources: Sources{Prometheus: client}, Nodes: w, Patches: indexedCluster{w}, Binds: w,
 		Labels: []string{"node", "instance"}, Material: 0.02, Workers: 10, Events: events.NewFakeRecorder(1000), Metrics: NewMetrics(), Clock: clk,
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	clk.SetTime(c.Round(b.Context()))
-	w.took()
+	w.drain()
 	source.queries.Store(0)
 	rounds, readings, patches := 0, 0, 0
 	var busy time.Duration
@@ -102,7 +102,7 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 			if source.queries.Load() > before {
 				readings++
 			}
-			_, sent := w.took()
+			_, sent := w.drain()
 			rounds, patches = rounds+1, patches+len(sent)
 			clk.SetTime(next)
 		}
@@ -120,7 +120,7 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	b.ReportMetric(float64(rounds)/hours, "rounds/h")
 }
 
-// cpuTime is what this process has used. The server of the benchmark is in it.
+// cpuTime returns the CPU time of this process, including the server of the benchmark.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

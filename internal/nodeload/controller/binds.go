@@ -16,25 +16,25 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// placed selects pods that are on a node.
+// placed selects pods that are bound to a node.
 const placed = "spec.nodeName!="
 
-// Binds counts placements from a watch on pods, whoever placed them. It keeps those of the last minutes, as far as a
-// policy counts back, and no pod: so the memory does not grow with the cluster. It is a manager.Runnable that only the
-// leader runs, and safe for concurrent use.
+// Binds counts pod placements by any scheduler from a watch. It keeps the placements of the longest range of the
+// policy and no pods, so memory does not grow with the cluster. It is a manager.Runnable that only the leader runs,
+// and safe for concurrent use.
 type Binds struct {
 	pods  corev1client.PodsGetter
 	clock clock.WithTicker
 
 	mu     sync.Mutex
 	binds  *nodeload.Binds
-	next   *nodeload.Binds // while a list is read: what it counts
+	next   *nodeload.Binds // counts of a list in progress
 	ranges []nodeload.HotRange
 	synced bool
 	relist chan struct{}
 }
 
-// NewBinds counts nothing before Start.
+// NewBinds returns a counter that counts nothing before Start.
 func NewBinds(pods corev1client.PodsGetter, clk clock.WithTicker) *Binds {
 	return &Binds{pods: pods, clock: clk, binds: nodeload.NewBinds(nil), relist: make(chan struct{}, 1)}
 }
@@ -114,14 +114,15 @@ func (b *Binds) PodDeleted(pod *corev1.Pod) {
 	b.binds.Remove(string(pod.UID))
 }
 
-// add counts a pod from the time at which it was placed.
+// add counts a pod from its placement.
 func add(to *nodeload.Binds, pod *corev1.Pod, now time.Time) {
 	if pod.Spec.NodeName != "" {
 		to.Add(string(pod.UID), pod.Spec.NodeName, scheduledAt(pod), now)
 	}
 }
 
-// scheduledAt is when the condition PodScheduled became true, and for pods that no scheduler placed their creation.
+// scheduledAt returns when the condition PodScheduled became true, or the creation time of pods that no scheduler
+// placed.
 func scheduledAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// podServer serves pods a page each, and one watch after the other.
+// podServer serves one page per pod, and one watch after the other.
 type podServer struct {
 	corev1client.PodInterface
 
@@ -31,7 +31,7 @@ type podServer struct {
 	pods    []corev1.Pod
 	lists   int
 	fail    error
-	watches []string // versions that were watched from
+	watches []string // resource versions of watches
 	current *watch.FakeWatcher
 }
 
@@ -65,7 +65,7 @@ func (s *podServer) Watch(_ context.Context, o metav1.ListOptions) (watch.Interf
 	return s.current, nil
 }
 
-// placedPod is a pod that a scheduler placed some time ago.
+// placedPod returns a pod that was scheduled some time ago.
 func placedPod(name, node, version string, ago time.Duration) corev1.Pod {
 	at := metav1.NewTime(time.Now().Add(-ago))
 	return corev1.Pod{
@@ -120,7 +120,7 @@ func TestBindsFollowPods(t *testing.T) {
 			t.Errorf("after the end of a watch: watched from %v, listed %d times", s.watches, s.lists)
 		}
 
-		// The version is too old: list again, which may fail for a while.
+		// The resource version is too old: the client lists again, which may fail for a while.
 		s.mu.Lock()
 		s.fail = errors.New("away")
 		s.mu.Unlock()

@@ -23,36 +23,36 @@ import (
 )
 
 const (
-	// hotInterval is the time between two looks at hot values; a node gets at most one patch for them in each.
+	// hotInterval is the interval between updates of hot values; a node gets at most one patch for them in each.
 	hotInterval = 30 * time.Second
-	// maxStartDelay bounds the delay of the first round, which keeps several clusters from asking one Prometheus at the
-	// same moments.
+	// maxStartDelay bounds the delay of the first round, which spreads the queries of several clusters to one
+	// Prometheus.
 	maxStartDelay = 5 * time.Second
-	// roundTimeout bounds the reading of one round.
+	// roundTimeout bounds the reads of one round.
 	roundTimeout = 2 * time.Minute
 )
 
-// Config is what a Controller needs from outside.
+// Config configures a Controller.
 type Config struct {
 	Policy  *policyfile.File
 	Sources Sources
-	// Nodes lists nodes; a cache, since it is asked for each round.
+	// Nodes lists nodes from a cache, once per round.
 	Nodes client.Reader
 	// Patches writes annotations.
 	Patches Patcher
 	// Binds counts placements; nil for no hot values.
 	Binds BindCounter
-	// Format is how times are written and read.
+	// Format is the time format of annotations.
 	Format nodeload.Format
-	// Labels are the labels of series that name a node, in the order in which they are looked at.
+	// Labels are the labels of series that name a node, in order of preference.
 	Labels []string
-	// Material is the difference from which on a value is written before it expires.
+	// Material is the change of a value that is written before the old value expires.
 	Material series.Ratio
-	// Workers is how many nodes are written to at once.
+	// Workers is the number of concurrent patches.
 	Workers int
-	// Namespace is Crane's own, where the ConfigMap of the policy lies.
+	// Namespace is Crane's own, with the ConfigMap of the policy.
 	Namespace string
-	// DryRun decides and tells, and writes nothing.
+	// DryRun decides and reports, and writes nothing.
 	DryRun bool
 
 	Events  events.EventRecorder
@@ -62,28 +62,28 @@ type Config struct {
 
 // BindCounter counts the placements on nodes in the ranges of a policy.
 type BindCounter interface {
-	// Ranges sets what is counted from now on.
+	// Ranges sets the ranges to count.
 	Ranges([]nodeload.HotRange)
-	// Count returns the placements on a node in each of the ranges; false where counting has not begun.
+	// Count returns the placements on a node in each of the ranges; false before counting has started.
 	Count(node string, now time.Time) ([]int64, bool)
 }
 
-// Controller writes loads. It is a manager.Runnable that only the leader runs; its methods are not safe for concurrent
-// use, but for Wake.
+// Controller writes loads. It is a manager.Runnable that only the leader runs; its methods except Wake are not safe
+// for concurrent use.
 type Controller struct {
 	cfg      Config
 	schedule *schedule
 	hotNext  time.Time
 	policy   *nodeload.Policy
-	// told is what nodes were last said to lack, so that only a change is told.
-	told map[complaint]problem
-	// patches that failed, for the log: only the first in a row is told.
+	// reportedProblems holds the last reported problem of each node and metric, so that only changes are reported.
+	reportedProblems map[problemKey]problem
+	// writeFails is true after a failed patch: only the first failure in a row is logged.
 	writeFails bool
 
 	wake chan struct{}
 }
 
-// New returns a controller that has done nothing. It fails where something is missing.
+// New returns a controller. It returns an error if the configuration is incomplete.
 func New(cfg Config) (*Controller, error) {
 	switch {
 	case cfg.Policy == nil || cfg.Nodes == nil || cfg.Patches == nil || cfg.Clock == nil || cfg.Events == nil || cfg.Metrics == nil:
@@ -95,13 +95,13 @@ func New(cfg Config) (*Controller, error) {
 	case len(cfg.Labels) == 0:
 		return nil, errors.New("no label of series that names a node")
 	}
-	return &Controller{cfg: cfg, told: map[complaint]problem{}, wake: make(chan struct{}, 1)}, nil
+	return &Controller{cfg: cfg, reportedProblems: map[problemKey]problem{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (c *Controller) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable: rounds until ctx ends.
+// Start implements manager.Runnable: it runs rounds until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {
 	delay := rand.N(maxStartDelay)
 	for {
@@ -119,21 +119,21 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Wake asks for a round at once, for a policy that is new.
+// Wake starts a round at once, for a new policy.
 func (c *Controller) Wake() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // A round is due anyway.
+	default: // a round is due already
 	}
 }
 
-// Round reads what is due and writes what has changed, and returns when there is something to do again.
+// Round reads due metrics, writes changed values, and returns the time of the next round.
 func (c *Controller) Round(ctx context.Context) time.Time {
 	now := c.cfg.Clock.Now()
 	if c.schedule == nil {
 		c.schedule = newSchedule(now)
 	}
-	c.adopt(ctx, now)
+	c.applyPolicy(ctx, now)
 	var list corev1.NodeList
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if ctx.Err() == nil {
@@ -142,17 +142,17 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 		return now.Add(firstRetry)
 	}
 	nodes := toNodes(list.Items)
-	due := c.schedule.due(c.policy.Metrics, now, lackedByYoung(list.Items, now))
+	due := c.schedule.due(c.policy.Metrics, now, missingOnNewNodes(list.Items, now))
 
 	reading, cancel := context.WithTimeout(ctx, roundTimeout)
 	r := reader{sources: c.cfg.Sources, nodes: nodes, match: newMatcher(list.Items, c.cfg.Labels), now: now}
-	c.wantForecasts(nodes)
+	c.requestForecasts(nodes)
 	readings := r.read(reading, c.policy.Metrics, due)
 	cancel()
 	if ctx.Err() != nil {
 		return now
 	}
-	c.note(ctx, nodes, readings, now)
+	c.record(ctx, nodes, readings, now)
 
 	p := planner{policy: c.policy, format: c.cfg.Format, material: c.cfg.Material, now: now, interval: hotInterval}
 	patches := p.plan(nodes, readings, c.hot(now))
@@ -161,18 +161,18 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	return c.next(now)
 }
 
-// adopt takes over a policy that is new.
-func (c *Controller) adopt(ctx context.Context, now time.Time) {
+// applyPolicy takes a changed policy into use.
+func (c *Controller) applyPolicy(ctx context.Context, now time.Time) {
 	policy := c.cfg.Policy.Policy()
 	if policy == c.policy {
 		return
 	}
 	c.policy = policy
-	c.schedule.keep(policy.Metrics)
-	c.cfg.Metrics.keep(policy.Metrics)
-	for told := range c.told {
+	c.schedule.retain(policy.Metrics)
+	c.cfg.Metrics.retain(policy.Metrics)
+	for told := range c.reportedProblems {
 		if !named(policy.Metrics, told.metric) {
-			delete(c.told, told)
+			delete(c.reportedProblems, told)
 		}
 	}
 	c.hotNext = now
@@ -193,14 +193,14 @@ func named(list []nodeload.Metric, name string) bool {
 	return false
 }
 
-// youth is how long a node counts as young: after it, a metric that it lacks is one that it does not have.
-const youth = 15 * time.Minute
+// newNodeAge is the age up to which a node is new: an older node that lacks a metric does not report it.
+const newNodeAge = 15 * time.Minute
 
-// lackedByYoung tells whether a node that is young carries no value of a metric.
-func lackedByYoung(list []corev1.Node, now time.Time) func(metric string) bool {
+// missingOnNewNodes reports whether a new node has no value of a metric.
+func missingOnNewNodes(list []corev1.Node, now time.Time) func(metric string) bool {
 	var young []*corev1.Node
 	for i := range list {
-		if now.Sub(list[i].CreationTimestamp.Time) < youth {
+		if now.Sub(list[i].CreationTimestamp.Time) < newNodeAge {
 			young = append(young, &list[i])
 		}
 	}
@@ -209,7 +209,7 @@ func lackedByYoung(list []corev1.Node, now time.Time) func(metric string) bool {
 	}
 }
 
-// hot returns the hot value of a node; nil where there is none to be told.
+// hot returns the hot value of a node; nil if none are written.
 func (c *Controller) hot(now time.Time) func(node string) int64 {
 	if c.cfg.Binds == nil || len(c.policy.Hot) == 0 {
 		return nil
@@ -240,8 +240,8 @@ func (c *Controller) next(now time.Time) time.Time {
 	return next
 }
 
-// wantForecasts tells the forecaster whose forecasts the policy uses.
-func (c *Controller) wantForecasts(nodes []node) {
+// requestForecasts registers the forecasts that the policy uses.
+func (c *Controller) requestForecasts(nodes []node) {
 	if c.cfg.Sources.Forecast == nil {
 		return
 	}
@@ -257,5 +257,5 @@ func (c *Controller) wantForecasts(nodes []node) {
 			names = append(names, n.name)
 		}
 	}
-	c.cfg.Sources.Forecast.Want(names, resources)
+	c.cfg.Sources.Forecast.Request(names, resources)
 }

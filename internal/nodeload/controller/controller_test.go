@@ -35,8 +35,8 @@ import (
 
 var begin = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// world is what the controller sees and does.
-type world struct {
+// fakeCluster holds the nodes and loads and records queries and patches.
+type fakeCluster struct {
 	mu      sync.Mutex
 	nodes   []corev1.Node
 	vectors map[string][]metrics.Sample
@@ -48,33 +48,35 @@ type world struct {
 	binds   map[string][]int64
 }
 
-func (w *world) Vector(_ context.Context, query string, _ time.Time) ([]metrics.Sample, error) {
+func (w *fakeCluster) Vector(_ context.Context, query string, _ time.Time) ([]metrics.Sample, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queries = append(w.queries, query)
 	return w.vectors[query], w.err
 }
 
-func (*world) Selector(metric string, _ ...prometheus.Matcher) (string, error) { return metric, nil }
+func (*fakeCluster) Selector(metric string, _ ...prometheus.Matcher) (string, error) {
+	return metric, nil
+}
 
-func (w *world) NodeUsages(context.Context) ([]Usage, error) {
+func (w *fakeCluster) NodeUsages(context.Context) ([]Usage, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queries = append(w.queries, "metrics-server")
 	return w.usages, w.err
 }
 
-func (*world) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+func (*fakeCluster) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.New("not expected")
 }
 
-func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (w *fakeCluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	list.(*corev1.NodeList).Items = w.nodes
 	return nil
 }
 
-// PatchNode applies the patch as the API server would.
-func (w *world) PatchNode(_ context.Context, name string, patch []byte) error {
+// PatchNode applies the patch as the API server does.
+func (w *fakeCluster) PatchNode(_ context.Context, name string, patch []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reject != nil {
@@ -101,17 +103,17 @@ func (w *world) PatchNode(_ context.Context, name string, patch []byte) error {
 	return nil
 }
 
-func (*world) Ranges([]nodeload.HotRange) {}
+func (*fakeCluster) Ranges([]nodeload.HotRange) {}
 
-func (w *world) Count(node string, _ time.Time) ([]int64, bool) {
+func (w *fakeCluster) Count(node string, _ time.Time) ([]int64, bool) {
 	if c, ok := w.binds[node]; ok {
 		return c, true
 	}
 	return []int64{0, 0}, true
 }
 
-// took returns queries and patches since the last call.
-func (w *world) took() (queries, patches []string) {
+// drain returns queries and patches since the last call.
+func (w *fakeCluster) drain() (queries, patches []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	queries, patches = w.queries, w.patches
@@ -121,15 +123,15 @@ func (w *world) took() (queries, patches []string) {
 	return queries, patches
 }
 
-func (w *world) percent(metric string, values ...float64) {
+func (w *fakeCluster) percent(metric string, values ...float64) {
 	w.vectors[metric] = nil
 	for i, v := range values {
 		w.vectors[metric] = append(w.vectors[metric], metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: v})
 	}
 }
 
-func newWorld(nodes int) *world {
-	w := &world{vectors: map[string][]metrics.Sample{}}
+func newWorld(nodes int) *fakeCluster {
+	w := &fakeCluster{vectors: map[string][]metrics.Sample{}}
 	for i := range nodes {
 		w.nodes = append(w.nodes, corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
@@ -145,12 +147,12 @@ func newWorld(nodes int) *world {
 
 type fixture struct {
 	*Controller
-	w      *world
+	w      *fakeCluster
 	clock  *clocktesting.FakeClock
 	events *events.FakeRecorder
 }
 
-func start(t *testing.T, w *world, spec nodeload.Spec) *fixture {
+func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 	t.Helper()
 	policy, err := nodeload.NewPolicy(spec)
 	if err != nil {
@@ -192,7 +194,7 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	w.percent("mem_usage_max_avg_1h", 40, 50, 60)
 	f := start(t, w, twoMetrics())
 	next := f.Round(t.Context())
-	queries, patches := w.took()
+	queries, patches := w.drain()
 	if !slices.Equal(queries, []string{"cpu_usage_avg_5m", "mem_usage_max_avg_1h"}) || !slices.Equal(patches, []string{"n0", "n1", "n2"}) {
 		t.Fatalf("queries %v, patches %v", queries, patches)
 	}
@@ -205,31 +207,31 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 		t.Errorf("annotations %v", got)
 	}
 
-	// One value moves; the others neither move nor expire.
+	// One value changes; the others neither change nor expire.
 	f.clock.Step(3 * time.Minute)
 	w.percent("cpu_usage_avg_5m", 10.5, 20, 35)
 	f.Round(t.Context())
-	if queries, patches = w.took(); !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
+	if queries, patches = w.drain(); !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
 		t.Errorf("queries %v, patches %v", queries, patches)
 	}
 	// The values of the first round expire before the next.
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if _, patches = w.took(); !slices.Equal(patches, []string{"n0", "n1"}) {
+	if _, patches = w.drain(); !slices.Equal(patches, []string{"n0", "n1"}) {
 		t.Errorf("patches %v", patches)
 	}
-	// Both metrics fall into one round, and a node gets one patch.
+	// Both metrics are read in one round, and a node gets one patch.
 	for range 3 {
 		f.clock.Step(3 * time.Minute)
 		f.Round(t.Context())
-		queries, patches = w.took()
+		queries, patches = w.drain()
 	}
 	if len(queries) != 2 || len(patches) != 3 {
 		t.Errorf("after 15 minutes: queries %v, patches %v", queries, patches)
 	}
 }
 
-// TestBadSamplesAreToldAndNotWritten: none of them becomes a zero, and what the node carries stays.
+// TestBadSamplesAreToldAndNotWritten checks that no bad sample becomes a zero and that existing annotations stay.
 func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	w := newWorld(8)
 	w.percent("cpu_usage_avg_5m", 10, math.NaN(), -1, math.Inf(1), 1e9, 50, 60)
@@ -242,7 +244,7 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	}
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
-	if _, patches := w.took(); !slices.Equal(patches, []string{"n0", "n5"}) {
+	if _, patches := w.drain(); !slices.Equal(patches, []string{"n0", "n5"}) {
 		t.Errorf("patches %v", patches)
 	}
 	for _, i := range []int{1, 2, 3, 4, 6, 7} {
@@ -260,7 +262,7 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 		# HELP crane_nodeload_unmatched_series Series of the last reading of a metric that matched no node.
 		# TYPE crane_nodeload_unmatched_series gauge
 		crane_nodeload_unmatched_series{metric="cpu_usage_avg_5m"} 1
-		# HELP crane_nodeload_nodes Nodes by what the last reading of a metric said: ok, or why there is no value.
+		# HELP crane_nodeload_nodes Number of nodes by result of the last reading of a metric: ok, or why there is no value.
 		# TYPE crane_nodeload_nodes gauge
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="negative"} 1
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no capacity"} 0
@@ -281,7 +283,7 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	}
 }
 
-// TestManyBadNodesAreOneEvent: an exporter that is gone everywhere is no thousand events.
+// TestManyBadNodesAreOneEvent checks that a missing exporter does not cause thousands of events.
 func TestManyBadNodesAreOneEvent(t *testing.T) {
 	f := start(t, newWorld(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
@@ -306,12 +308,12 @@ func TestSourceGone(t *testing.T) {
 	if told := f.told(); len(told) != 1 || !strings.Contains(told[0], "connection refused") {
 		t.Errorf("told %v", told)
 	}
-	if _, patches := w.took(); len(patches) > 0 {
+	if _, patches := w.drain(); len(patches) > 0 {
 		t.Errorf("patches %v", patches)
 	}
 	w.err = nil
 	f.Round(t.Context())
-	if _, patches := w.took(); len(patches) != 1 {
+	if _, patches := w.drain(); len(patches) != 1 {
 		t.Errorf("after its return: patches %v", patches)
 	}
 }
@@ -328,7 +330,7 @@ func TestMetricsServer(t *testing.T) {
 		{Name: "cpu_now", Period: time.Minute, From: nodeload.FromMetricsServer}, {Name: "mem_now", Period: time.Minute, From: nodeload.FromMetricsServer},
 	}})
 	f.Round(t.Context())
-	if queries, patches := w.took(); len(queries) != 1 || !slices.Equal(patches, []string{"n0"}) {
+	if queries, patches := w.drain(); len(queries) != 1 || !slices.Equal(patches, []string{"n0"}) {
 		t.Errorf("queries %v, patches %v", queries, patches)
 	}
 	if got := w.nodes[0].Annotations; got["cpu_now"] != "0.25000,2024-05-01T11:59:40Z" || got["mem_now"] != "0.50000,2024-05-01T11:59:40Z" {
@@ -353,24 +355,25 @@ func TestHotValue(t *testing.T) {
 	if got := w.nodes[1].Annotations["node_hot_value"]; got != "0,2024-05-01T12:00:00Z" {
 		t.Errorf("n1 carries %q", got)
 	}
-	if _, patches := w.took(); len(patches) != 2 || next.Sub(begin) != hotInterval {
+	if _, patches := w.drain(); len(patches) != 2 || next.Sub(begin) != hotInterval {
 		t.Errorf("patches %v, next %v", patches, next)
 	}
 	f.clock.Step(hotInterval)
 	f.Round(t.Context())
-	if _, patches := w.took(); len(patches) != 0 {
+	if _, patches := w.drain(); len(patches) != 0 {
 		t.Errorf("nothing has changed: %v", patches)
 	}
 }
 
-// TestYoungNodesNeedNotWait: a node that comes between two readings of a slow metric gets it with the next fast one.
+// TestYoungNodesNeedNotWait checks that a node added between two readings of a slow metric gets its value with the
+// next fast one.
 func TestYoungNodesNeedNotWait(t *testing.T) {
 	w := newWorld(1)
 	w.percent("cpu_usage_avg_5m", 10, 20)
 	w.percent("mem_usage_max_avg_1h", 10, 20)
 	f := start(t, w, twoMetrics())
 	f.Round(t.Context())
-	w.took()
+	w.drain()
 	w.nodes = newWorld(2).nodes
 	w.nodes[1].CreationTimestamp = metav1.NewTime(begin.Add(time.Minute))
 	w.nodes[0].Annotations = map[string]string{
@@ -378,12 +381,12 @@ func TestYoungNodesNeedNotWait(t *testing.T) {
 	}
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if queries, patches := w.took(); len(queries) != 2 || !slices.Equal(patches, []string{"n1"}) || len(w.nodes[1].Annotations) != 2 {
+	if queries, patches := w.drain(); len(queries) != 2 || !slices.Equal(patches, []string{"n1"}) || len(w.nodes[1].Annotations) != 2 {
 		t.Errorf("queries %v, patches %v, annotations %v", queries, patches, w.nodes[1].Annotations)
 	}
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if queries, _ := w.took(); len(queries) != 1 {
+	if queries, _ := w.drain(); len(queries) != 1 {
 		t.Errorf("it has it and is asked for again: %v", queries)
 	}
 }
@@ -394,7 +397,7 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.cfg.DryRun = true
 	f.Round(t.Context())
-	if _, patches := w.took(); len(patches) != 0 || w.nodes[0].Annotations != nil {
+	if _, patches := w.drain(); len(patches) != 0 || w.nodes[0].Annotations != nil {
 		t.Errorf("a dry run wrote: %v", patches)
 	}
 	f.cfg.DryRun = false
@@ -404,7 +407,7 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	w.reject = nil
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if _, patches := w.took(); len(patches) != 2 {
+	if _, patches := w.drain(); len(patches) != 2 {
 		t.Errorf("after the refusal: %v", patches)
 	}
 	if got := testutil.CollectAndCount(f.cfg.Metrics, "crane_nodeload_patches_total"); got != 3 {
@@ -412,7 +415,7 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	}
 }
 
-// TestGarbageOfStrangers: whatever a node carries, a good value replaces it, and nothing panics.
+// TestGarbageOfStrangers checks that a good value replaces any annotation without a panic.
 func TestGarbageOfStrangers(t *testing.T) {
 	garbage := []string{"", ",", "0.1,2,3", "NaN,2024-05-01T12:00:00Z", "1e308,2024-05-01T12:00:00Z", "0.1,2099-01-01T00:00:00Z", "-1,x", strings.Repeat("9", 300)}
 	w := newWorld(len(garbage))
@@ -431,7 +434,7 @@ func TestGarbageOfStrangers(t *testing.T) {
 	}
 }
 
-// TestLocalTimeForOldReaders: writer and reader of the annotation share the zone.
+// TestLocalTimeForOldReaders checks that writer and reader of the annotation use one time zone.
 func TestLocalTimeForOldReaders(t *testing.T) {
 	w := newWorld(1)
 	w.percent("cpu_usage_avg_5m", 10)
@@ -441,18 +444,18 @@ func TestLocalTimeForOldReaders(t *testing.T) {
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T20:00:00Z" {
 		t.Errorf("it carries %q", got)
 	}
-	w.took()
+	w.drain()
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if _, patches := w.took(); len(patches) != 0 {
+	if _, patches := w.drain(); len(patches) != 0 {
 		t.Errorf("it does not understand what it wrote: %v", patches)
 	}
 }
 
-// quick finds nodes by their number, so that the benchmark does not measure the search.
-type quick struct{ *world }
+// indexedCluster finds nodes by their number, so that the benchmark does not measure the search.
+type indexedCluster struct{ *fakeCluster }
 
-func (q quick) PatchNode(ctx context.Context, name string, patch []byte) error {
+func (q indexedCluster) PatchNode(ctx context.Context, name string, patch []byte) error {
 	var i int
 	if _, err := fmt.Sscanf(name, "n%d", &i); err != nil {
 		return err

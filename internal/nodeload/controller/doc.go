@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller writes the load of nodes into their annotations, for schedulers: one query for each metric and all
-// nodes, one patch for a node and round, and only where a value moved materially or is about to expire. It also writes the
-// hot value, from pods that it watches, for schedulers that do not count placements themselves.
+// Package controller writes the measured load of nodes into their annotations, for schedulers.
 //
-// A round reads as everywhere in Crane: observe (nodes from the cache, metrics from their sources), decide (planRound,
-// without side effect), act (patches, events, metrics). What cannot be read is told for each node and metric and never
-// written: the old annotation is left to age.
+// It sends one query per metric for all nodes and one patch per node and round, and writes only values that have
+// changed enough or are about to expire. It also writes the hot value, from a watch on pods, for schedulers that do
+// not count placements themselves.
 //
-// What a value means and when it is fresh is pkg/nodeload's.
+// A round observes (nodes from the cache, metrics from their sources), decides (planner, without side effects) and
+// acts (patches, events, metrics). Values that cannot be read are reported per node and metric and never written: the
+// old annotation expires. The meaning and freshness of values are defined in pkg/nodeload.
 package controller

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// horizon is how far ahead the peak is looked for.
+	// horizon is how far ahead the peak is searched.
 	horizon = time.Hour
-	// caller is the name under which forecasts are asked for.
+	// caller is the name of this controller at the predictor.
 	caller = "nodeload"
 )
 
-// Predictor makes the forecasts. *predictor.Predictor is one.
+// Predictor computes forecasts. *predictor.Predictor implements it.
 type Predictor interface {
-	Set(caller string, requests []predictor.Request) []predictor.Ticket
+	Set(caller string, requests []predictor.Request) []predictor.RequestResult
 	Status(key predictor.Key) predictor.Status
 	Forecast(key predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error)
 }
 
-// Peaks are the peaks of the coming hour, from the models of nodes. It is used from one goroutine.
+// Peaks reads the peaks of the coming hour from forecasts of nodes. It is not safe for concurrent use.
 type Peaks struct {
 	predictor Predictor
 	clock     clock.PassiveClock
@@ -47,13 +47,13 @@ type nodeResource struct {
 
 var _ Forecaster = (*Peaks)(nil)
 
-// NewPeaks asks for no forecast before Want.
+// NewPeaks returns a Forecaster without forecasts until Request.
 func NewPeaks(p Predictor, clk clock.PassiveClock) *Peaks {
 	return &Peaks{predictor: p, clock: clk}
 }
 
-// Want implements Forecaster. What the predictor refuses, for its limit of series say, has no peak.
-func (p *Peaks) Want(nodes []string, resources []nodeload.Resource) {
+// Request implements Forecaster. Refused requests, for instance beyond the limit of series, have no peak.
+func (p *Peaks) Request(nodes []string, resources []nodeload.Resource) {
 	nodes, resources = slices.Sorted(slices.Values(nodes)), slices.Compact(slices.Sorted(slices.Values(resources)))
 	if slices.Equal(nodes, p.nodes) && slices.Equal(resources, p.resources) {
 		return
@@ -77,8 +77,8 @@ func (p *Peaks) Want(nodes []string, resources []nodeload.Resource) {
 	}
 }
 
-// Peak implements Forecaster: the highest of the values that are published of the coming hour, for auto the 0.95
-// quantile of each minute.
+// Peak implements Forecaster: the highest published value of the coming hour, for auto the 0.95 quantile of each
+// minute.
 func (p *Peaks) Peak(node string, of nodeload.Resource) (float64, bool) {
 	key, ok := p.keys[nodeResource{node, of}]
 	if !ok {

@@ -15,17 +15,17 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// models is a predictor that knows one series.
-type models struct {
+// fakePredictor has one series.
+type fakePredictor struct {
 	sets   int
 	status predictor.Status
 	series []predictor.SeriesForecast
 	refuse string
 }
 
-func (m *models) Set(_ string, requests []predictor.Request) []predictor.Ticket {
+func (m *fakePredictor) Set(_ string, requests []predictor.Request) []predictor.RequestResult {
 	m.sets++
-	out := make([]predictor.Ticket, len(requests))
+	out := make([]predictor.RequestResult, len(requests))
 	for i, r := range requests {
 		out[i].Key[0] = byte(i + 1)
 		if r.Query.Target.Name == m.refuse {
@@ -35,30 +35,31 @@ func (m *models) Set(_ string, requests []predictor.Request) []predictor.Ticket 
 	return out
 }
 
-func (m *models) Status(predictor.Key) predictor.Status { return m.status }
+func (m *fakePredictor) Status(predictor.Key) predictor.Status { return m.status }
 
-func (m *models) Forecast(predictor.Key, time.Duration) ([]predictor.SeriesForecast, error) {
+func (m *fakePredictor) Forecast(predictor.Key, time.Duration) ([]predictor.SeriesForecast, error) {
 	return m.series, nil
 }
 
-// TestPeakOfTheComingHour: what is past, and what lies behind the hour, does not count; a forecast that is stale is none.
+// TestPeakOfTheComingHour checks that values before now and after the hour are ignored and that a stale forecast has
+// no peak.
 func TestPeakOfTheComingHour(t *testing.T) {
 	f := predictor.SeriesForecast{Forecast: forecast.Forecast{Start: begin.Add(-10 * time.Minute), Step: 10 * time.Minute}}
-	for _, v := range []float64{9, 1, 2, 5, 3, 1, 1, 8} { // 8 begins with the end of the hour
+	for _, v := range []float64{9, 1, 2, 5, 3, 1, 1, 8} { // 8 is at the end of the hour, which is excluded
 		var q forecast.Quantiles
 		for i := range q {
 			q[i] = v
 		}
 		f.Values = append(f.Values, q)
 	}
-	m := &models{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
+	m := &fakePredictor{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
 	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
 	if _, ok := p.Peak("a", nodeload.CPU); ok {
 		t.Error("a peak that nobody asked for")
 	}
 	resources := []nodeload.Resource{nodeload.CPU, nodeload.CPU}
-	p.Want([]string{"b", "a", "c"}, resources)
-	p.Want([]string{"a", "b", "c"}, resources)
+	p.Request([]string{"b", "a", "c"}, resources)
+	p.Request([]string{"a", "b", "c"}, resources)
 	if m.sets != 1 {
 		t.Errorf("asked %d times for the same", m.sets)
 	}

@@ -15,12 +15,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// node is what a round needs of a Node. Its annotations are those of the cached object and not to be changed.
+// node is the part of a Node that a round needs. Its annotations are those of the cached object and must not be
+// changed.
 type node struct {
 	name        string
 	uid         types.UID
 	annotations map[string]string
-	// capacity by resource: cores, bytes.
+	// capacity is in cores and bytes.
 	capacity map[nodeload.Resource]float64
 }
 
@@ -34,17 +35,17 @@ func nodeOf(n *corev1.Node) node {
 	}
 }
 
-// matcher finds the node that a series is about.
+// matcher finds the node of a series.
 type matcher struct {
 	labels []string
 	byName map[string]int
 	byIP   map[netip.Addr]int
 }
 
-// nobody stands for an address that several nodes have.
-const nobody = -1
+// ambiguous marks an address of several nodes.
+const ambiguous = -1
 
-// newMatcher indexes nodes by name and by their internal addresses. labels are looked at in their order.
+// newMatcher indexes nodes by name and internal addresses. labels are in order of preference.
 func newMatcher(nodes []corev1.Node, labels []string) *matcher {
 	m := &matcher{labels: labels, byName: make(map[string]int, len(nodes)), byIP: make(map[netip.Addr]int, len(nodes))}
 	for i := range nodes {
@@ -59,7 +60,7 @@ func newMatcher(nodes []corev1.Node, labels []string) *matcher {
 			}
 			key := canonical(ip)
 			if other, taken := m.byIP[key]; taken && other != i {
-				i := nobody // An address that is handed on may stand at two nodes for a while.
+				i := ambiguous // an address that is reassigned may belong to two nodes for a while
 				m.byIP[key] = i
 				continue
 			}
@@ -83,7 +84,7 @@ func (m *matcher) find(labels metrics.Labels) (int, bool) {
 	return 0, false
 }
 
-// of takes a name, an address (v4, or v6 with or without brackets), or one of these with a port.
+// of finds a node by name or address (v4, or v6 with or without brackets), each with or without a port.
 func (m *matcher) of(value string) (int, bool) {
 	if i, ok := m.lookUp(value); ok {
 		return i, true
@@ -99,7 +100,7 @@ func (m *matcher) lookUp(value string) (int, bool) {
 		return i, true
 	}
 	if ip, err := netip.ParseAddr(value); err == nil {
-		if i, ok := m.byIP[canonical(ip)]; ok && i != nobody {
+		if i, ok := m.byIP[canonical(ip)]; ok && i != ambiguous {
 			return i, true
 		}
 	}

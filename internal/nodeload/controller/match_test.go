@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-func aNode(name string, addresses ...string) corev1.Node {
+func newNode(name string, addresses ...string) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, a := range addresses {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
@@ -23,7 +23,7 @@ func aNode(name string, addresses ...string) corev1.Node {
 
 func TestSeriesFindTheirNodes(t *testing.T) {
 	nodes := []corev1.Node{
-		aNode("a", "10.0.0.1", "fd00::1"), aNode("b.example", "10.0.0.11"), aNode("c"), aNode("d", "10.0.0.5", "no address"), aNode("e", "10.0.0.5"),
+		newNode("a", "10.0.0.1", "fd00::1"), newNode("b.example", "10.0.0.11"), newNode("c"), newNode("d", "10.0.0.5", "no address"), newNode("e", "10.0.0.5"),
 	}
 	m := newMatcher(nodes, []string{"node", "instance"})
 	for name, test := range map[string]struct {

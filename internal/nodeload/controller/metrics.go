@@ -14,19 +14,19 @@ import (
 )
 
 var (
-	queriesDesc   = prometheus.NewDesc("crane_nodeload_reads_total", "Readings of a metric for all nodes, each one question to its source.", []string{"metric", "result"}, nil)
-	nodesDesc     = prometheus.NewDesc("crane_nodeload_nodes", "Nodes by what the last reading of a metric said: ok, or why there is no value.", []string{"metric", "state"}, nil)
+	queriesDesc   = prometheus.NewDesc("crane_nodeload_reads_total", "Reads of a metric for all nodes, one query each, by result.", []string{"metric", "result"}, nil)
+	nodesDesc     = prometheus.NewDesc("crane_nodeload_nodes", "Number of nodes by result of the last reading of a metric: ok, or why there is no value.", []string{"metric", "state"}, nil)
 	unmatchedDesc = prometheus.NewDesc("crane_nodeload_unmatched_series", "Series of the last reading of a metric that matched no node.", []string{"metric"}, nil)
-	patchesDesc   = prometheus.NewDesc("crane_nodeload_patches_total", "Patches of nodes by what became of them.", []string{"result"}, nil)
-	causesDesc    = prometheus.NewDesc("crane_nodeload_writes_total", "Values that had to be written, by cause.", []string{"cause"}, nil)
+	patchesDesc   = prometheus.NewDesc("crane_nodeload_patches_total", "Patches of nodes, by result.", []string{"result"}, nil)
+	causesDesc    = prometheus.NewDesc("crane_nodeload_writes_total", "Written values, by cause.", []string{"cause"}, nil)
 	roundsDesc    = prometheus.NewDesc("crane_nodeload_rounds_total", "Rounds.", nil, nil)
-	durationDesc  = prometheus.NewDesc("crane_nodeload_last_round_duration_seconds", "How long the last round took.", nil, nil)
+	durationDesc  = prometheus.NewDesc("crane_nodeload_last_round_duration_seconds", "Duration of the last round.", nil, nil)
 )
 
 // stateOK is the state of a node that has a value.
 const stateOK = "ok"
 
-// Metrics are about what the controller does. It is a prometheus.Collector.
+// Metrics counts reads, writes and problems. It is a prometheus.Collector.
 type Metrics struct {
 	mu       sync.Mutex
 	rounds   float64
@@ -37,13 +37,13 @@ type Metrics struct {
 	last     map[string]outcome
 }
 
-// outcome is what the last reading of a metric said.
+// outcome is the result of the last reading of a metric.
 type outcome struct {
 	counts    map[problem]int
 	unmatched int
 }
 
-// NewMetrics returns metrics that count nothing yet.
+// NewMetrics returns metrics without counts.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		queries: map[[2]string]float64{}, patches: map[string]float64{}, causes: map[nodeload.Cause]float64{}, last: map[string]outcome{},
@@ -81,8 +81,8 @@ func (m *Metrics) patched(result string, causes []nodeload.Cause) {
 	}
 }
 
-// keep drops the series of metrics that the policy no longer has.
-func (m *Metrics) keep(list []nodeload.Metric) {
+// retain drops the series of metrics that are not in the policy.
+func (m *Metrics) retain(list []nodeload.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.last, func(name string, _ outcome) bool { return !named(list, name) })

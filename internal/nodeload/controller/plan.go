@@ -10,34 +10,34 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// patch is what is written on one node.
+// patch is the change of one node.
 type patch struct {
 	node        int
 	annotations map[string]string
 	causes      []nodeload.Cause
 }
 
-// planner decides what a round writes. It has no side effect.
+// planner decides what a round writes. It has no side effects.
 type planner struct {
 	policy   *nodeload.Policy
 	format   nodeload.Format
 	material series.Ratio
 	now      time.Time
-	// interval is the time to the next look at hot values.
+	// interval is the time to the next update of hot values.
 	interval time.Duration
 }
 
-// plan compares what was read, and the hot values where they are not nil, with what the nodes carry. A node that is
-// written to for one value gets all that were read: that costs no further write and spares one.
+// plan compares the readings, and the hot values if hot is not nil, with the annotations of the nodes. A node that
+// needs a write for one value gets all values that were read, which saves later writes.
 func (p *planner) plan(nodes []node, readings []reading, hot func(node string) int64) []patch {
-	writings := make([]nodeload.Writing, len(readings))
+	writings := make([]nodeload.ChangeDetector, len(readings))
 	for i, r := range readings {
 		if r.err != nil {
 			continue
 		}
 		m := p.policy.Metrics[r.metric]
-		writings[i] = nodeload.Writing{
-			Material: p.material, Thresholds: p.policy.Thresholds(r.metric), Evict: p.policy.EvictMark(r.metric), Active: m.Active(), Period: m.Period,
+		writings[i] = nodeload.ChangeDetector{
+			MinChange: p.material, Thresholds: p.policy.Thresholds(r.metric), Evict: p.policy.EvictMark(r.metric), Active: m.Active(), Period: m.Period,
 		}
 	}
 	var out []patch
@@ -48,7 +48,7 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 			if r.err != nil || r.problems[i] != "" {
 				continue
 			}
-			if cause := writings[k].Due(p.carried(&nodes[i], p.policy.Metrics[r.metric].Name), r.samples[i], p.now); cause != "" {
+			if cause := writings[k].WriteCause(p.currentSample(&nodes[i], p.policy.Metrics[r.metric].Name), r.samples[i], p.now); cause != "" {
 				one.causes = append(one.causes, cause)
 			}
 		}
@@ -69,14 +69,14 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 	return out
 }
 
-// planHot adds the hot value where it is due, or where the node is written to anyway and has one.
+// planHot adds the hot value if it is due, or if the node is written anyway and has one.
 func (p *planner) planHot(n *node, want int64, to *patch) {
 	text, present := n.annotations[nodeload.HotValueKey]
 	have, err := p.format.ParseHot(text)
 	if err != nil {
 		have = nodeload.Hot{}
 	}
-	cause := nodeload.HotDue(have, want, p.now, p.interval)
+	cause := nodeload.HotCause(have, want, p.now, p.interval)
 	if cause != "" {
 		to.causes = append(to.causes, cause)
 	}
@@ -92,8 +92,8 @@ func (t *patch) set(key, value string) {
 	t.annotations[key] = value
 }
 
-// carried is the sample that a node carries; none where it cannot be read.
-func (p *planner) carried(n *node, metric string) nodeload.Sample {
+// currentSample returns the sample in the node's annotation; zero if it cannot be read.
+func (p *planner) currentSample(n *node, metric string) nodeload.Sample {
 	text, ok := n.annotations[metric]
 	if !ok {
 		return nodeload.Sample{}
@@ -105,9 +105,9 @@ func (p *planner) carried(n *node, metric string) nodeload.Sample {
 	return s
 }
 
-// newer tells whether what was read is newer than what the node carries, or the latter is not to be believed.
+// newer reports whether a reading is newer than the node's annotation, or the annotation is not valid.
 func (p *planner) newer(n *node, r *reading, i int) bool {
 	m := p.policy.Metrics[r.metric]
-	old := p.carried(n, m.Name)
+	old := p.currentSample(n, m.Name)
 	return old.StateAt(p.now, m.Active()) != nodeload.Fresh || r.samples[i].Time.After(old.Time)
 }

@@ -20,35 +20,35 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Vectors answers instant queries and leaves no sample out. *prometheus.Source is one.
+// Vectors answers instant queries with all samples. *prometheus.Source implements it.
 type Vectors interface {
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
-	// Selector writes the name of a series as a selector, with the matchers of the configuration.
+	// Selector returns the selector of a series name, with the configured matchers.
 	Selector(metric string, own ...prometheus.Matcher) (string, error)
 }
 
-// Usage is what a node uses at one time, by metrics-server.
+// Usage is the usage of a node at one time, from metrics-server.
 type Usage struct {
 	Node        string
 	Time        time.Time
 	CPU, Memory resource.Quantity
 }
 
-// NodeUsages lists what all nodes use.
+// NodeUsages lists the usage of all nodes.
 type NodeUsages interface {
 	NodeUsages(ctx context.Context) ([]Usage, error)
 }
 
-// Forecaster knows the peak of the coming hour.
+// Forecaster returns the peak of the coming hour.
 type Forecaster interface {
-	// Want says whose forecasts are asked for from now on.
-	Want(nodes []string, resources []nodeload.Resource)
-	// Peak is the highest value of the coming hour in cores or bytes; false where there is no forecast yet, or only one of
-	// which samples are missing.
+	// Request sets the forecasts that are needed.
+	Request(nodes []string, resources []nodeload.Resource)
+	// Peak returns the highest value of the coming hour in cores or bytes; false if there is no forecast yet or its
+	// samples are stale.
 	Peak(node string, of nodeload.Resource) (value float64, ok bool)
 }
 
-// problem says why a node has no new value of a metric; empty: it has one.
+// problem is why a node has no new value of a metric; empty if it has one.
 type problem string
 
 const (
@@ -62,12 +62,12 @@ const (
 	notReported problem = "not reported"
 )
 
-// problems are all of them, for metrics.
+// problems returns all of them, for metrics.
 func problems() []problem {
 	return []problem{noSeries, twoSeries, notANumber, negative, tooLarge, noCapacity, noForecast, notReported}
 }
 
-// reading is what a metric says of all nodes, by their index.
+// reading holds the values of a metric, by index of the node.
 type reading struct {
 	metric    int
 	samples   []nodeload.Sample
@@ -76,7 +76,7 @@ type reading struct {
 	err       error
 }
 
-// reader reads metrics for one list of nodes.
+// reader reads metrics for a list of nodes.
 type reader struct {
 	sources Sources
 	nodes   []node
@@ -84,14 +84,14 @@ type reader struct {
 	now     time.Time
 }
 
-// Sources are where metrics come from. What a policy does not use may be nil.
+// Sources are the sources of metrics. A source that the policy does not use may be nil.
 type Sources struct {
 	Prometheus    Vectors
 	MetricsServer NodeUsages
 	Forecast      Forecaster
 }
 
-// read reads metrics at once, each with one question for all nodes; those of metrics-server share one.
+// read reads metrics concurrently, each with one query for all nodes; metrics of metrics-server share one request.
 func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []reading {
 	out := make([]reading, len(due))
 	usages := sync.OnceValues(func() ([]Usage, error) {
@@ -194,7 +194,7 @@ func (r *reader) fromForecast(m nodeload.Metric, to *reading) error {
 	return nil
 }
 
-// share sets what is used as a share of the node's capacity.
+// share stores usage as a share of the node's capacity.
 func (r *reader) share(i int, m nodeload.Metric, used float64, at time.Time, to *reading) {
 	capacity := r.nodes[i].capacity[m.Resource]
 	if !(capacity > 0) {
@@ -204,7 +204,7 @@ func (r *reader) share(i int, m nodeload.Metric, used float64, at time.Time, to 
 	to.set(i, used/capacity, at)
 }
 
-// set takes a value over or says what is wrong with it.
+// set stores a value, or the problem with it.
 func (to *reading) set(i int, v float64, at time.Time) {
 	to.samples[i] = nodeload.Sample{}
 	switch {
@@ -220,7 +220,7 @@ func (to *reading) set(i int, v float64, at time.Time) {
 	}
 }
 
-// toNodes makes what a round needs of a list of Nodes.
+// toNodes extracts the fields that a round needs.
 func toNodes(list []corev1.Node) []node {
 	out := make([]node, len(list))
 	for i := range list {

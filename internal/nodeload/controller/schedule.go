@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// firstRetry and its doublings up to the period are the pauses after a metric that could not be read.
+	// firstRetry is the first backoff after a failed read; it doubles up to the period.
 	firstRetry = 10 * time.Second
-	// together is how much earlier than it is due a metric is read along with others, so that a node gets one patch.
-	together = time.Second
+	// alignWindow is how much earlier than due a metric is read along with others, so that a node gets one patch.
+	alignWindow = time.Second
 )
 
-// schedule says when which metric is read. Metrics are due on a grid of their period from one common start, so that
-// those whose periods are multiples of each other fall into one round for ever.
+// schedule determines when each metric is read. Metrics are due at multiples of their period from a common start, so
+// that periods that are multiples of each other always coincide.
 type schedule struct {
 	start    time.Time
 	next     map[string]time.Time
-	failures map[string]int // in a row
+	failures map[string]int // consecutive failures
 }
 
 func newSchedule(start time.Time) *schedule {
 	return &schedule{start: start, next: map[string]time.Time{}, failures: map[string]int{}}
 }
 
-// due returns the metrics to read now. One that is new is due at once. Where others are due, so is one that somebody
-// lacks: a node that is young need not wait hours for a metric that is read every few hours.
+// due returns the metrics to read now. A new metric is due at once. When others are due, a metric that lacks reports
+// missing is due as well: a new node need not wait for the next reading of a slow metric.
 func (s *schedule) due(list []nodeload.Metric, now time.Time, lacks func(metric string) bool) []int {
 	var out, rest []int
 	for i, m := range list {
-		if next, known := s.next[m.Name]; !known || !next.After(now.Add(together)) {
+		if next, known := s.next[m.Name]; !known || !next.After(now.Add(alignWindow)) {
 			out = append(out, i)
 		} else if s.failures[m.Name] == 0 {
 			rest = append(rest, i)
@@ -52,13 +52,13 @@ func (s *schedule) due(list []nodeload.Metric, now time.Time, lacks func(metric 
 	return out
 }
 
-// succeeded sets when the metric is read again.
+// succeeded sets the next reading of a metric.
 func (s *schedule) succeeded(m nodeload.Metric, now time.Time) {
 	s.failures[m.Name] = 0
-	s.next[m.Name] = s.start.Add((now.Add(together).Sub(s.start)/m.Period + 1) * m.Period)
+	s.next[m.Name] = s.start.Add((now.Add(alignWindow).Sub(s.start)/m.Period + 1) * m.Period)
 }
 
-// failed sets when it is tried again, and tells whether this was the first failure in a row.
+// failed sets the retry of a metric and reports whether this was the first failure in a row.
 func (s *schedule) failed(m nodeload.Metric, now time.Time) (first bool) {
 	pause := m.Period
 	if n := s.failures[m.Name]; n < 20 {
@@ -69,7 +69,7 @@ func (s *schedule) failed(m nodeload.Metric, now time.Time) (first bool) {
 	return s.failures[m.Name] == 1
 }
 
-// earliest is when there is something to do again.
+// earliest returns the time of the next reading.
 func (s *schedule) earliest(list []nodeload.Metric, now time.Time) time.Time {
 	first := now.Add(time.Hour)
 	for _, m := range list {
@@ -84,8 +84,8 @@ func (s *schedule) earliest(list []nodeload.Metric, now time.Time) time.Time {
 	return first
 }
 
-// keep forgets metrics that the policy no longer has.
-func (s *schedule) keep(list []nodeload.Metric) {
+// retain drops metrics that are not in the policy.
+func (s *schedule) retain(list []nodeload.Metric) {
 	kept := make(map[string]bool, len(list))
 	for _, m := range list {
 		kept[m.Name] = true

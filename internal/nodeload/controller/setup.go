@@ -15,10 +15,10 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 )
 
-// metadataPatcher patches nodes and gets no more back than their metadata: the status of a node is long.
+// metadataPatcher patches nodes and receives only their metadata, because the status of a node is large.
 type metadataPatcher struct{ client metadata.ResourceInterface }
 
-// NewPatcher returns a Patcher with a client of its own, so that thousands of patches hold up nobody else.
+// NewPatcher returns a Patcher with its own client, so that its rate limit does not delay other writers.
 func NewPatcher(config *rest.Config, qps float32, burst int) (Patcher, error) {
 	own := rest.CopyConfig(config)
 	own.RateLimiter, own.QPS, own.Burst = nil, qps, burst
@@ -35,12 +35,12 @@ func (p metadataPatcher) PatchNode(ctx context.Context, name string, patch []byt
 	return err
 }
 
-// metricsServer lists what nodes use from metrics.k8s.io.
+// metricsServer lists the usage of nodes from metrics.k8s.io.
 type metricsServer struct {
 	nodes metricsclient.NodeMetricsInterface
 }
 
-// NewMetricsServer returns the source of metrics-server. It sends nothing yet.
+// NewMetricsServer returns the source for metrics-server. It sends no request yet.
 func NewMetricsServer(config *rest.Config) (NodeUsages, error) {
 	client, err := metricsclient.NewForConfig(config)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// FieldManager owns the annotations.
+// FieldManager is the field manager of the annotations.
 const FieldManager = "craned-nodeload"
 
 // Patcher sends a JSON merge patch of a node.
@@ -23,9 +23,9 @@ type Patcher interface {
 	PatchNode(ctx context.Context, name string, patch []byte) error
 }
 
-// body is the merge patch. The UID is a precondition: a node that was made anew under the name is not written to with the
+// mergePatch returns the merge patch. The UID is a precondition: a node recreated under the name does not get the
 // load of the old one.
-func body(uid types.UID, annotations map[string]string) ([]byte, error) {
+func mergePatch(uid types.UID, annotations map[string]string) ([]byte, error) {
 	type meta struct {
 		UID         types.UID         `json:"uid,omitempty"`
 		Annotations map[string]string `json:"annotations"`
@@ -39,7 +39,7 @@ func body(uid types.UID, annotations map[string]string) ([]byte, error) {
 	return data, nil
 }
 
-// write sends the patches of a round, several at once. A node that is gone or was made anew is no failure.
+// write sends the patches of a round concurrently. A deleted or recreated node is not an error.
 func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 	log := ctrl.LoggerFrom(ctx).WithName("nodeload")
 	var next, failed atomic.Int64
@@ -64,7 +64,7 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 		return
 	}
 	if err := first.Load(); err != nil && !c.writeFails {
-		log.Error(*err, "Writing loads; further failures are only counted until a round succeeds", "failed", failed.Load(), "of", len(patches))
+		log.Error(*err, "failed to write loads, further failures are only counted until a round succeeds", "failed", failed.Load(), "of", len(patches))
 	}
 	c.writeFails = failed.Load() > 0
 }
@@ -72,11 +72,11 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 func (c *Controller) send(ctx context.Context, n *node, p *patch) error {
 	log := ctrl.LoggerFrom(ctx).WithName("nodeload")
 	if c.cfg.DryRun {
-		log.Info("Would write (dry run)", "node", n.name, "annotations", p.annotations, "causes", p.causes)
+		log.Info("would write (dry run)", "node", n.name, "annotations", p.annotations, "causes", p.causes)
 		c.cfg.Metrics.patched("dry-run", p.causes)
 		return nil
 	}
-	data, err := body(n.uid, p.annotations)
+	data, err := mergePatch(n.uid, p.annotations)
 	if err != nil {
 		return err
 	}

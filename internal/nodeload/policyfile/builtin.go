@@ -16,10 +16,10 @@ import (
 //go:embed default.yaml
 var builtin []byte
 
-// BuiltinFile is the content of the file of Builtin.
+// BuiltinFile returns the content of the file of Builtin.
 func BuiltinFile() []byte { return bytes.Clone(builtin) }
 
-// Builtin is the policy where no file says otherwise: that of config/nodeload, which needs no recording rules.
+// Builtin returns the default policy: that of config/nodeload, which needs no recording rules.
 func Builtin() (*nodeload.Policy, error) {
 	policy, err := Decode(builtin)
 	if err != nil {

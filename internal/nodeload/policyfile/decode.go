@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Decode reads a policy from the content of a file. Errors name the path of the field.
+// Decode parses a policy file. Errors name the path of the field.
 func Decode(content []byte) (*nodeload.Policy, error) {
 	file, err := policyv1alpha1.DecodeDynamicSchedulerPolicy(content)
 	if err != nil {
@@ -24,7 +24,7 @@ func Decode(content []byte) (*nodeload.Policy, error) {
 	return policy, nil
 }
 
-// SpecOf turns a file into the domain's words.
+// SpecOf converts a file into the domain's type.
 func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	var spec nodeload.Spec
 	for _, m := range file.Spec.SyncPeriod {

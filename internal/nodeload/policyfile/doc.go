@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyfile reads the file of kind DynamicSchedulerPolicy for every binary that acts on it: it decodes
-// strictly, turns the file into the domain's policy, and follows changes of the file. A new file that is bad leaves the
-// old policy in force, on both sides alike, and is told by the observer and in metrics.
+// Package policyfile reads and follows the DynamicSchedulerPolicy file for every binary that uses it.
 //
-// It knows files and the API types; what a policy means is pkg/nodeload's.
+// It decodes strictly and converts the file into the policy of pkg/nodeload. An invalid new file leaves the old
+// policy in force and is reported by the observer and in metrics.
 package policyfile

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// DefaultPath is where gocrane's manifests mount the policy of the controller.
+	// DefaultPath is the mount path of the policy in gocrane's manifests.
 	DefaultPath = "/etc/kubernetes/policy.yaml"
-	// DefaultInterval is the time between two looks at the file.
+	// DefaultInterval is the interval between reads of the file.
 	DefaultInterval = configfile.DefaultInterval
 )
 
-// Observer is told what became of a file. Its methods are called from one goroutine at a time and must not block for
-// long.
+// Observer is notified of changes of the file. Its methods are called from one goroutine at a time and must not block
+// for long.
 type Observer interface {
-	// PolicyLoaded tells of a policy that is in force from now on; not of the one of Open.
+	// PolicyLoaded is called when a policy comes into force after Open.
 	PolicyLoaded(*nodeload.Policy)
-	// PolicyRefused tells once of a content that is bad, or of a file that cannot be read: the old policy stays in force.
+	// PolicyRefused is called once per invalid content or unreadable file: the old policy stays in force.
 	PolicyRefused(error)
 }
 
-// File is a policy that follows its file. Policy may be called from any goroutine and costs an atomic load.
+// File is a policy that follows its file. Policy is safe for concurrent use and costs an atomic load.
 type File struct {
 	file *configfile.File[*nodeload.Policy]
 }
 
-// Open reads a file that must be there and be good. Run follows it.
+// Open reads a file that must exist and be valid. Run follows it.
 func Open(path string, interval time.Duration, clk clock.WithTicker) (*File, error) {
 	file, err := configfile.Open(path, interval, clk, Decode)
 	if err != nil {
@@ -43,19 +43,19 @@ func Open(path string, interval time.Duration, clk clock.WithTicker) (*File, err
 	return &File{file: file}, nil
 }
 
-// Fixed is a policy without a file: Run returns when its context ends.
+// Fixed returns a policy without a file: Run returns when its context ends.
 func Fixed(policy *nodeload.Policy, clk clock.WithTicker) *File {
 	return &File{file: configfile.Fixed(policy, clk)}
 }
 
-// Policy is the policy in force. It is not to be changed.
+// Policy returns the policy in force. It must not be changed.
 func (f *File) Policy() *nodeload.Policy { return f.file.Content() }
 
-// Run looks at the file until ctx ends. The observer may be nil.
+// Run reloads the file until ctx ends. The observer may be nil.
 func (f *File) Run(ctx context.Context, observer Observer) { f.file.Run(ctx, observed(observer)) }
 
-// Look reads the file once and takes over what is new in it.
-func (f *File) Look(observer Observer) { f.file.Reload(observed(observer)) }
+// Reload reads the file once and applies changes.
+func (f *File) Reload(observer Observer) { f.file.Reload(observed(observer)) }
 
 func observed(o Observer) configfile.Observer[*nodeload.Policy] {
 	if o == nil {

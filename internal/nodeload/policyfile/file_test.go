@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// observed collects what the observer was told.
+// observed records notifications.
 type observed struct {
 	loaded  []*nodeload.Policy
 	refused []string
@@ -67,7 +67,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// TestBadFilesLeaveTheOldInForce: each bad content is told once, and the policy stays.
+// TestBadFilesLeaveTheOldInForce checks that each invalid content is reported once and the policy stays.
 func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, good)
@@ -87,8 +87,8 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	}
 	for i, b := range bad {
 		write(t, path, b.content)
-		f.Look(o)
-		f.Look(o)
+		f.Reload(o)
+		f.Reload(o)
 		if len(o.refused) != i+1 || !strings.Contains(o.refused[i], b.want) || !strings.Contains(o.refused[i], path) {
 			t.Fatalf("told %q, want %q with the path", o.refused, b.want)
 		}
@@ -99,29 +99,29 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	f.Look(o)
+	f.Reload(o)
 	if len(o.refused) != len(bad)+1 || f.Policy() != first {
 		t.Errorf("a file that is gone: told %q", o.refused[len(bad):])
 	}
 	if err := testutil.CollectAndCompare(f, strings.NewReader(`
-		# HELP crane_nodeload_policy_loads_total Contents of the policy file that were looked at, by what became of them.
+		# HELP crane_nodeload_policy_loads_total Loaded contents of the policy file, by result.
 		# TYPE crane_nodeload_policy_loads_total counter
 		crane_nodeload_policy_loads_total{result="loaded"} 1
 		crane_nodeload_policy_loads_total{result="refused"} 7
-		# HELP crane_nodeload_policy_valid 1 where the policy file is in force, 0 where it is bad and an older policy is.
+		# HELP crane_nodeload_policy_valid 1 if the policy file is in force, 0 if it is invalid and an older policy is in force.
 		# TYPE crane_nodeload_policy_valid gauge
 		crane_nodeload_policy_valid 0
 	`), "crane_nodeload_policy_loads_total", "crane_nodeload_policy_valid"); err != nil {
 		t.Error(err)
 	}
-	// The content that was there before is no news, but it is valid again.
+	// The previous content is not reported as new, but it is valid again.
 	write(t, path, good)
-	f.Look(o)
+	f.Reload(o)
 	if len(o.loaded) != 0 {
 		t.Errorf("loaded %v", o.loaded)
 	}
 	write(t, path, strings.Replace(good, "0.65", "0.55", 1))
-	f.Look(o)
+	f.Reload(o)
 	if len(o.loaded) != 1 || f.Policy() != o.loaded[0] || f.Policy().Limits[0].Max != 0.55 {
 		t.Errorf("loaded %+v", o.loaded)
 	}
@@ -138,7 +138,7 @@ func TestOpenWantsAGoodFile(t *testing.T) {
 	}
 }
 
-// TestFollowsLinks: a ConfigMap comes into a pod as a link that is swapped.
+// TestFollowsLinks replaces the file as the kubelet does for a ConfigMap: by swapping a symbolic link.
 func TestFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	for name, limit := range map[string]string{"one": "0.65", "two": "0.45"} {

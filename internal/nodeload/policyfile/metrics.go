@@ -6,9 +6,9 @@ package policyfile
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	validDesc   = prometheus.NewDesc("crane_nodeload_policy_valid", "1 where the policy file is in force, 0 where it is bad and an older policy is.", nil, nil)
-	loadedDesc  = prometheus.NewDesc("crane_nodeload_policy_loaded_timestamp_seconds", "When the policy in force was loaded.", nil, nil)
-	reloadsDesc = prometheus.NewDesc("crane_nodeload_policy_loads_total", "Contents of the policy file that were looked at, by what became of them.", []string{"result"}, nil)
+	validDesc   = prometheus.NewDesc("crane_nodeload_policy_valid", "1 if the policy file is in force, 0 if it is invalid and an older policy is in force.", nil, nil)
+	loadedDesc  = prometheus.NewDesc("crane_nodeload_policy_loaded_timestamp_seconds", "Time when the policy in force was loaded.", nil, nil)
+	reloadsDesc = prometheus.NewDesc("crane_nodeload_policy_loads_total", "Loaded contents of the policy file, by result.", []string{"result"}, nil)
 )
 
 var _ prometheus.Collector = (*File)(nil)

@@ -26,8 +26,8 @@ func shipped(t *testing.T, name string) []byte {
 	return content
 }
 
-// TestShippedPolicies: the ConfigMap holds the built-in policy to the letter, its queries are PromQL, and the policy that reads
-// recording rules decides as it does.
+// TestShippedPolicies checks that the ConfigMap holds the built-in policy verbatim, that its queries are PromQL, and
+// that the policy that reads recording rules decides alike.
 func TestShippedPolicies(t *testing.T) {
 	var object struct {
 		Metadata struct{ Name, Namespace string }
@@ -67,8 +67,8 @@ func TestShippedPolicies(t *testing.T) {
 	}
 }
 
-// TestGocranePolicy: the example for clusters that come from gocrane has its metrics, limits and weights, and the marks of the
-// built-in policy.
+// TestGocranePolicy checks that the example for clusters migrated from gocrane has its metrics, limits and weights,
+// and the marks of the built-in policy.
 func TestGocranePolicy(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/dynamic-scheduler-policy.yaml")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestGocranePolicy(t *testing.T) {
 	}
 }
 
-// TestRecordingRulesServeThePolicies: every metric that the policies read is recorded, gocrane's among them.
+// TestRecordingRulesServeThePolicies checks that every metric of the policies is recorded, including gocrane's.
 func TestRecordingRulesServeThePolicies(t *testing.T) {
 	var file struct {
 		Groups []struct {

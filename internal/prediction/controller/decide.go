@@ -23,43 +23,43 @@ import (
 )
 
 const (
-	// windowsAhead is how many windows a write holds. It is good for one of them less.
+	// windowsAhead is the number of windows in one write. The next write follows when less than one is left.
 	windowsAhead = 2
-	// maxSamples bounds the samples in one object: at some 45 bytes each, a megabyte or less. What has more is written
-	// at a coarser step, each value the largest of its step.
+	// maxSamples is the maximum number of samples in one object: at about 45 bytes each, a megabyte. Longer forecasts
+	// are written at a coarser step, with the maximum of each step.
 	maxSamples = 20_000
-	// maxMessage bounds the message of a condition.
+	// maxMessage is the maximum length of a condition message.
 	maxMessage = 1024
 )
 
-// observed is what was seen of one metric.
-type observed struct {
+// metricState is the observed state of one metric.
+type metricState struct {
 	identifier string
 	key        predictor.Key
-	// refused is why there is no request.
+	// refused is the error if there is no request.
 	refused error
 	status  predictor.Status
 }
 
-// decision is the status to be, and whether a new forecast is needed for it.
-type decision struct {
+// statusBuilder computes the new status and whether it needs new forecasts.
+type statusBuilder struct {
 	tsp    *predictionv1alpha1.TimeSeriesPrediction
 	now    time.Time
 	window time.Duration
-	// fresh tells that the status is about this generation of the spec.
+	// fresh means that the status is of the current generation of the spec.
 	fresh bool
 }
 
-func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) decision {
+func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) statusBuilder {
 	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
-	return decision{
+	return statusBuilder{
 		tsp: tsp, now: now, window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
 		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
 	}
 }
 
-// published returns what the status says of a metric now; nil where nothing or of another spec.
-func (d decision) published(identifier string) *predictionv1alpha1.PredictionMetricStatus {
+// published returns the current status of a metric; nil if there is none or it is of another generation.
+func (d statusBuilder) published(identifier string) *predictionv1alpha1.PredictionMetricStatus {
 	if !d.fresh {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (d decision) published(identifier string) *predictionv1alpha1.PredictionMet
 	return nil
 }
 
-// reaches tells whether every series of a metric is forecast to the end of the window.
-func (d decision) reaches(m *predictionv1alpha1.PredictionMetricStatus) bool {
+// coversWindow reports whether each series of a metric is forecast to the end of the window.
+func (d statusBuilder) coversWindow(m *predictionv1alpha1.PredictionMetricStatus) bool {
 	if m == nil || len(m.Prediction) == 0 {
 		return false
 	}
@@ -85,45 +85,45 @@ func (d decision) reaches(m *predictionv1alpha1.PredictionMetricStatus) bool {
 	return true
 }
 
-// due tells whether new forecasts have to be written: one runs out, a metric has one now and had none, or one was made of
-// so little that it should not stand for a window.
-func (d decision) due(metrics []observed) bool {
-	return slices.ContainsFunc(metrics, func(o observed) bool {
+// needsForecast reports whether new forecasts have to be written: one ends too soon, a metric has become ready, or a
+// forecast was computed from so little history that it should not be kept for a window.
+func (d statusBuilder) needsForecast(metrics []metricState) bool {
+	return slices.ContainsFunc(metrics, func(o metricState) bool {
 		if o.status.State != predictor.Ready {
 			return false
 		}
 		old := d.published(o.identifier)
-		return !d.reaches(old) || d.outgrown(old, o.status.FirstSample)
+		return !d.coversWindow(old) || d.historyDoubled(old, o.status.FirstSample)
 	})
 }
 
 const (
-	// learning is how long a workload counts as new; its forecasts are made anew each time its history has doubled, which
-	// is some ten times in the first day.
-	learning = 24 * time.Hour
-	// soonest is the least time between two such forecasts.
-	soonest = 5 * time.Minute
+	// newWorkloadAge is the age up to which a workload is new; its forecasts are renewed each time its history has
+	// doubled, which is about ten times in the first day.
+	newWorkloadAge = 24 * time.Hour
+	// minRefresh is the minimum interval between two such forecasts.
+	minRefresh = 5 * time.Minute
 )
 
-// outgrown tells whether the history has doubled since the forecast of a new workload was made.
-func (d decision) outgrown(old *predictionv1alpha1.PredictionMetricStatus, first time.Time) bool {
+// historyDoubled reports whether the history has doubled since the forecast of a new workload.
+func (d statusBuilder) historyDoubled(old *predictionv1alpha1.PredictionMetricStatus, first time.Time) bool {
 	if old.UpdateTime == nil || first.IsZero() {
 		return false
 	}
 	seen := old.UpdateTime.Sub(first)
-	return seen < learning && d.now.Sub(old.UpdateTime.Time) >= max(soonest, seen)
+	return seen < newWorkloadAge && d.now.Sub(old.UpdateTime.Time) >= max(minRefresh, seen)
 }
 
-// kept is the status of a metric without a new forecast.
-func (d decision) kept(o observed) predictionv1alpha1.PredictionMetricStatus {
+// withoutNewForecast returns the status of a metric that keeps its forecast.
+func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.PredictionMetricStatus {
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier}
 	if old := d.published(o.identifier); old != nil {
 		out = *old.DeepCopy()
 	}
-	out.Ready = d.reaches(&out)
+	out.Ready = d.coversWindow(&out)
 	switch {
 	case o.refused != nil:
-		// What was forecast of an earlier spec is gone with fresh; nothing can come of this one.
+		// A forecast of an earlier spec is dropped, and there is none for this one.
 		out = predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: sentence(o.refused.Error())}
 	case out.Ready:
 	case o.status.State == predictor.Pending:
@@ -131,20 +131,20 @@ func (d decision) kept(o observed) predictionv1alpha1.PredictionMetricStatus {
 	case o.status.State == predictor.Empty:
 		out.Reason = "no series for query"
 	case o.status.State == predictor.Failed:
-		out.Reason = sentence("the source of history fails: " + errorText(o.status.Err))
+		out.Reason = sentence("reading the history failed: " + errorText(o.status.Err))
 	}
 	return out
 }
 
-// made is the status of a metric with a new forecast. advice is what scaling by it is worth; nil where nobody asked.
-func (d decision) made(o observed, all []predictor.SeriesForecast, advice *predictor.Advice, budget int) predictionv1alpha1.PredictionMetricStatus {
+// withNewForecast returns the status of a metric with a new forecast. advice evaluates scaling by it; nil for none.
+func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesForecast, advice *predictor.Advice, budget int) predictionv1alpha1.PredictionMetricStatus {
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: reasonOf(all, o.status.Dropped)}
 	now := metav1.NewTime(d.now)
 	out.UpdateTime = &now
 	end := d.now.Add(windowsAhead * d.window)
 	for _, f := range all {
 		out.Prediction = append(out.Prediction, predictionv1alpha1.MetricTimeSeries{
-			Labels: labelsOf(f.Labels), Samples: samplesOf(f, publishes(f, advice), d.now, end, budget/len(all)),
+			Labels: labelsOf(f.Labels), Samples: samplesOf(f, publishedValue(f, advice), d.now, end, budget/len(all)),
 		})
 		if last := metav1.NewTime(f.LastSample); out.LastSampleTime == nil || last.Before(out.LastSampleTime) {
 			out.LastSampleTime = &last
@@ -154,11 +154,11 @@ func (d decision) made(o observed, all []predictor.SeriesForecast, advice *predi
 	if advice != nil {
 		out.Scaling = choiceOf(*advice)
 	}
-	out.Ready = d.reaches(&out)
+	out.Ready = d.coversWindow(&out)
 	return out
 }
 
-// skillOf is the least skill of the series; empty where that of one is not known.
+// skillOf returns the lowest skill of the series; empty if that of one is unknown.
 func skillOf(all []predictor.SeriesForecast) string {
 	least := math.Inf(1)
 	for _, f := range all {
@@ -178,7 +178,7 @@ func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
 	return out
 }
 
-// samplesOf writes the published values from the step that holds now to the one that holds end.
+// samplesOf returns the published values from the step that contains now to the step that contains end.
 func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) float64, now, end time.Time, most int) []predictionv1alpha1.Sample {
 	first := max(0, int(now.Sub(f.Start)/f.Step))
 	last := min(len(f.Values)-1, int(end.Sub(f.Start)/f.Step))
@@ -198,14 +198,14 @@ func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) fl
 		}
 		add(i, value)
 	}
-	// The end of the window is the last stamp: whoever looks for it there finds it.
+	// The last sample is stamped with the end of the window, so that a lookup at the end finds it.
 	if (last-first)%stride != 0 {
 		add(last, published(f.Values[last]))
 	}
 	return out
 }
 
-// reasonOf says what a forecast comes from: why it fell back, or else its season.
+// reasonOf returns why a forecast fell back, or else its season.
 func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 	f := all[0]
 	for _, one := range all {
@@ -225,14 +225,14 @@ func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 		text += fmt.Sprintf(" (%d series)", len(all))
 	}
 	if dropped > 0 {
-		text += fmt.Sprintf("; %d more series are left out: a metric has %d at most", dropped, len(all))
+		text += fmt.Sprintf("; %d more series are left out: the maximum is %d per metric", dropped, len(all))
 	}
 	return sentence(text)
 }
 
-// conditions of the object, from the status of its metrics. written says that forecasts are written anyway, so that a
-// message may change without a transition.
-func (d decision) conditions(metrics []predictionv1alpha1.PredictionMetricStatus, seen []observed, written bool) []metav1.Condition {
+// conditions returns the conditions of the object from the status of its metrics. written means that forecasts are
+// written anyway, so a message may change without a transition.
+func (d statusBuilder) conditions(metrics []predictionv1alpha1.PredictionMetricStatus, seen []metricState, written bool) []metav1.Condition {
 	out := slices.Clone(d.tsp.Status.Conditions)
 	for _, c := range []metav1.Condition{readyCondition(metrics), staleCondition(seen)} {
 		old := meta.FindStatusCondition(out, c.Type)
@@ -263,17 +263,17 @@ func readyCondition(metrics []predictionv1alpha1.PredictionMetricStatus) metav1.
 	case ready == len(metrics) && ready > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed, join(all)
 	case ready > 0:
-		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "not all metric predicted: "+join(missing)
+		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "metrics without a forecast: "+join(missing)
 	default:
 		c.Reason, c.Message = predictionv1alpha1.ReasonPredictFailed, join(missing)
 	}
 	return c
 }
 
-// staleCondition tells since when new samples are missing, of the metric that waits longest.
-func staleCondition(seen []observed) metav1.Condition {
+// staleCondition returns the condition for missing samples, of the metric that has lacked them longest.
+func staleCondition(seen []metricState) metav1.Condition {
 	c := metav1.Condition{Type: predictionv1alpha1.ConditionStale, Status: metav1.ConditionFalse, Reason: predictionv1alpha1.ReasonUpToDate}
-	var stale []observed
+	var stale []metricState
 	for _, o := range seen {
 		if o.status.Stale {
 			stale = append(stale, o)
@@ -282,11 +282,11 @@ func staleCondition(seen []observed) metav1.Condition {
 	if len(stale) == 0 {
 		return c
 	}
-	oldest := slices.MinFunc(stale, func(a, b observed) int {
+	oldest := slices.MinFunc(stale, func(a, b metricState) int {
 		return cmp.Or(boolToInt(b.status.Err != nil)-boolToInt(a.status.Err != nil), a.status.LastSample.Compare(b.status.LastSample))
 	})
 	c.Status, c.Reason = metav1.ConditionTrue, predictionv1alpha1.ReasonNoNewSamples
-	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast goes on from there",
+	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast starts there",
 		oldest.identifier, oldest.status.LastSample.UTC().Format(time.RFC3339))
 	if oldest.status.Err != nil {
 		c.Reason = predictionv1alpha1.ReasonSourceFailed
@@ -312,7 +312,7 @@ func errorText(err error) string {
 
 func join(parts []string) string { return sentence(strings.Join(parts, "; ")) }
 
-// sentence bounds a text.
+// sentence bounds a text to maxMessage.
 func sentence(text string) string {
 	if len(text) <= maxMessage {
 		return text

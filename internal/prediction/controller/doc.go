@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller takes TimeSeriesPredictions to forecasts, and ClusterNodePredictions to TimeSeriesPredictions.
+// Package controller reconciles TimeSeriesPredictions and ClusterNodePredictions.
 //
-// Reconciler tells the predictor which series a TimeSeriesPrediction is about, and writes their forecasts into its status
-// about once per window: each write holds two windows, and the next comes when less than one is left. In between nothing
-// is written, unless something became ready, stopped being so, or went stale. NodeReconciler keeps one
+// Reconciler registers the series of a TimeSeriesPrediction with the predictor and writes their forecasts into the
+// status about once per window: each write holds two windows, and the next one follows when less than one is left. In
+// between it writes only when a metric becomes ready, fails or goes stale. NodeReconciler keeps one
 // TimeSeriesPrediction for each node that a ClusterNodePrediction selects.
 //
-// This package knows the API objects. It must not know where samples come from, nor how a forecast is made
-// (internal/prediction/predictor does).
+// The package handles the API objects. It does not depend on where samples come from or on how forecasts are computed
+// (internal/prediction/predictor).
 package controller

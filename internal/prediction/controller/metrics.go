@@ -19,16 +19,17 @@ import (
 	"crane.io/crane/internal/prediction/predictor"
 )
 
-// Metrics are about TimeSeriesPredictions that exist: a series goes away with its object.
+// Metrics exports the forecasts and accuracy of existing TimeSeriesPredictions. The series of an object are removed
+// with it.
 type Metrics struct {
 	accuracy func(predictor.Key) predictor.Accuracy
 
 	mu      sync.Mutex
-	objects map[types.NamespacedName][]measured
+	objects map[types.NamespacedName][]metricSamples
 }
 
-// measured is one metric of one object.
-type measured struct {
+// metricSamples is one metric of one object.
+type metricSamples struct {
 	identifier, algorithm           string
 	kind, name, namespace           string
 	key                             predictor.Key
@@ -40,28 +41,28 @@ type measured struct {
 
 var (
 	objectLabels   = []string{"namespace", "name", "resource_identifier"}
-	wapeDesc       = prometheus.NewDesc("crane_prediction_wape_ratio", "Error of past forecasts of the median over what was used.", objectLabels, nil)
-	coverageDesc   = prometheus.NewDesc("crane_prediction_coverage_ratio", "Share of samples at or below the 0.95 quantile that was forecast.", objectLabels, nil)
-	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a plain time-of-day quantile, at the 0.95 quantile.", objectLabels, nil)
-	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample that the forecast knows.", objectLabels, nil)
-	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 where new samples do not come.", objectLabels, nil)
-	// forecastDesc is gocrane's, without the time in the future that it gave its samples.
-	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "What is forecast for now; the largest of several series.",
+	wapeDesc       = prometheus.NewDesc("crane_prediction_wape_ratio", "Sum of absolute errors of the forecast median over the sum of the samples.", objectLabels, nil)
+	coverageDesc   = prometheus.NewDesc("crane_prediction_coverage_ratio", "Share of samples at or below the forecast 0.95 quantile.", objectLabels, nil)
+	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a time-of-day quantile, by pinball loss at 0.95.", objectLabels, nil)
+	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample in the model.", objectLabels, nil)
+	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 if no new samples arrive.", objectLabels, nil)
+	// forecastDesc has gocrane's name and labels, but samples are not stamped with a future time.
+	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "Forecast for the current time; the maximum of several series.",
 		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)
 )
 
 // NewMetrics returns a collector.
 func NewMetrics(accuracy func(predictor.Key) predictor.Accuracy) *Metrics {
-	return &Metrics{accuracy: accuracy, objects: map[types.NamespacedName][]measured{}}
+	return &Metrics{accuracy: accuracy, objects: map[types.NamespacedName][]metricSamples{}}
 }
 
-// observe remembers what the status of an object says.
+// observe stores the values of an object's status.
 func (m *Metrics) observe(
-	tsp *predictionv1alpha1.TimeSeriesPrediction, status predictionv1alpha1.TimeSeriesPredictionStatus, seen []observed, now time.Time,
+	tsp *predictionv1alpha1.TimeSeriesPrediction, status predictionv1alpha1.TimeSeriesPredictionStatus, seen []metricState, now time.Time,
 ) {
-	all := make([]measured, len(seen))
+	all := make([]metricSamples, len(seen))
 	for i, o := range seen {
-		one := measured{
+		one := metricSamples{
 			identifier: o.identifier, algorithm: string(tsp.Spec.PredictionMetrics[i].Algorithm.AlgorithmType),
 			key: o.key, known: o.refused == nil, isStale: o.status.Stale,
 			lastSample: o.status.LastSample, hasSample: !o.status.LastSample.IsZero(),
@@ -78,7 +79,7 @@ func (m *Metrics) observe(
 	m.objects[types.NamespacedName{Namespace: tsp.Namespace, Name: tsp.Name}] = all
 }
 
-// forecastAt is the largest over the series of the first sample that is not before now.
+// forecastAt returns the maximum over the series of the first sample at or after now.
 func forecastAt(m predictionv1alpha1.PredictionMetricStatus, now time.Time) (float64, bool) {
 	best, ok := 0.0, false
 	for _, s := range m.Prediction {
@@ -106,8 +107,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Two objects may forecast the same metric of the same target; gocrane's labels
-// cannot tell them apart, and the first by name is taken.
+// Collect implements prometheus.Collector. If two objects forecast the same metric of the same target, gocrane's
+// labels are equal, and only the first object by name is exported.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	objects := maps.Clone(m.objects)
@@ -118,7 +119,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		identifiers := map[string]bool{}
 		for _, one := range objects[name] {
 			if identifiers[one.identifier] {
-				continue // stored before the definition refused it
+				continue // stored before the CRD rejected it
 			}
 			identifiers[one.identifier] = true
 			m.collect(ch, name, one)
@@ -131,7 +132,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, one measured) {
+func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, one metricSamples) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		if !math.IsNaN(v) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)

@@ -29,25 +29,25 @@ import (
 // NodeReconciler keeps one TimeSeriesPrediction for each node that a ClusterNodePrediction selects.
 type NodeReconciler struct {
 	Client client.Client
-	// Live confirms what the cache does not have before something is made.
+	// Live confirms that an object missing from the cache does not exist before it is created.
 	Live  client.Reader
 	Clock clock.PassiveClock
 }
 
-// indexOwner finds the TimeSeriesPredictions of a ClusterNodePrediction by its UID.
+// indexOwner indexes TimeSeriesPredictions by the UID of their ClusterNodePrediction.
 const indexOwner = "crane.io/cluster-node-prediction"
 
-// refusedAgain is when objects are tried again that somebody else has, or that are refused.
-const refusedAgain = 5 * time.Minute
+// refusedRetry is the retry interval for objects that are rejected or owned by another object.
+const refusedRetry = 5 * time.Minute
 
-// listedFailures is how many objects that could not be written are named in a condition.
+// listedFailures is the maximum number of failed objects named in a condition.
 const listedFailures = 5
 
 // Reconcile implements reconcile.Reconciler.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cnp := &predictionv1alpha1.ClusterNodePrediction{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cnp); err != nil {
-		// What it made goes with it, by the garbage collector.
+		// Garbage collection deletes its TimeSeriesPredictions.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if cnp.DeletionTimestamp != nil {
@@ -62,13 +62,13 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.report(ctx, cnp, p, failures); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := retriable(failures); err != nil || len(failures) == 0 {
+	if err := retriableErrors(failures); err != nil || len(failures) == 0 {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: refusedAgain}, nil
+	return ctrl.Result{RequeueAfter: refusedRetry}, nil
 }
 
-// observe lists the nodes that are selected and what was made of them.
+// observe lists the selected nodes and the existing TimeSeriesPredictions.
 func (r *NodeReconciler) observe(
 	ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction,
 ) ([]string, []predictionv1alpha1.TimeSeriesPrediction, error) {
@@ -91,17 +91,17 @@ func (r *NodeReconciler) observe(
 	return names, list.Items, nil
 }
 
-// nodePlan is what has to be done for a ClusterNodePrediction.
+// nodePlan lists the changes for a ClusterNodePrediction.
 type nodePlan struct {
 	desired int
 	create  []*predictionv1alpha1.TimeSeriesPrediction
-	// update are pairs of what is and what should be.
+	// update holds pairs of current and desired objects.
 	update [][2]*predictionv1alpha1.TimeSeriesPrediction
 	remove []*predictionv1alpha1.TimeSeriesPrediction
 	kept   int
 }
 
-// planNodes compares the nodes with what exists. Without a template nothing is wanted.
+// planNodes compares the nodes with the existing objects. Without a template all objects are deleted.
 func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, existing []predictionv1alpha1.TimeSeriesPrediction) nodePlan {
 	p := nodePlan{desired: len(nodes)}
 	byName := map[string]*predictionv1alpha1.TimeSeriesPrediction{}
@@ -110,7 +110,7 @@ func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, ex
 	}
 	if cnp.Spec.Template != nil {
 		for _, node := range nodes {
-			want := predictionOf(cnp, node)
+			want := newPrediction(cnp, node)
 			have := byName[want.Name]
 			delete(byName, want.Name)
 			switch {
@@ -132,12 +132,12 @@ func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, ex
 	return p
 }
 
-// predictionOf makes the TimeSeriesPrediction of a node.
-func predictionOf(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *predictionv1alpha1.TimeSeriesPrediction {
+// newPrediction returns the TimeSeriesPrediction of a node.
+func newPrediction(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *predictionv1alpha1.TimeSeriesPrediction {
 	controller, block := true, false
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cnp.Namespace, Name: nameOf(cnp.Name, node),
+			Namespace: cnp.Namespace, Name: predictionName(cnp.Name, node),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: predictionv1alpha1.GroupVersion.String(), Kind: "ClusterNodePrediction",
 				Name: cnp.Name, UID: cnp.UID, Controller: &controller, BlockOwnerDeletion: &block,
@@ -149,11 +149,11 @@ func predictionOf(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *p
 	return tsp
 }
 
-// maxName is the longest name of an object.
+// maxName is the maximum length of an object name.
 const maxName = 253
 
-// nameOf is <cnp>-<node>, as in gocrane. What is too long is cut and told apart by a hash.
-func nameOf(cnp, node string) string {
+// predictionName returns <cnp>-<node>, as in gocrane. Longer names are truncated and made unique by a hash.
+func predictionName(cnp, node string) string {
 	whole := cnp + "-" + node
 	if len(whole) <= maxName {
 		return whole
@@ -163,7 +163,7 @@ func nameOf(cnp, node string) string {
 	return strings.TrimRight(whole[:maxName-len(tail)], "-.") + tail
 }
 
-// act carries the plan out; one object that fails does not stop the others.
+// act executes the plan; a failure of one object does not stop the others.
 func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, p nodePlan) []error {
 	var failures []error
 	note := func(what string, tsp *predictionv1alpha1.TimeSeriesPrediction, err error) {
@@ -183,8 +183,8 @@ func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.Cluste
 	return failures
 }
 
-// errTaken means that an object of the name belongs to somebody else.
-var errTaken = errors.New("an object of this name exists and does not belong to this ClusterNodePrediction")
+// errNameTaken means that an object of the name has another owner.
+var errNameTaken = errors.New("an object of this name exists and does not belong to this ClusterNodePrediction")
 
 func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, tsp *predictionv1alpha1.TimeSeriesPrediction) error {
 	err := r.Client.Create(ctx, tsp)
@@ -197,9 +197,9 @@ func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.Clu
 		return err
 	}
 	if metav1.IsControlledBy(found, cnp) {
-		return nil // ours; the cache was behind
+		return nil // the cache was stale: the object is ours
 	}
-	return errTaken
+	return errNameTaken
 }
 
 // report writes the counts and the condition.
@@ -219,7 +219,7 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	}
 	switch {
 	case cnp.Spec.Template == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: nothing is made"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: no TimeSeriesPrediction is created"
 	case len(failures) > 0:
 		var texts []string
 		for _, err := range failures[:min(len(failures), listedFailures)] {
@@ -238,12 +238,12 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	return nil
 }
 
-// retriable joins the failures that trying again soon may mend: a name that is taken, or a template that the API server refuses, needs
-// somebody to change something. Of the name nobody tells, so that it is tried again after a while.
-func retriable(failures []error) error {
+// retriableErrors joins the errors that a prompt retry may resolve. A taken name and a rejected template need a
+// change by a user, and no event reports a freed name, so these are retried after refusedRetry.
+func retriableErrors(failures []error) error {
 	var errs []error
 	for _, err := range failures {
-		if !errors.Is(err, errTaken) && !apierrors.IsInvalid(err) {
+		if !errors.Is(err, errNameTaken) && !apierrors.IsInvalid(err) {
 			errs = append(errs, err)
 		}
 	}

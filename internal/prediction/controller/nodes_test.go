@@ -23,8 +23,8 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// TestNodesTriedAgain: what is refused for good is tried again after a while, since nobody tells when a name is free; what may pass is
-// an error.
+// TestNodesTriedAgain checks that permanent failures are retried after a while, because no event reports a freed
+// name, and that transient ones are returned as errors.
 func TestNodesTriedAgain(t *testing.T) {
 	kind := schema.GroupKind{Group: predictionv1alpha1.GroupVersion.Group, Kind: "TimeSeriesPrediction"}
 	resource := schema.GroupResource{Group: kind.Group, Resource: "timeseriespredictions"}
@@ -35,8 +35,8 @@ func TestNodesTriedAgain(t *testing.T) {
 		fails   bool
 	}{
 		"made":           {},
-		"taken":          {foreign: true, again: refusedAgain},
-		"invalid":        {refusal: apierrors.NewInvalid(kind, "x", nil), again: refusedAgain},
+		"taken":          {foreign: true, again: refusedRetry},
+		"invalid":        {refusal: apierrors.NewInvalid(kind, "x", nil), again: refusedRetry},
 		"busy":           {refusal: apierrors.NewTooManyRequests("busy", 1), fails: true},
 		"not served now": {refusal: apierrors.NewNotFound(resource, ""), fails: true},
 		"fails":          {refusal: apierrors.NewInternalError(errors.New("etcd")), fails: true},
@@ -49,7 +49,7 @@ func TestNodesTriedAgain(t *testing.T) {
 		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
 		objects := []client.Object{cnp, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 		if test.foreign {
-			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: nameOf("all", "a")}})
+			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: predictionName("all", "a")}})
 		}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
 			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).

@@ -23,7 +23,7 @@ import (
 
 // Predictor is the part of predictor.Predictor that the controllers use.
 type Predictor interface {
-	Set(caller string, requests []predictor.Request) []predictor.Ticket
+	Set(caller string, requests []predictor.Request) []predictor.RequestResult
 	Forget(caller string)
 	Status(key predictor.Key) predictor.Status
 	Forecast(key predictor.Key, horizon time.Duration) ([]predictor.SeriesForecast, error)
@@ -37,23 +37,23 @@ type Reconciler struct {
 	Predictor Predictor
 	Selector  Selector
 	Metrics   *Metrics
-	// Frequency is the time between two looks at an object.
+	// Frequency is the interval between reconciliations of an object.
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 
-	// waiting is since when objects wait for their history; each look doubles the time to the next.
+	// waiting tracks since when objects wait for their history; the interval doubles with each reconciliation.
 	waiting firstseen.Tracker
 }
 
-// callerOf names an object to the predictor.
-func callerOf(name types.NamespacedName) string { return "timeseriesprediction/" + name.String() }
+// callerName returns the caller name of an object for the predictor.
+func callerName(name types.NamespacedName) string { return "timeseriesprediction/" + name.String() }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	err := r.Client.Get(ctx, req.NamespacedName, tsp)
 	if apierrors.IsNotFound(err) || err == nil && tsp.DeletionTimestamp != nil {
-		r.Predictor.Forget(callerOf(req.NamespacedName))
+		r.Predictor.Forget(callerName(req.NamespacedName))
 		r.Metrics.forget(req.NamespacedName)
 		r.waiting.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
@@ -67,12 +67,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.Metrics.observe(tsp, status, seen, r.Clock.Now())
-	return ctrl.Result{RequeueAfter: r.again(req.NamespacedName, seen)}, nil
+	return ctrl.Result{RequeueAfter: r.requeueAfter(req.NamespacedName, seen)}, nil
 }
 
-// observe tells the predictor what is wanted and asks how it stands.
-func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []observed {
-	seen := make([]observed, len(tsp.Spec.PredictionMetrics))
+// observe registers the requests with the predictor and returns their states.
+func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []metricState {
+	seen := make([]metricState, len(tsp.Spec.PredictionMetrics))
 	var requests []predictor.Request
 	var at []int
 	for i := range tsp.Spec.PredictionMetrics {
@@ -85,7 +85,7 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []obs
 		}
 		requests, at = append(requests, request), append(at, i)
 	}
-	for n, ticket := range r.Predictor.Set(callerOf(client.ObjectKeyFromObject(tsp)), requests) {
+	for n, ticket := range r.Predictor.Set(callerName(client.ObjectKeyFromObject(tsp)), requests) {
 		o := &seen[at[n]]
 		if o.key, o.refused = ticket.Key, ticket.Err; ticket.Err == nil {
 			o.status = r.Predictor.Status(ticket.Key)
@@ -94,21 +94,21 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []obs
 	return seen
 }
 
-// decide makes the status. Where one metric needs a new forecast all get one, so that they run out together and one write
-// serves them all.
-func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen []observed) predictionv1alpha1.TimeSeriesPredictionStatus {
+// decide returns the new status. If one metric needs a new forecast, all get one, so that they end together and need
+// one write.
+func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen []metricState) predictionv1alpha1.TimeSeriesPredictionStatus {
 	d := newDecision(tsp, r.Clock.Now())
-	due := d.due(seen)
+	due := d.needsForecast(seen)
 	var status predictionv1alpha1.TimeSeriesPredictionStatus
 	for _, o := range seen {
-		one := d.kept(o)
+		one := d.withoutNewForecast(o)
 		if due && o.status.State == predictor.Ready {
 			all, err := r.Predictor.Forecast(o.key, windowsAhead*d.window)
 			switch {
 			case err != nil:
 				one.Reason = sentence(err.Error())
 			case len(all) > 0:
-				one = d.made(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
+				one = d.withNewForecast(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
 			}
 		}
 		status.PredictionMetrics = append(status.PredictionMetrics, one)
@@ -117,19 +117,20 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 	return status
 }
 
-// advise asks how much of a forecast is worth its replicas; nil where nobody wants to know, and where the metric is several series.
-func (r *Reconciler) advise(tsp *predictionv1alpha1.TimeSeriesPrediction, o observed, all []predictor.SeriesForecast) *predictor.Advice {
+// advise returns how much of a forecast is worth its replicas; nil if the spec does not request it or the metric has
+// several series.
+func (r *Reconciler) advise(tsp *predictionv1alpha1.TimeSeriesPrediction, o metricState, all []predictor.SeriesForecast) *predictor.Advice {
 	if len(all) != 1 {
 		return nil
 	}
-	advice, ok := r.Predictor.Advise(o.key, callerOf(client.ObjectKeyFromObject(tsp)), o.identifier, all[0].Forecast)
+	advice, ok := r.Predictor.Advise(o.key, callerName(client.ObjectKeyFromObject(tsp)), o.identifier, all[0].Forecast)
 	if !ok {
 		return nil
 	}
 	return &advice
 }
 
-// act writes the status where it differs.
+// act writes the status if it has changed.
 func (r *Reconciler) act(ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, status predictionv1alpha1.TimeSeriesPredictionStatus) error {
 	if equality.Semantic.DeepEqual(tsp.Status, status) {
 		return nil
@@ -142,8 +143,8 @@ func (r *Reconciler) act(ctx context.Context, tsp *predictionv1alpha1.TimeSeries
 	return nil
 }
 
-// again is when to look at an object the next time: at the usual frequency, and sooner while its history is being read.
-func (r *Reconciler) again(name types.NamespacedName, seen []observed) time.Duration {
+// requeueAfter returns the delay to the next reconciliation: Frequency, or less while the history is being read.
+func (r *Reconciler) requeueAfter(name types.NamespacedName, seen []metricState) time.Duration {
 	pending := false
 	for _, o := range seen {
 		pending = pending || o.refused == nil && o.status.State == predictor.Pending

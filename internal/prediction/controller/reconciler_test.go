@@ -36,9 +36,9 @@ type fakePredictor struct {
 	callers   map[string]int
 }
 
-func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predictor.Ticket {
+func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predictor.RequestResult {
 	f.callers[caller] = len(requests)
-	out := make([]predictor.Ticket, len(requests))
+	out := make([]predictor.RequestResult, len(requests))
 	for i := range out {
 		out[i].Err = f.refuse
 	}
@@ -74,8 +74,8 @@ func (f *fakePredictor) Forecast(_ predictor.Key, horizon time.Duration) ([]pred
 	return out, nil
 }
 
-// bench is a reconciler on a fake API server.
-type bench struct {
+// fixture is a reconciler on a fake API server.
+type fixture struct {
 	*Reconciler
 	predictor *fakePredictor
 	clock     *testingclock.FakeClock
@@ -84,7 +84,7 @@ type bench struct {
 	version   string
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := predictionv1alpha1.AddToScheme(scheme); err != nil {
@@ -100,7 +100,7 @@ func newBench(t *testing.T) *bench {
 	p := &fakePredictor{
 		status: predictor.Status{State: predictor.Pending}, series: 1, step: time.Minute, now: clock.Now, callers: map[string]int{},
 	}
-	return &bench{
+	return &fixture{
 		Reconciler: &Reconciler{
 			Client:    fake.NewClientBuilder().WithScheme(scheme).WithObjects(tsp).WithStatusSubresource(tsp).Build(),
 			Predictor: p, Selector: testSelector(t), Metrics: NewMetrics(p.Accuracy), Frequency: 30 * time.Second, Clock: clock,
@@ -109,8 +109,8 @@ func newBench(t *testing.T) *bench {
 	}
 }
 
-// look reconciles once and returns the object.
-func (b *bench) look(t *testing.T) (*predictionv1alpha1.TimeSeriesPrediction, ctrl.Result) {
+// reconcile reconciles once and returns the object.
+func (b *fixture) reconcile(t *testing.T) (*predictionv1alpha1.TimeSeriesPrediction, ctrl.Result) {
 	t.Helper()
 	key := client.ObjectKeyFromObject(b.tsp)
 	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
@@ -128,7 +128,7 @@ func (b *bench) look(t *testing.T) (*predictionv1alpha1.TimeSeriesPrediction, ct
 	return out, result
 }
 
-func (b *bench) ready() {
+func (b *fixture) ready() {
 	b.predictor.status = predictor.Status{State: predictor.Ready, Series: 1, LastSample: b.clock.Now().Add(-time.Minute)}
 }
 
@@ -140,19 +140,19 @@ func texts(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
-// TestLifeOfAPrediction: pending, ready, written once per window, stale and back, gone.
+// TestLifeOfAPrediction covers pending, ready, one write per window, stale, recovery and deletion.
 func TestLifeOfAPrediction(t *testing.T) {
 	b := newBench(t)
-	tsp, result := b.look(t)
+	tsp, result := b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != time.Second {
 		t.Errorf("%s, again after %s", got, result.RequeueAfter)
 	}
 	b.clock.Step(8 * time.Second)
-	if _, result = b.look(t); result.RequeueAfter != 8*time.Second {
+	if _, result = b.reconcile(t); result.RequeueAfter != 8*time.Second {
 		t.Errorf("again after %s, want twice as late", result.RequeueAfter)
 	}
 	b.ready()
-	tsp, result = b.look(t)
+	tsp, result = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "True/PredictSucceed: cpu: auto; 13 periods of 1d" || result.RequeueAfter != 30*time.Second {
 		t.Errorf("%s, again after %s", got, result.RequeueAfter)
 	}
@@ -164,7 +164,7 @@ func TestLifeOfAPrediction(t *testing.T) {
 	for range 8 * 120 {
 		b.clock.Step(30 * time.Second)
 		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
-		tsp, _ = b.look(t)
+		tsp, _ = b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") {
 			t.Fatal(got)
 		}
@@ -185,7 +185,7 @@ func TestLifeOfAPrediction(t *testing.T) {
 	}
 }
 
-// TestNewWorkloads: the forecast of a workload of two minutes is made anew as its history doubles, not each minute.
+// TestNewWorkloads checks that the forecast of a new workload is renewed as its history doubles, not each minute.
 func TestNewWorkloads(t *testing.T) {
 	b := newBench(t)
 	b.ready()
@@ -196,7 +196,7 @@ func TestNewWorkloads(t *testing.T) {
 	}
 	for range 24 * 12 {
 		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
-		b.look(t)
+		b.reconcile(t)
 		b.clock.Step(5 * time.Minute)
 	}
 	if b.predictor.forecasts < 7 || b.predictor.forecasts > 12 {
@@ -204,72 +204,72 @@ func TestNewWorkloads(t *testing.T) {
 	}
 }
 
-// checkStale: one write when samples stop coming, however the error reads later, and one when they are back.
-func checkStale(t *testing.T, b *bench) {
+// checkStale expects one write when samples stop, even if the error text changes, and one when they resume.
+func checkStale(t *testing.T, b *fixture) {
 	t.Helper()
 	b.writes = 0
 	b.predictor.status.Stale, b.predictor.status.Err = true, errors.New("connection refused")
 	last := b.predictor.status.LastSample.UTC().Format(time.RFC3339)
-	tsp, _ := b.look(t)
-	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast goes on from there: connection refused"; got != want {
+	tsp, _ := b.reconcile(t)
+	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast starts there: connection refused"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	since := meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime
 	b.clock.Step(time.Minute)
 	b.predictor.status.Err = errors.New("i/o timeout")
-	tsp, _ = b.look(t)
+	tsp, _ = b.reconcile(t)
 	if b.writes != 1 || !meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime.Equal(&since) {
 		t.Errorf("%d writes of one transition", b.writes)
 	}
 	b.predictor.status.Stale, b.predictor.status.Err = false, nil
-	if tsp, _ = b.look(t); texts(tsp, "Stale") != "False/UpToDate: " {
+	if tsp, _ = b.reconcile(t); texts(tsp, "Stale") != "False/UpToDate: " {
 		t.Error(texts(tsp, "Stale"))
 	}
 }
 
-// TestRestartKeepsWhatIsWritten: while the history is read anew, a forecast that is still good stays ready.
+// TestRestartKeepsWhatIsWritten checks that a valid forecast stays ready while the history is read again.
 func TestRestartKeepsWhatIsWritten(t *testing.T) {
 	b := newBench(t)
 	b.ready()
-	b.look(t)
+	b.reconcile(t)
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Failed, Err: errors.New("no route")}} {
 		b.predictor.status, b.writes = status, 0
-		tsp, _ := b.look(t)
+		tsp, _ := b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") || b.writes != 0 {
 			t.Errorf("%s: %s, %d writes", status.State, got, b.writes)
 		}
 	}
 	b.clock.Step(61 * time.Minute)
-	tsp, _ := b.look(t)
-	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the source of history fails: no route" {
+	tsp, _ := b.reconcile(t)
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: no route" {
 		t.Error(got)
 	}
 }
 
 func TestOddPredictions(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*bench)
+		change func(*fixture)
 		want   string
 	}{
-		"no series": {func(b *bench) { b.predictor.status.State = predictor.Empty }, "False/PredictFailed: cpu: no series for query"},
-		"refused":   {func(b *bench) { b.predictor.refuse = errors.New("the limit of 2 series is reached") }, "False/PredictFailed: cpu: the limit of 2 series is reached"},
-		"fell back": {func(b *bench) {
+		"no series": {func(b *fixture) { b.predictor.status.State = predictor.Empty }, "False/PredictFailed: cpu: no series for query"},
+		"refused":   {func(b *fixture) { b.predictor.refuse = errors.New("the limit of 2 series is reached") }, "False/PredictFailed: cpu: the limit of 2 series is reached"},
+		"fell back": {func(b *fixture) {
 			b.ready()
 			b.predictor.reason = "dsp fell back to percentile: history 3h of 48h needed"
 		}, "True/PredictSucceed: cpu: dsp fell back to percentile: history 3h of 48h needed"},
-		"two series":  {func(b *bench) { b.ready(); b.predictor.series = 2 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d (2 series)"},
-		"some beyond": {func(b *bench) { b.ready(); b.predictor.status.Dropped = 7 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d; 7 more series are left out: a metric has 1 at most"},
+		"two series":  {func(b *fixture) { b.ready(); b.predictor.series = 2 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d (2 series)"},
+		"some beyond": {func(b *fixture) { b.ready(); b.predictor.status.Dropped = 7 }, "True/PredictSucceed: cpu: auto; 13 periods of 1d; 7 more series are left out: the maximum is 1 per metric"},
 	} {
 		b := newBench(t)
 		c.change(b)
-		tsp, _ := b.look(t)
+		tsp, _ := b.reconcile(t)
 		if got := texts(tsp, "Ready"); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-// TestStatusIsBounded: a week ahead by the second would be 600,000 samples.
+// TestStatusIsBounded requests a week at one second, which would be 600,000 samples.
 func TestStatusIsBounded(t *testing.T) {
 	b := newBench(t)
 	b.tsp.Spec.PredictionWindowSeconds = 7 * 86400
@@ -280,21 +280,21 @@ func TestStatusIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDecision(b.tsp, now)
-	m := d.made(observed{}, all, nil, maxSamples)
+	m := d.withNewForecast(metricState{}, all, nil, maxSamples)
 	samples := m.Prediction[0].Samples
 	if len(samples) > maxSamples || len(samples) < maxSamples/4 || !m.Ready || samples[len(samples)-1].Timestamp < now.Unix()+14*86400-15 {
 		t.Errorf("%d samples to %d, ready %v", len(samples), samples[len(samples)-1].Timestamp-now.Unix(), m.Ready)
 	}
 }
 
-// TestMetricsOfTwins: two objects about the same target do not break the page.
+// TestMetricsOfTwins checks that two objects about the same target do not break the metrics page.
 func TestMetricsOfTwins(t *testing.T) {
 	b := newBench(t)
 	b.ready()
-	tsp, _ := b.look(t)
+	tsp, _ := b.reconcile(t)
 	twin := tsp.DeepCopy()
 	twin.Name = "twin"
-	seen := []observed{{identifier: "cpu"}}
+	seen := []metricState{{identifier: "cpu"}}
 	b.Metrics.observe(twin, twin.Status, seen, b.clock.Now())
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(b.Metrics)
@@ -318,7 +318,7 @@ func TestPlanNodes(t *testing.T) {
 	}
 	cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
 	cnp.Spec.Template.Spec.PredictionWindowSeconds = 3600
-	same, other, gone := predictionOf(cnp, "a"), predictionOf(cnp, "b"), predictionOf(cnp, "c")
+	same, other, gone := newPrediction(cnp, "a"), newPrediction(cnp, "b"), newPrediction(cnp, "c")
 	other.Spec.PredictionWindowSeconds = 600
 	p := planNodes(cnp, []string{"a", "b", "d"}, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
 	if p.desired != 3 || p.kept != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||

@@ -22,14 +22,14 @@ import (
 	"crane.io/crane/pkg/forecast/registry"
 )
 
-// Selector writes a selector for a metric in the language of the source, with the conditions quoted and those of the
-// configuration added.
+// Selector returns a selector for a metric in the query language of the source, with quoted values and the configured
+// matchers added.
 type Selector func(metric string, own ...prometheus.Matcher) (string, error)
 
-// kindNode is the kind of targets that are nodes; as in gocrane its case does not matter.
+// kindNode is the kind of targets that are nodes; as in gocrane it is case-insensitive.
 const kindNode = "Node"
 
-// requestOf turns a metric of the spec into a request. An error is a sentence for the user.
+// requestOf converts a metric of the spec into a request. Errors are written for users.
 func requestOf(
 	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
 ) (predictor.Request, error) {
@@ -61,7 +61,7 @@ func requestOf(
 	return r, err
 }
 
-// QueryOf says what a metric of a prediction is read by. An error is a sentence for the user.
+// QueryOf returns the query of a metric of a prediction. Errors are written for users.
 func QueryOf(
 	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
 ) (predictor.Query, error) {
@@ -91,7 +91,7 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 	return q, nil
 }
 
-// metricQuery is sum(metric{conditions}), as in gocrane.
+// metricQuery returns sum(metric{conditions}), as in gocrane.
 func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, error) {
 	if q == nil || q.MetricName == "" {
 		return "", errors.New("metricQuery: the name of the metric is not set")
@@ -111,7 +111,7 @@ func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, 
 	return "sum(" + text + ")", nil
 }
 
-// MatcherOf turns a condition on a label into what Prometheus understands. Its error is a sentence for the user.
+// MatcherOf converts a label condition into a Prometheus matcher. Errors are written for users.
 func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) {
 	m := prometheus.Matcher{Label: c.Key, Op: string(c.Operator)}
 	if c.Operator == predictionv1alpha1.OperatorIn {
@@ -135,7 +135,7 @@ func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) 
 	return m, m.Validate()
 }
 
-// OptionsOf copies the settings as they stand; package registry validates them.
+// OptionsOf copies the settings unchanged; package registry validates them.
 func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
 	var out registry.Options
 	if d := a.DSP; d != nil {

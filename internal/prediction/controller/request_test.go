@@ -102,7 +102,8 @@ func TestRequestOf(t *testing.T) {
 	}
 }
 
-// TestMetricAndExpressionAreOneRequest: however a series is asked for, it is read and forecast once.
+// TestMetricAndExpressionAreOneRequest checks that a series is read and forecast once, in whichever form it is
+// requested.
 func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 	tsp := target("Deployment", "", "web")
 	byMetric := predictionv1alpha1.PredictionMetric{
@@ -148,11 +149,11 @@ func TestOptionsOf(t *testing.T) {
 }
 
 func TestNameOf(t *testing.T) {
-	if n := nameOf("cnp", "node-1"); n != "cnp-node-1" {
+	if n := predictionName("cnp", "node-1"); n != "cnp-node-1" {
 		t.Error(n)
 	}
 	long := strings.Repeat("n", 250)
-	a, b := nameOf("cnp", long+"a"), nameOf("cnp", long+"b")
+	a, b := predictionName("cnp", long+"a"), predictionName("cnp", long+"b")
 	if len(a) > maxName || a == b {
 		t.Errorf("%d bytes, %v", len(a), a == b)
 	}

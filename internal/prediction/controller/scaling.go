@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// scalingOf is the account that a metric of the spec asks for; nil for none. It goes on from what the status says. The error is a
-// sentence for the user.
+// scalingOf returns the evaluation that a metric of the spec requests; nil for none. It continues from the state in
+// the status. Errors are written for users.
 func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric) (*predictor.Scaling, error) {
 	s := m.Scaling
 	if s == nil {
@@ -38,14 +38,14 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 	}
 	for i := range tsp.Status.PredictionMetrics {
 		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {
-			// What is no state begins the account anew, as one of another version does.
+			// An invalid state, or one of another version, starts the evaluation anew.
 			out.State, _ = base64.StdEncoding.DecodeString(old.Scaling.Ledger)
 		}
 	}
 	return out, nil
 }
 
-// choiceOf writes what an account says.
+// choiceOf converts an evaluation into its API form.
 func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 	out := &predictionv1alpha1.ScalingChoice{
 		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Reason), Ledger: base64.StdEncoding.EncodeToString(a.State),
@@ -59,8 +59,9 @@ func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 
 func decimal(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-// publishes says which value of a step is written: that of the quantile that was chosen to scale by, or else what the algorithm publishes.
-func publishes(f predictor.SeriesForecast, advice *predictor.Advice) func(forecast.Quantiles) float64 {
+// publishedValue returns the function that selects the published value of a step: the quantile chosen for scaling, or
+// else the value that the algorithm publishes.
+func publishedValue(f predictor.SeriesForecast, advice *predictor.Advice) func(forecast.Quantiles) float64 {
 	if advice == nil || !advice.Use {
 		return f.Published
 	}

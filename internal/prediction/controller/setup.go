@@ -25,14 +25,14 @@ import (
 	"crane.io/crane/internal/kube/enqueue"
 )
 
-// Config is what the controller of TimeSeriesPredictions needs from outside.
+// Config configures the controller of TimeSeriesPredictions.
 type Config struct {
 	Predictor Predictor
 	Selector  Selector
-	// Frequency is the time between two looks at an object; AtOnce is how many are looked at once.
-	Frequency time.Duration
-	AtOnce    int
-	// Registry takes the metrics.
+	// Frequency is the interval between reconciliations of an object; MaxConcurrent is the number of concurrent ones.
+	Frequency     time.Duration
+	MaxConcurrent int
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.PassiveClock
 }
@@ -45,9 +45,9 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	}
 	err := builder.ControllerManagedBy(mgr).
 		Named("timeseriesprediction").
-		// The status is ours: only a change of the spec asks for a look.
+		// The status is written by this controller: only changes of the spec matter.
 		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.AtOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.MaxConcurrent}).
 		Complete(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
 			Frequency: cfg.Frequency, Clock: cfg.Clock,
@@ -67,9 +67,9 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, clk clock.Passi
 		Named("clusternodeprediction").
 		For(&predictionv1alpha1.ClusterNodePrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// All of them: one that no longer selects a node has to have a look as well.
+		// All objects are enqueued, because a node may have left a selector.
 		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
-			builder.WithPredicates(comesOrGoes())).
+			builder.WithPredicates(nodeSelectionChanged())).
 		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk})
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
@@ -84,8 +84,8 @@ func ownerUID(o client.Object) []string {
 	return nil
 }
 
-// comesOrGoes lets through what changes whether a node is selected; nodes are updated all the time.
-func comesOrGoes() predicate.Predicate {
+// nodeSelectionChanged passes events that change whether a node is selected; nodes are updated all the time.
+func nodeSelectionChanged() predicate.Predicate {
 	return predicate.Funcs{
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {

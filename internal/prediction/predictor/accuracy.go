@@ -12,33 +12,32 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// Accuracy is how past forecasts did, measured when what they were about had happened; newer samples weigh more, by a
-// half-life of a day.
+// Accuracy measures past forecasts against the samples that followed. Weights of samples halve with each day of age.
 type Accuracy struct {
-	// Samples that were compared, weighed by age. 0 means that nothing can be said yet.
+	// Samples is the weighted number of samples compared. 0 means that no forecast has been compared yet.
 	Samples float64
-	// WAPE is the sum of the errors of the median over the sum of what happened; NaN where nothing was used.
+	// WAPE is the sum of absolute errors of the median over the sum of the samples; NaN if the samples sum to 0.
 	WAPE float64
-	// Coverage is the share of samples at or below the 0.95 quantile.
+	// Coverage is the share of samples at or below the 0.95 quantile, 0 to 1.
 	Coverage float64
-	// Skill is 1 - loss / loss of a plain time-of-day quantile (see reference), by pinball loss at 0.95; NaN where that
-	// has no loss or no history.
+	// Skill is 1 - loss / loss of the reference (see reference), by pinball loss at 0.95; NaN if the reference has no
+	// loss or no history.
 	Skill float64
 }
 
 const (
 	scoreHalfLife = day
 	upperLevel    = 0.95
-	// ledgerCells bounds how much of a forecast is remembered to be compared.
-	ledgerCells = 256
+	// logCells is the maximum number of steps of a forecast that are kept for comparison.
+	logCells = 256
 )
 
-// score holds weighted sums.
+// score holds the weighted sums that Accuracy is computed from.
 type score struct {
 	At                    int64 // Unix seconds of the newest sample
 	Samples, Covered      float64
 	Errors, Actual        float64
-	Pinball, PlainPinball float64 // the two losses, over the samples that both forecast
+	Pinball, PlainPinball float64 // losses of the forecast and of the reference, over the samples that both cover
 }
 
 func (s score) accuracy() Accuracy {
@@ -55,7 +54,7 @@ func (s score) accuracy() Accuracy {
 	return a
 }
 
-// Overall is the mean of the accuracy of all requests, each of which counts the same; NaN where none can be measured yet.
+// Overall returns the unweighted mean accuracy of all requests; a field is NaN if no request has a value for it.
 func (p *Predictor) Overall() Accuracy {
 	p.mu.Lock()
 	all := make([]*entry, 0, len(p.entries))
@@ -75,7 +74,7 @@ func (p *Predictor) Overall() Accuracy {
 	return Accuracy{Samples: samples, WAPE: wape.value(), Coverage: coverage.value(), Skill: skill.value()}
 }
 
-// mean leaves out what is not known.
+// mean averages values and skips NaN.
 type mean struct {
 	sum float64
 	n   int
@@ -94,16 +93,16 @@ func (m mean) value() float64 {
 	return m.sum / float64(m.n)
 }
 
-// plus adds the sums of another score as they are.
-func (s score) plus(o score) score {
+// add returns the sums of both scores, without ageing either.
+func (s score) add(o score) score {
 	s.Samples, s.Covered = s.Samples+o.Samples, s.Covered+o.Covered
 	s.Errors, s.Actual = s.Errors+o.Errors, s.Actual+o.Actual
 	s.Pinball, s.PlainPinball = s.Pinball+o.Pinball, s.PlainPinball+o.PlainPinball
 	return s
 }
 
-// sane tells whether a score may come from a checkpoint.
-func (s score) sane() bool {
+// isValid reports whether a score read from a checkpoint has finite, consistent sums.
+func (s score) isValid() bool {
 	for _, v := range []float64{s.Samples, s.Covered, s.Errors, s.Actual, s.Pinball, s.PlainPinball} {
 		if !(v >= 0) || math.IsInf(v, 0) {
 			return false
@@ -128,16 +127,16 @@ func pinball(actual, forecast float64) float64 {
 	return (1 - upperLevel) * (forecast - actual)
 }
 
-// ledger remembers what was forecast, so that it can be compared with what comes.
-type ledger struct {
+// forecastLog keeps a published forecast for comparison with the samples that follow.
+type forecastLog struct {
 	start         time.Time
 	step          time.Duration
 	median, upper []float32
 }
 
-// note takes a forecast that was given out, unless the one before it is not half over: what is compared should be a
-// forecast of some distance, and not one of the next minute only because somebody asks each minute.
-func (l *ledger) note(f forecast.Forecast, now time.Time) {
+// record replaces the logged forecast by f once half of the logged one has passed, so that comparisons cover a range
+// of lead times and not only the next step.
+func (l *forecastLog) record(f forecast.Forecast, now time.Time) {
 	half := l.start.Add(time.Duration(len(l.median)) * l.step / 2)
 	if len(l.median) > 0 && now.Before(half) {
 		return
@@ -150,7 +149,7 @@ func (l *ledger) note(f forecast.Forecast, now time.Time) {
 		return
 	}
 	values := f.Values[first:]
-	stride := (len(values) + ledgerCells - 1) / ledgerCells
+	stride := (len(values) + logCells - 1) / logCells
 	l.start, l.step = f.Start.Add(time.Duration(first)*f.Step), time.Duration(stride)*f.Step
 	l.median, l.upper = l.median[:0], l.upper[:0]
 	for i := 0; i < len(values); i += stride {
@@ -159,7 +158,7 @@ func (l *ledger) note(f forecast.Forecast, now time.Time) {
 	}
 }
 
-func (l *ledger) at(t time.Time) (median, upper float64, ok bool) {
+func (l *forecastLog) at(t time.Time) (median, upper float64, ok bool) {
 	if l.step <= 0 || t.Before(l.start) {
 		return 0, 0, false
 	}
@@ -170,34 +169,34 @@ func (l *ledger) at(t time.Time) (median, upper float64, ok bool) {
 	return float64(l.median[i]), float64(l.upper[i]), true
 }
 
-// Sizes of the reference. Fourteen days by the minute would be larger than the model.
+// Size of the reference. Fourteen days at one minute would be larger than the model itself.
 const (
 	referenceDays  = 7
 	referenceSlots = 48
-	// referenceDecay is the weight of a day against the day after it.
+	// referenceDecay is the weight of a day relative to the following day.
 	referenceDecay = 0.8
 )
 
-// reference is the plain method to compare with: the quantile, weighted by 0.8^(days ago - 1), of the samples of the same
-// half hour of the last seven days. Each half hour is kept as its median and its 95th percentile, which stand for 0.9 and
-// 0.1 of its samples.
+// reference is the method that Skill compares with: the quantile of the samples of the same half hour on the last
+// seven days, weighted by 0.8^(days ago - 1). Each half hour is stored as its median and 95th percentile, which
+// represent 0.9 and 0.1 of its samples.
 type reference struct {
 	cells [referenceDays][referenceSlots][2]float32
-	days  [referenceDays]int32 // which day the row holds
-	// The half hour in progress.
+	days  [referenceDays]int32 // day number, since 1970, of each row
+	// slot is the half hour in progress, buffer its samples.
 	slot   int64
 	buffer []float32
-	// known is the forecast for the slot in progress.
-	known   float64
-	isKnown bool
+	// slotForecast is the forecast for the slot in progress.
+	slotForecast    float64
+	hasSlotForecast bool
 }
 
 const slotSeconds = int64(day/time.Second) / referenceSlots
 
-// quantile is the plain forecast for the half hour of at, from the days before it.
+// quantile returns the forecast for the half hour that contains at, from the days before it.
 func (r *reference) quantile(at int64) (float64, bool) {
 	if slot := at / slotSeconds; slot == r.slot && len(r.buffer) > 0 {
-		return r.known, r.isKnown
+		return r.slotForecast, r.hasSlotForecast
 	}
 	return r.compute(at / slotSeconds)
 }
@@ -230,20 +229,20 @@ func (r *reference) compute(slot int64) (float64, bool) {
 	return atoms[len(atoms)-1].value, true
 }
 
-// observe adds a sample; times come in order.
+// observe adds a sample. Samples arrive in time order.
 func (r *reference) observe(at int64, value float64) {
 	if slot := at / slotSeconds; slot != r.slot || len(r.buffer) == 0 {
-		r.close()
+		r.finishSlot()
 		r.slot = slot
-		r.known, r.isKnown = r.compute(slot)
+		r.slotForecast, r.hasSlotForecast = r.compute(slot)
 	}
 	if len(r.buffer) < 4*int(slotSeconds/60) {
 		r.buffer = append(r.buffer, float32(value))
 	}
 }
 
-// close files the half hour in progress.
-func (r *reference) close() {
+// finishSlot stores the half hour in progress.
+func (r *reference) finishSlot() {
 	if len(r.buffer) == 0 {
 		return
 	}
@@ -263,24 +262,24 @@ func (r *reference) close() {
 	r.buffer = r.buffer[:0]
 }
 
-// farthest is the last time that is believed: what follows does not fit the counters of days.
-var farthest = time.Unix(1<<37, 0)
+// maxTime is the latest sample time that is accepted: later ones overflow the day counters.
+var maxTime = time.Unix(1<<37, 0)
 
-// track is a series with everything that is known of it.
-type track struct {
+// seriesState is the model and the accuracy state of one series.
+type seriesState struct {
 	model     model
-	last      time.Time // newest sample, zero where there is none
-	first     time.Time // oldest sample that was seen
-	ledger    ledger
+	last      time.Time // newest sample; zero if there is none
+	first     time.Time // oldest sample
+	ledger    forecastLog
 	score     score
 	reference reference
 }
 
-// observe compares a sample with what was forecast of it and then learns from it. Samples come in the order of time; a
-// forecast that was given out begins after the newest sample of its day, so that nothing is compared that it knew.
-func (t *track) observe(at time.Time, value float64) {
-	if at.Unix() < 0 || at.After(farthest) {
-		return // nobody's clock
+// observe compares a sample with the logged forecast and then adds it to the model. Samples arrive in time order, and
+// a logged forecast starts after the newest sample at its creation, so no forecast is compared with its own input.
+func (t *seriesState) observe(at time.Time, value float64) {
+	if at.Unix() < 0 || at.After(maxTime) {
+		return // not a plausible time
 	}
 	t.compare(at, value)
 	t.reference.observe(at.Unix(), value)
@@ -291,7 +290,7 @@ func (t *track) observe(at time.Time, value float64) {
 	t.last = at
 }
 
-func (t *track) compare(at time.Time, value float64) {
+func (t *seriesState) compare(at time.Time, value float64) {
 	median, upper, ok := t.ledger.at(at)
 	if !ok {
 		return

@@ -18,14 +18,14 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// BenchmarkRefreshFromState restarts a predictor of 10,000 series with 14 days of history each: checkpoints are loaded,
-// the 30 minutes since are read, and each series is forecast for two hours. The source is a function, so that what is
-// measured is the predictor.
+// BenchmarkRefreshFromState restarts a predictor of 10,000 series with 14 days of history each: it loads checkpoints,
+// reads the 30 minutes since, and forecasts each series for two hours. The source is a function, so the benchmark
+// measures the predictor alone.
 func BenchmarkRefreshFromState(b *testing.B) {
 	const count, perNamespace = 10_000, 100
 	dir := b.TempDir()
 	source := &fakeSource{use: func(name string, at time.Time) float64 {
-		return daily(name, at) * (1 + 0.1*math.Sin(float64(at.Unix()*int64(len(name)))))
+		return dailyWave(name, at) * (1 + 0.1*math.Sin(float64(at.Unix()*int64(len(name)))))
 	}}
 	var requests []Request
 	for i := range count {
@@ -34,7 +34,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 		}}})
 	}
 	clock := testingclock.NewFakeClock(time.Now().Truncate(time.Minute))
-	open := func() (*Predictor, []Ticket, func()) {
+	open := func() (*Predictor, []RequestResult, func()) {
 		c := DefaultConfig()
 		c.Source, c.StateDir, c.Clock = source, dir, clock
 		p, err := New(c)

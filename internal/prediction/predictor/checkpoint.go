@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// load looks for the checkpoints of entries. What has none, or one that is of no use, is read from the source.
+// load restores entries from their checkpoints. Entries without a usable checkpoint are read from the source.
 func (p *Predictor) load(entries []*entry) {
 	for _, e := range entries {
 		next, n := toFetch, 0
@@ -24,7 +24,7 @@ func (p *Predictor) load(entries []*entry) {
 			case err == nil:
 				next, until = live, c.Until
 			case !errors.Is(err, fs.ErrNotExist):
-				p.config.Log.Info("A checkpoint is of no use; the history is read instead", "query", e.plan.query.String(), "reason", err.Error())
+				p.config.Log.Info("checkpoint is unusable, reading the history instead", "query", e.plan.query.String(), "reason", err.Error())
 			}
 		}
 		p.mu.Lock()
@@ -40,31 +40,31 @@ func (p *Predictor) load(entries []*entry) {
 	}
 }
 
-// restore takes the state of a checkpoint, and returns the number of models.
+// restore sets the entry's state from a checkpoint and returns the number of models.
 func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 	if c.Query != e.plan.query || len(c.Tracks) > limit || len(c.Tracks) == 0 {
-		return 0, fmt.Errorf("%w: it is of another query, or of %d series", errCheckpoint, len(c.Tracks))
+		return 0, fmt.Errorf("%w: it is for another query or has %d series", errCheckpoint, len(c.Tracks))
 	}
 	if c.Until.After(now) || now.Sub(c.Until) > e.plan.history {
-		return 0, fmt.Errorf("%w: it reaches to %s", errCheckpoint, c.Until.Format(time.RFC3339))
+		return 0, fmt.Errorf("%w: it ends at %s", errCheckpoint, c.Until.Format(time.RFC3339))
 	}
 	tracks := make(map[string]*labelled, len(c.Tracks))
 	for _, s := range c.Tracks {
-		t := &labelled{labels: s.Labels, track: track{model: e.plan.newModel(), first: s.First, last: s.Last}}
+		t := &labelled{labels: s.Labels, seriesState: seriesState{model: e.plan.newModel(), first: s.First, last: s.Last}}
 		if err := t.model.unmarshal(s.Model); err != nil {
 			return 0, fmt.Errorf("%w: %w", errCheckpoint, err)
 		}
 		if s.Last.After(c.Until) || s.First.After(s.Last) {
 			return 0, fmt.Errorf("%w: its times are out of order", errCheckpoint)
 		}
-		if s.Score.sane() {
+		if s.Score.isValid() {
 			t.score = s.Score
 		}
-		if l := s.Ledger; l.Step > 0 && len(l.Median) == len(l.Upper) && len(l.Median) <= ledgerCells {
-			t.ledger = ledger{start: l.Start, step: l.Step, median: l.Median, upper: l.Upper}
+		if l := s.Ledger; l.Step > 0 && len(l.Median) == len(l.Upper) && len(l.Median) <= logCells {
+			t.ledger = forecastLog{start: l.Start, step: l.Step, median: l.Median, upper: l.Upper}
 		}
 		t.reference.cells, t.reference.days = s.Cells, s.Days
-		tracks[canonical(s.Labels)] = t
+		tracks[labelKey(s.Labels)] = t
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +72,7 @@ func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 	return len(tracks), nil
 }
 
-// snapshot is the state of an entry for its checkpoint; false where it has not changed since the last one, or is empty.
+// snapshot returns the entry's state for its checkpoint, and false if it is empty or unchanged since the last one.
 func (e *entry) snapshot() (checkpoint, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,8 +95,8 @@ func (e *entry) snapshot() (checkpoint, bool, error) {
 	return c, true, nil
 }
 
-// save writes what has changed. Where prune is set it removes what belongs to nobody; soon after a start nobody has asked
-// yet for what is wanted.
+// save writes changed checkpoints. With prune it also removes files of unknown entries; soon after a start callers
+// have not registered yet, so prune must be false then.
 func (p *Predictor) save(prune bool) {
 	if p.store == nil {
 		return
@@ -126,6 +126,6 @@ func (p *Predictor) save(prune bool) {
 		errs = append(errs, p.store.prune(known))
 	}
 	if err := errors.Join(errs...); err != nil {
-		p.config.Log.Info("Writing checkpoints failed", "reason", err.Error())
+		p.config.Log.Info("failed to write checkpoints", "reason", err.Error())
 	}
 }

@@ -14,50 +14,48 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// Source is where history is read from.
+// Source reads history.
 type Source interface {
 	metrics.Querier
 	metrics.AggregateReader
 }
 
-// Config is what a Predictor needs. DefaultConfig has the defaults; Source has none.
+// Config configures a Predictor. DefaultConfig returns the defaults; Source has none.
 type Config struct {
 	Source Source
-	// OwnFault tells whether an error of the source is about the query and not about the source. Such a query is tried
-	// again rarely; any other error makes the predictor ask the source less often altogether. Nil: no error is.
-	OwnFault func(error) bool
-	// StateDir keeps checkpoints, so that a restart reads what is new and not everything; empty for none.
+	// IsQueryError reports whether an error concerns the query and not the source. Such a query is retried rarely;
+	// any other error reduces the rate of all requests to the source. If nil, no error is a query error.
+	IsQueryError func(error) bool
+	// StateDir is the directory for checkpoints, which spare a restart from reading all histories; empty for none.
 	StateDir string
 
-	// Refresh is the time between two reads of new samples.
+	// Refresh is the interval between reads of new samples.
 	Refresh time.Duration
-	// StaleAfter is how much older than it may be the newest sample is when a forecast is called stale. A sample may be two
-	// steps old and what is waited for it to settle.
+	// StaleAfter is added to the expected maximum age of the newest sample (two steps and the settling time); a
+	// forecast whose newest sample is older is stale.
 	StaleAfter time.Duration
-	// ModelUpdate is how long a forecast of dsp or percentile may be used before it is made anew; auto learns from each
-	// sample.
+	// ModelUpdate is how long a forecast of dsp or percentile is reused; auto is updated by each sample.
 	ModelUpdate time.Duration
-	// Settle is how long a sample is waited for, half a step at most: what is younger is not read yet, since it may not be
-	// complete.
+	// Settle is the minimum age of samples that are read, at most half a step: younger ones may be incomplete.
 	Settle time.Duration
-	// Checkpoint is the time between two checkpoints.
+	// Checkpoint is the interval between checkpoints.
 	Checkpoint time.Duration
 
-	// Workers is how many reads are under way at once. All but one of them may be reads of whole histories.
+	// Workers is the number of concurrent reads. At most all but one of them read whole histories.
 	Workers int
-	// MaxSeries bounds the number of models; what comes beyond is refused with a reason.
+	// MaxSeries is the maximum number of models; further requests are refused with an error.
 	MaxSeries int
-	// MaxSeriesPerQuery bounds the series of one expression.
+	// MaxSeriesPerQuery is the maximum number of series of one expression.
 	MaxSeriesPerQuery int
 
 	Clock clock.Clock
 	Log   logr.Logger
 }
 
-// DefaultConfig has every default in one place.
+// DefaultConfig returns the defaults.
 //
-// A refresh of two minutes is twice the step, and three missed ones make a forecast stale. 20,000 models of 29 KiB are
-// 580 MiB. Twelve hours are gocrane's --model-update-interval.
+// A refresh interval of two minutes is twice the step, and three missed refreshes make a forecast stale. 20,000
+// models of 29 KiB use 580 MiB. Twelve hours is gocrane's --model-update-interval.
 func DefaultConfig() Config {
 	return Config{
 		Refresh:           2 * time.Minute,
@@ -73,29 +71,29 @@ func DefaultConfig() Config {
 	}
 }
 
-// Back-off of a failing source and of a query that the source refuses.
+// Backoff of a failing source and of a query that the source rejects.
 const (
 	firstPause, lastPause = 5 * time.Second, time.Minute
 	lastRetry             = 15 * time.Minute
-	// maxPoints bounds the samples that one read asks for, over all its names.
+	// maxPoints is the maximum number of samples of one read, over all its names.
 	maxPoints = 300_000
-	// maxNames bounds the names in one query, and so its length.
+	// maxNames is the maximum number of names in one query, which bounds its length.
 	maxNames = 200
 )
 
 func (c *Config) settle(step time.Duration) time.Duration { return min(c.Settle, step/2) }
 
-// staleAge is the age of the newest sample from which a forecast is stale. The newest sample that is read may be two steps
-// old and what it takes to settle; reads that come a step apart at most do not make it stale.
+// staleAge returns the age of the newest sample above which a forecast is stale. The newest sample may be two steps
+// plus the settling time old; reads at most a step apart do not make it stale.
 func (c *Config) staleAge(step time.Duration) time.Duration {
 	return max(c.StaleAfter, 2*step) + c.settle(step) + 2*step
 }
 
-// validate names everything that is wrong.
+// validate returns an error that lists every invalid field.
 func (c Config) validate() error {
 	var errs []error
 	if c.Source == nil || c.Clock == nil {
-		errs = append(errs, errors.New("a source and a clock are needed"))
+		errs = append(errs, errors.New("source and clock are required"))
 	}
 	for name, d := range map[string]time.Duration{
 		"refresh": c.Refresh, "stale after": c.StaleAfter, "model update": c.ModelUpdate, "checkpoint": c.Checkpoint,

@@ -23,69 +23,69 @@ import (
 type entry struct {
 	plan plan
 
-	// Guarded by Predictor.mu.
+	// The fields up to mu are guarded by Predictor.mu.
 	callers  map[string]struct{}
 	due      time.Time
 	running  bool
 	failures int
 	phase    phase
 	models   int
-	// read is the end of what was read; the next read begins there.
+	// read is the end of the last read; the next one starts there.
 	read time.Time
 
-	// mu guards what follows. Neither of the two locks is taken while the other is held.
+	// mu guards the fields below. mu and Predictor.mu are never held together.
 	mu     sync.Mutex
 	tracks map[string]*labelled
-	until  time.Time // as read
-	// answered is when the source last answered; zero before the first time.
+	until  time.Time // end of the range read
+	// answered is the time of the last answer of the source; zero before the first.
 	answered time.Time
 	err      error
 	dropped  int // series beyond the limit in the last answer
 	dirty    bool
-	cache    cached
-	// followers keep account of the series for callers that scale by it, where it is one.
-	followers map[account]*forecastvalue.Evaluator
+	cache    forecastCache
+	// evaluators compute the value of forecasts for callers that scale by them, if the entry has a single series.
+	evaluators map[evaluatorKey]*forecastvalue.Evaluator
 }
 
-// phase says what has to be done for an entry next.
+// phase is the next step for an entry.
 type phase int
 
 const (
-	toLoad  phase = iota // look for a checkpoint
+	toLoad  phase = iota // read the checkpoint
 	toFetch              // read the whole history
-	live                 // read what is new
+	live                 // read new samples
 )
 
 // labelled is a series of an entry.
 type labelled struct {
 	labels metrics.Labels
-	track
+	seriesState
 }
 
-// cached is a set of forecasts of an algorithm that is fitted anew each time.
-type cached struct {
+// forecastCache holds forecasts of an algorithm that is refitted for each forecast.
+type forecastCache struct {
 	made  time.Time
-	until time.Time // they reach so far
+	until time.Time // end of the forecasts
 	all   []SeriesForecast
 }
 
 const (
-	// vanished is how much older than the newest sample of its query the newest sample of a series may be before the
-	// series is taken for gone, and left out; forgotten is when its model goes as well.
-	vanished, forgotten = 15 * time.Minute, 6 * time.Hour
-	// lateness is how late samples may come and are read all the same.
-	lateness = 10 * time.Minute
+	// goneAfter is the lag of a series behind the newest sample of its query from which it is left out of forecasts;
+	// after deleteAfter its model is deleted as well.
+	goneAfter, deleteAfter = 15 * time.Minute, 6 * time.Hour
+	// maxLateness is how late samples may arrive and still be read.
+	maxLateness = 10 * time.Minute
 )
 
-// feed takes an answer of the source that reaches to end, and returns how many series the entry has and where the next
-// read has to begin.
-func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits feedLimits) (int, time.Time) {
+// addSamples adds an answer of the source that ends at end. It returns the number of series of the entry and the
+// start of the next read.
+func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, limits seriesLimits) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dropped = 0
 	added := 0
 	for _, f := range found {
-		id := canonical(f.Labels)
+		id := labelKey(f.Labels)
 		t := e.tracks[id]
 		if t == nil {
 			if !hasSample(f.Series) {
@@ -95,7 +95,7 @@ func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits 
 				e.dropped++
 				continue
 			}
-			t = &labelled{labels: f.Labels, track: track{model: e.plan.newModel()}}
+			t = &labelled{labels: f.Labels, seriesState: seriesState{model: e.plan.newModel()}}
 			if e.tracks == nil {
 				e.tracks = map[string]*labelled{}
 			}
@@ -106,7 +106,7 @@ func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits 
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
 				t.observe(at, v)
 				if len(found) == 1 {
-					e.follow(t, at, end.Add(-forecastvalue.HistoryLength), v)
+					e.updateEvaluators(t, at, end.Add(-forecastvalue.HistoryLength), v)
 				}
 				e.dirty = true
 			}
@@ -115,22 +115,22 @@ func (e *entry) feed(found []metrics.LabelledSeries, end, now time.Time, limits 
 	e.until, e.answered, e.err = end, now, nil
 	if next := e.newest().Add(e.plan.step); len(e.tracks) > 0 && next.Before(end) {
 		e.until = next
-		if earliest := end.Add(-lateness); e.until.Before(earliest) {
+		if earliest := end.Add(-maxLateness); e.until.Before(earliest) {
 			e.until = earliest
 		}
 	}
-	e.forget()
+	e.dropGoneSeries()
 	return len(e.tracks), e.until
 }
 
-type feedLimits struct{ perEntry, total int }
+type seriesLimits struct{ perEntry, total int }
 
 func hasSample(s series.Series) bool { return slices.ContainsFunc(s.Values, forecast.Usable) }
 
-// forget drops series that have been gone for long.
-func (e *entry) forget() {
+// dropGoneSeries deletes series without samples for deleteAfter.
+func (e *entry) dropGoneSeries() {
 	newest := e.newest()
-	maps.DeleteFunc(e.tracks, func(_ string, t *labelled) bool { return newest.Sub(t.last) > forgotten })
+	maps.DeleteFunc(e.tracks, func(_ string, t *labelled) bool { return newest.Sub(t.last) > deleteAfter })
 }
 
 func (e *entry) newest() time.Time {
@@ -143,9 +143,9 @@ func (e *entry) newest() time.Time {
 	return newest
 }
 
-// fail notes why reads fail: the first reason of a row, since the text of later ones may differ each time, and would make
-// whoever reports it write each time.
-func (e *entry) fail(err error) {
+// recordError stores the first error of a row of failures. Later errors may differ in their text only, and would
+// cause a status write each.
+func (e *entry) recordError(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err == nil {
@@ -153,7 +153,7 @@ func (e *entry) fail(err error) {
 	}
 }
 
-// status says how the entry stands at a time.
+// status returns the state of the entry at a time.
 func (e *entry) status(now time.Time, c *Config) Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -170,7 +170,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 		s.State = Empty
 	}
 	for _, t := range e.tracks {
-		if s.LastSample.Sub(t.last) <= vanished {
+		if s.LastSample.Sub(t.last) <= goneAfter {
 			s.Series++
 		}
 		if s.FirstSample.IsZero() || t.first.Before(s.FirstSample) {
@@ -180,7 +180,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 	return s
 }
 
-// forecast makes or reuses the forecasts of all series from now to the horizon.
+// forecast computes or reuses the forecasts of all series from now to the horizon.
 func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesForecast, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,10 +198,10 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 	if err != nil {
 		return nil, fmt.Errorf("forecasting %s: %w", e.plan.query, err)
 	}
-	// A forecast from state takes a millisecond and as much memory as a fifth of the state: only what has to be fitted is
-	// worth keeping.
-	if e.plan.lasting() {
-		e.cache = cached{made: now, until: until, all: all}
+	// A forecast from model state takes a millisecond and a fifth of the memory of the state, so only forecasts that
+	// need a fit are cached.
+	if e.plan.isCacheable() {
+		e.cache = forecastCache{made: now, until: until, all: all}
 	}
 	return slices.Clone(all), nil
 }
@@ -211,7 +211,7 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 	var all []SeriesForecast
 	for _, id := range slices.Sorted(maps.Keys(e.tracks)) {
 		t := e.tracks[id]
-		if newest.Sub(t.last) > vanished {
+		if newest.Sub(t.last) > goneAfter {
 			continue
 		}
 		horizon := until.Sub(t.last)
@@ -226,14 +226,14 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 		if estimate, ok := e.plan.estimate(t.model.samples); ok {
 			one.constant, one.isConstant = estimate, true
 		}
-		t.ledger.note(f, now)
+		t.ledger.record(f, now)
 		e.dirty = true
 		all = append(all, one)
 	}
 	return all, nil
 }
 
-// pooledForecast makes one forecast of all series.
+// pooledForecast computes one forecast of the pooled samples of all series.
 func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 	var parts []series.Series
 	for _, id := range slices.Sorted(maps.Keys(e.tracks)) {
@@ -242,7 +242,7 @@ func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	whole := pooled(e.plan.step, parts)
+	whole := interleave(e.plan.step, parts)
 	f, err := e.plan.algorithm.Forecast(whole, e.plan.step)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 	return []SeriesForecast{one}, nil
 }
 
-// estimate is the one value of algorithms that publish one: percentile.
+// estimate returns the single value of algorithms that publish one (percentile).
 func (p plan) estimate(history func() series.Series) (float64, bool) {
 	estimator, ok := p.algorithm.(interface {
 		Estimate(series.Series) (float64, error)
@@ -274,11 +274,12 @@ func (p plan) estimate(history func() series.Series) (float64, bool) {
 	return v, err == nil && !math.IsNaN(v)
 }
 
-// lasting tells whether a forecast outlives new samples: refitting costs, and the user says how often.
-func (p plan) lasting() bool { return p.name != autoName }
+// isCacheable reports whether a forecast stays valid when new samples arrive: refitting is expensive, and ModelUpdate
+// sets its interval.
+func (p plan) isCacheable() bool { return p.name != autoName }
 
-// canonical is a unique text of a label set.
-func canonical(labels metrics.Labels) string {
+// labelKey returns a unique text for a label set.
+func labelKey(labels metrics.Labels) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		b.WriteString(strconv.Quote(name) + "=" + strconv.Quote(labels[name]) + ",")

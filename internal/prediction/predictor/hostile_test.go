@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestHostileSamples: whatever a source sends, what is forecast is finite, ordered and not negative.
+// TestHostileSamples checks that forecasts are finite, ordered and not negative for any samples.
 func TestHostileSamples(t *testing.T) {
 	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -3, 1e300, 2, 1e29, 0}
 	for name, use := range map[string]func(string, time.Time) float64{
@@ -69,17 +69,17 @@ func TestHostileSamples(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack: samples that were seen are not seen again, and nothing breaks.
+// TestClockGoesBack checks that samples are not added twice when the clock goes back.
 func TestClockGoesBack(t *testing.T) {
 	e := &entry{plan: func() plan { p, _ := newPlan(cpuOf("web")); return p }()}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	limits := feedLimits{perEntry: 10, total: 10}
+	limits := seriesLimits{perEntry: 10, total: 10}
 	feed := func(from time.Time, n int) {
 		s := series.Series{Start: from, Step: time.Minute}
 		for i := range n {
-			s.Values = append(s.Values, daily("", s.Time(i)))
+			s.Values = append(s.Values, dailyWave("", s.Time(i)))
 		}
-		e.feed([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), limits)
+		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), limits)
 	}
 	feed(now, 600)
 	last := e.newest()

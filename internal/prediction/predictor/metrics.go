@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts only grow.
-type counts struct {
+// counters are monotonic.
+type counters struct {
 	histories, refreshes           atomic.Int64
 	failedHistories, failedRefresh atomic.Int64
 	restored                       atomic.Int64
 }
 
-func (c *counts) add(p phase, err error) {
+func (c *counters) add(p phase, err error) {
 	switch {
 	case p == toFetch && err == nil:
 		c.histories.Add(1)
@@ -30,15 +30,15 @@ func (c *counts) add(p phase, err error) {
 	}
 }
 
-// Counts says what the predictor has done so far.
+// Counts are the counters and sizes of a Predictor.
 type Counts struct {
-	// Histories and Refreshes are reads that succeeded, Failed those that did not, Restored entries taken from checkpoints.
+	// Histories and Refreshes count successful reads, Failed failed ones, Restored entries restored from checkpoints.
 	Histories, Refreshes, Failed, Restored int64
-	// Entries are what is asked for, Models their series.
+	// Entries is the number of requests, Models the number of their series.
 	Entries, Models int
 }
 
-// Counts returns them.
+// Counts returns the current counters.
 func (p *Predictor) Counts() Counts {
 	c := Counts{
 		Histories: p.counts.histories.Load(), Refreshes: p.counts.refreshes.Load(), Restored: p.counts.restored.Load(),
@@ -52,17 +52,17 @@ func (p *Predictor) Counts() Counts {
 
 var (
 	readsDesc = prometheus.NewDesc("crane_predictor_reads_total",
-		"Reads of samples from the source, each of which may serve many series.", []string{"kind", "result"}, nil)
-	restoredDesc = prometheus.NewDesc("crane_predictor_restored_total", "Requests whose models came from a checkpoint.", nil, nil)
-	modelsDesc   = prometheus.NewDesc("crane_predictor_models", "Models of series that are held.", nil, nil)
-	staleDesc    = prometheus.NewDesc("crane_predictor_stale_requests", "Requests whose newest sample is older than it should be.", nil, nil)
+		"Reads from the source, by kind and result; one read may serve many series.", []string{"kind", "result"}, nil)
+	restoredDesc = prometheus.NewDesc("crane_predictor_restored_total", "Requests whose models were restored from a checkpoint.", nil, nil)
+	modelsDesc   = prometheus.NewDesc("crane_predictor_models", "Number of series models in memory.", nil, nil)
+	staleDesc    = prometheus.NewDesc("crane_predictor_stale_requests", "Number of requests whose newest sample is older than expected.", nil, nil)
 	wapeDesc     = prometheus.NewDesc("crane_predictor_wape_ratio",
-		"Mean over all requests of the error of past forecasts of the median over what was used.", nil, nil)
+		"Mean over all requests of the sum of absolute errors of the forecast median over the sum of the samples.", nil, nil)
 	coverageDesc = prometheus.NewDesc("crane_predictor_coverage_ratio",
-		"Mean over all requests of the share of samples at or below the 0.95 quantile that was forecast.", nil, nil)
+		"Mean over all requests of the share of samples at or below the forecast 0.95 quantile.", nil, nil)
 	skillDesc = prometheus.NewDesc("crane_predictor_skill_ratio",
-		"Mean over all requests of 1 - loss / loss of a plain time-of-day quantile, at the 0.95 quantile.", nil, nil)
-	pausedDesc = prometheus.NewDesc("crane_predictor_source_failing", "1 while the source fails and is asked less often.", nil, nil)
+		"Mean over all requests of 1 - loss / loss of a time-of-day quantile, by pinball loss at 0.95.", nil, nil)
+	pausedDesc = prometheus.NewDesc("crane_predictor_source_failing", "1 while the source fails and is queried with backoff.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

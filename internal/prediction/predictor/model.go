@@ -16,13 +16,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// model is the state of one series. It takes samples in the order of time and forecasts from what it holds.
+// model is the state of one series. Samples are added in time order.
 type model interface {
 	// observe adds a usable sample that is newer than all before.
 	observe(at time.Time, value float64)
 	// forecast returns the steps after the newest sample.
 	forecast(horizon time.Duration) (forecast.Forecast, error)
-	// samples returns the history at the given step of memory, for algorithms that pool several series; nil for auto.
+	// samples returns the stored history, for algorithms that pool several series; empty for auto.
 	samples() series.Series
 	marshal() ([]byte, error)
 	unmarshal([]byte) error
@@ -30,30 +30,30 @@ type model interface {
 
 func (p plan) newModel() model {
 	if p.name == registry.Auto {
-		return &incremental{step: p.step, model: auto.NewModel(p.step)}
+		return &autoModel{step: p.step, model: auto.NewModel(p.step)}
 	}
-	return &ring{step: p.step, most: int(p.history / p.step), algorithm: p.algorithm}
+	return &sampleRing{step: p.step, capacity: int(p.history / p.step), algorithm: p.algorithm}
 }
 
-// incremental is a model of auto: 16 KiB, 22 KiB after five weeks, whatever the length of the history.
-type incremental struct {
+// autoModel is a model of auto: 16 KiB, or 22 KiB after five weeks, independent of the length of the history.
+type autoModel struct {
 	step  time.Duration
 	model *auto.Model
 }
 
-func (m *incremental) observe(at time.Time, value float64) { m.model.Observe(at, value) }
+func (m *autoModel) observe(at time.Time, value float64) { m.model.Observe(at, value) }
 
-func (m *incremental) forecast(horizon time.Duration) (forecast.Forecast, error) {
+func (m *autoModel) forecast(horizon time.Duration) (forecast.Forecast, error) {
 	return m.model.Forecast(horizon)
 }
 
-func (m *incremental) samples() series.Series { return series.Series{} }
+func (m *autoModel) samples() series.Series { return series.Series{} }
 
-func (m *incremental) marshal() ([]byte, error) {
+func (m *autoModel) marshal() ([]byte, error) {
 	return m.model.MarshalBinary()
 }
 
-func (m *incremental) unmarshal(data []byte) error {
+func (m *autoModel) unmarshal(data []byte) error {
 	loaded := auto.NewModel(m.step)
 	if err := loaded.UnmarshalBinary(data); err != nil {
 		return err
@@ -65,16 +65,16 @@ func (m *incremental) unmarshal(data []byte) error {
 	return nil
 }
 
-// ring keeps the newest samples for algorithms that look at all of them: 4 bytes each, at most maxRing.
-type ring struct {
+// sampleRing keeps the newest samples for algorithms that need all of them: 4 bytes each, at most maxRing.
+type sampleRing struct {
 	step      time.Duration
-	most      int
+	capacity  int
 	algorithm forecast.Algorithm
 	start     time.Time
 	values    []float32
 }
 
-func (m *ring) observe(at time.Time, value float64) {
+func (m *sampleRing) observe(at time.Time, value float64) {
 	if len(m.values) == 0 {
 		m.start = at
 	}
@@ -83,22 +83,22 @@ func (m *ring) observe(at time.Time, value float64) {
 		m.start = at
 	}
 	index := int(at.Sub(m.start) / m.step)
-	if index-len(m.values) >= m.most {
+	if index-len(m.values) >= m.capacity {
 		m.start, m.values, index = at, m.values[:0], 0
 	}
 	for len(m.values) < index {
 		m.values = append(m.values, float32(math.NaN()))
 	}
 	m.values = append(m.values, float32(value))
-	// Cut in bulk, so that each sample is moved once in a while and not each time.
-	if extra := len(m.values) - m.most; extra > m.most/16 {
+	// Drop old samples in bulk, so that each sample is rarely moved.
+	if extra := len(m.values) - m.capacity; extra > m.capacity/16 {
 		m.values = m.values[:copy(m.values, m.values[extra:])]
 		m.start = m.start.Add(time.Duration(extra) * m.step)
 	}
 }
 
-func (m *ring) samples() series.Series {
-	from := max(0, len(m.values)-m.most)
+func (m *sampleRing) samples() series.Series {
+	from := max(0, len(m.values)-m.capacity)
 	out := series.Series{Start: m.start.Add(time.Duration(from) * m.step), Step: m.step, Values: make([]float64, len(m.values)-from)}
 	for i, v := range m.values[from:] {
 		out.Values[i] = float64(v)
@@ -106,11 +106,11 @@ func (m *ring) samples() series.Series {
 	return out
 }
 
-func (m *ring) forecast(horizon time.Duration) (forecast.Forecast, error) {
+func (m *sampleRing) forecast(horizon time.Duration) (forecast.Forecast, error) {
 	return m.algorithm.Forecast(m.samples(), horizon)
 }
 
-func (m *ring) marshal() ([]byte, error) {
+func (m *sampleRing) marshal() ([]byte, error) {
 	out := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+4*len(m.values)), uint64(m.start.Unix()))
 	for _, v := range m.values {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
@@ -118,29 +118,29 @@ func (m *ring) marshal() ([]byte, error) {
 	return out, nil
 }
 
-var errRing = errors.New("unusable checkpoint of samples")
+var errSamples = errors.New("unusable checkpoint of samples")
 
-func (m *ring) unmarshal(data []byte) error {
-	if len(data) < 8 || (len(data)-8)%4 != 0 || (len(data)-8)/4 > m.most+m.most/16+1 {
-		return fmt.Errorf("%w: %d bytes", errRing, len(data))
+func (m *sampleRing) unmarshal(data []byte) error {
+	if len(data) < 8 || (len(data)-8)%4 != 0 || (len(data)-8)/4 > m.capacity+m.capacity/16+1 {
+		return fmt.Errorf("%w: %d bytes", errSamples, len(data))
 	}
 	start := int64(binary.LittleEndian.Uint64(data))
 	if start < -math.MaxInt32 || start > 1<<40 || start%int64(m.step/time.Second) != 0 {
-		return fmt.Errorf("%w: it starts at %d", errRing, start)
+		return fmt.Errorf("%w: it starts at %d", errSamples, start)
 	}
 	values := make([]float32, (len(data)-8)/4)
 	for i := range values {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[8+4*i:]))
 		if v := float64(values[i]); !math.IsNaN(v) && !forecast.Usable(v) {
-			return fmt.Errorf("%w: sample %d is %v", errRing, i, v)
+			return fmt.Errorf("%w: sample %d is %v", errSamples, i, v)
 		}
 	}
 	m.start, m.values = time.Unix(start, 0).UTC(), values
 	return nil
 }
 
-// pooled interleaves the samples of several series, so that the distribution over them is that over all.
-func pooled(step time.Duration, all []series.Series) series.Series {
+// interleave merges the samples of several series into one, whose distribution is that of all samples.
+func interleave(step time.Duration, all []series.Series) series.Series {
 	all = all[:min(len(all), int(step/forecast.MinStep))]
 	if len(all) == 1 {
 		return all[0]

@@ -16,41 +16,41 @@ import (
 
 const autoName = registry.Auto
 
-// State says how far a series is.
+// State is the progress of a request.
 type State string
 
-// The states of a series.
+// States of a request.
 const (
-	// Pending: nothing was read yet.
+	// Pending means that nothing was read yet.
 	Pending State = "Pending"
-	// Ready: there is a forecast. It may be stale.
+	// Ready means that there is a forecast, which may be stale.
 	Ready State = "Ready"
-	// Empty: the source answered and has no sample.
+	// Empty means that the source answered without samples.
 	Empty State = "Empty"
-	// Failed: nothing was read yet, for the reason in Status.Err.
+	// Failed means that nothing was read yet because of Status.Err.
 	Failed State = "Failed"
 )
 
-// Status says how a request stands.
+// Status is the state of a request.
 type Status struct {
 	State State
-	// Series is the number of series that are forecast, Dropped how many there are beyond the limit.
+	// Series is the number of forecast series, Dropped the number beyond the limit.
 	Series, Dropped int
-	// FirstSample is the oldest sample that a model has seen.
+	// FirstSample is the time of the oldest sample of a model.
 	FirstSample time.Time
-	// LastSample is the newest sample; Age is how old it is. Stale says that it is older than it should be.
+	// LastSample is the time of the newest sample and Age its age. Stale means that Age exceeds the expected maximum.
 	LastSample time.Time
 	Age        time.Duration
 	Stale      bool
-	// Answered is when the source last answered.
+	// Answered is the time of the last answer of the source.
 	Answered time.Time
-	// Err is why reads fail, in the words of the first that did; nil where the last one succeeded.
+	// Err is the first error of the current row of failed reads; nil after a successful one.
 	Err error
 }
 
-// SeriesForecast is the forecast of one series. It begins after the newest sample, which may be some time ago.
+// SeriesForecast is the forecast of one series. It starts after the newest sample, which may be some time ago.
 type SeriesForecast struct {
-	// Labels tell series of an expression apart; nil for workloads and nodes.
+	// Labels distinguish the series of an expression; nil for workloads and nodes.
 	Labels metrics.Labels
 	forecast.Forecast
 	LastSample time.Time
@@ -60,9 +60,9 @@ type SeriesForecast struct {
 	isConstant bool
 }
 
-// Published is the one value of a step that consumers of a single number get: of auto the 0.95 quantile, of dsp the
-// median with the margin of its settings, as in gocrane, or the 0.95 quantile where it fell back, and of percentile the
-// percentile that was asked for with its margin.
+// Published returns the single value of a step for consumers of one number: the 0.95 quantile for auto; the median
+// with the configured margin for dsp, as in gocrane, or the 0.95 quantile if dsp fell back; the configured percentile
+// with its margin for percentile.
 func (s SeriesForecast) Published(q forecast.Quantiles) float64 {
 	switch {
 	case s.isConstant:
@@ -73,38 +73,39 @@ func (s SeriesForecast) Published(q forecast.Quantiles) float64 {
 	return q.At(s.level)
 }
 
-// Ticket is what Set returns for one request: its key, or why it is refused.
-type Ticket struct {
+// RequestResult is the result of Set for one request: its key, or the error that refused it.
+type RequestResult struct {
 	Key Key
 	Err error
 }
 
-// ErrUnknown means that nobody asked for a series of that key.
+// ErrUnknown means that no caller has requested a series of that key.
 var ErrUnknown = errors.New("unknown series")
 
-// Predictor owns models. Its methods may be called from several goroutines and do not wait for the source.
+// Predictor owns the models. Its methods are safe for concurrent use and do not wait for the source.
 type Predictor struct {
 	config  Config
 	store   *store
-	counts  counts
+	counts  counters
 	wake    chan struct{}
 	workers sync.WaitGroup
-	saving  sync.Mutex // one save at a time; taken before all others
+	saving  sync.Mutex // serialises saves; locked before all others
 
 	mu      sync.Mutex
 	entries map[Key]*entry
 	callers map[string]map[Key]struct{}
-	models  int // models of all entries
-	busy    int // workers at work
-	reading int // those of them that read whole histories
-	// pauses counts failures of the source in a row; it is not asked before resume, and then with one query.
+	models  int // number of models of all entries
+	busy    int // number of busy workers
+	reading int // number of those that read whole histories
+	// pauses counts consecutive failures of the source. The source is not queried before resume, and then with one
+	// query.
 	pauses int
 	resume time.Time
 	// failure is the first error of the row.
 	failure error
 }
 
-// New checks the configuration and makes the state directory. Start makes it work.
+// New validates the configuration and creates the state directory. Start starts the workers.
 func New(c Config) (*Predictor, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -119,10 +120,10 @@ func New(c Config) (*Predictor, error) {
 	}, nil
 }
 
-// Set says which series a caller wants from now on, all of them. It returns a ticket for each request. What no caller
-// wants any more is forgotten, its checkpoint included.
-func (p *Predictor) Set(caller string, requests []Request) []Ticket {
-	tickets := make([]Ticket, len(requests))
+// Set replaces the requests of a caller and returns one result per request. Series that no caller requests any more
+// are deleted, with their checkpoints.
+func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
+	tickets := make([]RequestResult, len(requests))
 	plans := make([]plan, len(requests))
 	for i, r := range requests {
 		plans[i], tickets[i].Err = newPlan(r)
@@ -133,13 +134,13 @@ func (p *Predictor) Set(caller string, requests []Request) []Ticket {
 	before := len(p.entries)
 	for i := range plans {
 		if tickets[i].Err == nil {
-			if tickets[i].Err = p.want(caller, plans[i], requests[i].Scaling); tickets[i].Err == nil {
+			if tickets[i].Err = p.addCaller(caller, plans[i], requests[i].Scaling); tickets[i].Err == nil {
 				wanted[plans[i].key] = struct{}{}
 			}
 		}
 	}
 	added := len(p.entries) > before
-	gone, left := p.release(caller, wanted)
+	gone, left := p.removeCaller(caller, wanted)
 	accounts := make(map[*entry][]int, len(wanted))
 	for i := range plans {
 		if e := p.entries[plans[i].key]; tickets[i].Err == nil {
@@ -152,27 +153,27 @@ func (p *Predictor) Set(caller string, requests []Request) []Ticket {
 	p.mu.Unlock()
 	p.store.remove(gone...)
 	for _, e := range left {
-		_ = e.keepAccounts(caller, nil) // To keep none never fails.
+		_ = e.syncEvaluators(caller, nil) // Removing evaluators cannot fail.
 	}
-	keepEach(caller, accounts, requests, tickets)
+	syncAllEvaluators(caller, accounts, requests, tickets)
 	if added {
-		p.stir()
+		p.wakeScheduler()
 	}
 	return tickets
 }
 
-// Forget drops a caller.
+// Forget removes all requests of a caller.
 func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 
-// want is called with mu held. The account of a series that is new begins before anything of it is read.
-func (p *Predictor) want(caller string, one plan, first *Scaling) error {
+// addCaller registers a caller for a plan; mu is held. The evaluator of a new series is added before the first read.
+func (p *Predictor) addCaller(caller string, one plan, first *Scaling) error {
 	e := p.entries[one.key]
 	if e == nil {
 		if len(p.entries) >= p.config.MaxSeries || p.models >= p.config.MaxSeries {
 			return fmt.Errorf("the limit of %d series is reached", p.config.MaxSeries)
 		}
 		e = &entry{plan: one, callers: map[string]struct{}{}, due: p.config.Clock.Now()}
-		if err := e.keepAccounts(caller, []*Scaling{first}); err != nil { // Nobody else has seen it yet: its lock is free.
+		if err := e.syncEvaluators(caller, []*Scaling{first}); err != nil { // The entry is not shared yet, so its lock is free.
 			return err
 		}
 		p.entries[one.key] = e
@@ -181,9 +182,9 @@ func (p *Predictor) want(caller string, one plan, first *Scaling) error {
 	return nil
 }
 
-// release is called with mu held. It takes a caller off all series but those that it wants, and returns the keys of those
-// that nobody is left for, and the entries that others still want.
-func (p *Predictor) release(caller string, wanted map[Key]struct{}) (gone []Key, left []*entry) {
+// removeCaller removes a caller from all its series except wanted; mu is held. It returns the keys without callers
+// and the entries that still have some.
+func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone []Key, left []*entry) {
 	for key := range p.callers[caller] {
 		if _, kept := wanted[key]; kept {
 			continue
@@ -212,7 +213,7 @@ func (p *Predictor) find(key Key) (*entry, error) {
 	return e, nil
 }
 
-// Status says how a request stands. A key that nobody asked for is Failed with ErrUnknown.
+// Status returns the state of a request. An unknown key is Failed with ErrUnknown.
 func (p *Predictor) Status(key Key) Status {
 	e, err := p.find(key)
 	if err != nil {
@@ -222,7 +223,8 @@ func (p *Predictor) Status(key Key) Status {
 	p.mu.Lock()
 	failure := p.failure
 	p.mu.Unlock()
-	// While the source fails one read tries it for all: what it does not ask for is not answered either.
+	// While the source fails, one read probes it for all entries, so the failure applies to entries that were not
+	// read as well.
 	if s.Err == nil && failure != nil {
 		s.Err = failure
 		if s.State == Pending {
@@ -232,8 +234,8 @@ func (p *Predictor) Status(key Key) Status {
 	return s
 }
 
-// Forecast returns the forecasts of a request's series, which reach to now + horizon at least. There are none before the
-// state is Ready. What is returned is remembered, to be compared with what comes.
+// Forecast returns forecasts of a request's series up to now + horizon at least; none before the state is Ready. They
+// are recorded for comparison with later samples.
 func (p *Predictor) Forecast(key Key, horizon time.Duration) ([]SeriesForecast, error) {
 	e, err := p.find(key)
 	if err != nil {
@@ -242,7 +244,7 @@ func (p *Predictor) Forecast(key Key, horizon time.Duration) ([]SeriesForecast, 
 	return e.forecast(p.config.Clock.Now(), horizon, p.config.ModelUpdate)
 }
 
-// Accuracy returns how the forecasts of a request's series did, all series together.
+// Accuracy returns the accuracy of the forecasts of a request, over all its series.
 func (p *Predictor) Accuracy(key Key) Accuracy {
 	e, err := p.find(key)
 	if err != nil {
@@ -256,15 +258,15 @@ func (e *entry) accuracy() Accuracy {
 	defer e.mu.Unlock()
 	var sum score
 	for _, t := range e.tracks {
-		sum = sum.plus(t.score)
+		sum = sum.add(t.score)
 	}
 	return sum.accuracy()
 }
 
-// stir wakes the scheduler.
-func (p *Predictor) stir() {
+// wakeScheduler makes Start check for due entries.
+func (p *Predictor) wakeScheduler() {
 	select {
 	case p.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }

@@ -21,14 +21,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestCallersOfOneSeriesShareIt: one history for two callers and two spellings, one refresh for a whole namespace.
+// TestCallersOfOneSeriesShareIt expects one history read for two callers and two spellings, and one refresh for a
+// whole namespace.
 func TestCallersOfOneSeriesShareIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &fakeSource{use: daily}
+		source := &fakeSource{use: dailyWave}
 		p := start(t, source, nil)
 		spelled := cpuOf("web")
 		spelled.Algorithm, spelled.Query.Target.APIVersion = registry.Auto, "apps/v1"
-		spelled.Options.DSP.SampleInterval = "30s" // of another algorithm, and so of no account
+		spelled.Options.DSP.SampleInterval = "30s" // a setting of another algorithm, which has no effect
 		first, second := p.Set("a", []Request{cpuOf("web")}), p.Set("b", []Request{spelled, cpuOf("api")})
 		if first[0].Err != nil || first[0].Key != second[0].Key || second[0].Key == second[1].Key {
 			t.Fatalf("%v, %v", first, second)
@@ -74,7 +75,7 @@ func checkDaily(t *testing.T, p *Predictor, key Key) {
 	}
 	for i, q := range all[0].Values {
 		at := all[0].Start.Add(time.Duration(i) * all[0].Step)
-		want := daily("", at)
+		want := dailyWave("", at)
 		if math.Abs(q.At(0.5)-want) > 0.15*want {
 			t.Fatalf("at %s: %v, want about %v", at, q, want)
 		}
@@ -84,10 +85,11 @@ func checkDaily(t *testing.T, p *Predictor, key Key) {
 	}
 }
 
-// TestFailingSource: forecasts are served, age and are marked; the source is asked less often; all recovers.
+// TestFailingSource checks that forecasts are served and marked stale, that the source is queried less often, and
+// that all recovers.
 func TestFailingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &fakeSource{use: daily}
+		source := &fakeSource{use: dailyWave}
 		p := start(t, source, nil)
 		var requests []Request
 		for i := range 40 {
@@ -130,10 +132,10 @@ func TestFailingSource(t *testing.T) {
 	})
 }
 
-// TestFailureFromTheStart has a source that comes up late.
+// TestFailureFromTheStart has a source that becomes available late.
 func TestFailureFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &fakeSource{use: daily, fail: errors.New("no route to host")}
+		source := &fakeSource{use: dailyWave, fail: errors.New("no route to host")}
 		p := start(t, source, nil)
 		key := p.Set("a", []Request{cpuOf("web")})[0].Key
 		time.Sleep(time.Minute)
@@ -152,12 +154,12 @@ func TestFailureFromTheStart(t *testing.T) {
 	})
 }
 
-// TestRefusedQuery: a query that the source refuses does not slow down the others, and is tried rarely.
+// TestRefusedQuery checks that a rejected query does not slow down the others and is retried rarely.
 func TestRefusedQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("parse error")
-		source := &refusing{fakeSource: fakeSource{use: daily}, err: refused}
-		p := start(t, source, func(c *Config) { c.OwnFault = func(err error) bool { return errors.Is(err, refused) } })
+		source := &refusing{fakeSource: fakeSource{use: dailyWave}, err: refused}
+		p := start(t, source, func(c *Config) { c.IsQueryError = func(err error) bool { return errors.Is(err, refused) } })
 		tickets := p.Set("a", []Request{{Query: Query{Expression: "sum("}}, cpuOf("web")})
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -184,10 +186,11 @@ func (r *refusing) Range(context.Context, string, metrics.Window) ([]metrics.Lab
 	return nil, r.err
 }
 
-// TestHistoriesDoNotHoldUpRefreshes: while histories take minutes, calls return and live series are kept up to date.
+// TestHistoriesDoNotHoldUpRefreshes checks that calls return and live series are refreshed while histories take
+// minutes.
 func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &fakeSource{use: daily}
+		source := &fakeSource{use: dailyWave}
 		p := start(t, source, nil)
 		key := p.Set("a", []Request{cpuOf("web")})[0].Key
 		time.Sleep(3 * time.Minute)
@@ -217,7 +220,7 @@ func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 	})
 }
 
-// TestNewAndVanishedWorkloads: one that is brand-new, one that does not exist, one that stops.
+// TestNewAndVanishedWorkloads covers a new workload, one that does not exist and one that stops.
 func TestNewAndVanishedWorkloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		born, end := time.Now().Add(-10*time.Minute), time.Now().Add(30*time.Minute)
@@ -225,7 +228,7 @@ func TestNewAndVanishedWorkloads(t *testing.T) {
 			if name == "none" || name == "new" && at.Before(born) || name == "old" && at.After(end) {
 				return series.Gap()
 			}
-			return daily(name, at)
+			return dailyWave(name, at)
 		}}
 		p := start(t, source, nil)
 		tickets := p.Set("a", []Request{cpuOf("new"), cpuOf("none"), cpuOf("old")})
@@ -246,7 +249,7 @@ func TestNewAndVanishedWorkloads(t *testing.T) {
 	})
 }
 
-// TestCheckpoints: a restart reads what is new; damaged and foreign files are of no harm.
+// TestCheckpoints checks that a restart reads only new samples, and that damaged and foreign files are ignored.
 func TestCheckpoints(t *testing.T) {
 	for _, algorithm := range []string{registry.Auto, registry.Percentile, registry.DSP} {
 		t.Run(algorithm, func(t *testing.T) {
@@ -258,10 +261,10 @@ func TestCheckpoints(t *testing.T) {
 			run := func(name string, histories int, restored int64) {
 				t.Helper()
 				synctest.Test(t, func(t *testing.T) {
-					// Each bubble begins at the same time; a run begins after the one before.
+					// Each bubble starts at the same time; each run starts after the one before.
 					time.Sleep(time.Duration(runs) * time.Hour)
 					runs++
-					source := &fakeSource{use: daily}
+					source := &fakeSource{use: dailyWave}
 					c := DefaultConfig()
 					c.Source, c.StateDir = source, dir
 					p, err := New(c)
@@ -324,12 +327,12 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-// TestAccuracy compares what was forecast with what came: a steady wave scores well, a jump does not.
+// TestAccuracy compares forecasts with samples: a steady wave scores well, a jump does not.
 func TestAccuracy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jump := time.Now().Add(30 * time.Hour)
 		source := &fakeSource{use: func(name string, at time.Time) float64 {
-			v := daily(name, at) * (1 + 0.05*math.Sin(float64(at.Unix())))
+			v := dailyWave(name, at) * (1 + 0.05*math.Sin(float64(at.Unix())))
 			if !at.Before(jump) {
 				v *= 3
 			}
@@ -365,7 +368,7 @@ func TestAccuracy(t *testing.T) {
 	})
 }
 
-// TestExpressions: several series, some that vanish, too many, and the pooled distribution.
+// TestExpressions covers several series, vanishing ones, too many, and the pooled distribution.
 func TestExpressions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pods []metrics.Labels

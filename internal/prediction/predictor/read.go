@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// read asks the source for a batch and feeds the answer to its entries.
+// read queries the source for a batch and adds the answer to its entries.
 func (p *Predictor) read(ctx context.Context, b batch) error {
-	found, err := p.ask(ctx, b)
+	found, err := p.querySource(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -23,10 +23,10 @@ func (p *Predictor) read(ctx context.Context, b batch) error {
 		p.mu.Lock()
 		room := p.config.MaxSeries - p.models
 		p.mu.Unlock()
-		n, next := e.feed(found(e), b.window.End, now, feedLimits{perEntry: p.config.MaxSeriesPerQuery, total: max(0, room)})
+		n, next := e.addSamples(found(e), b.window.End, now, seriesLimits{perEntry: p.config.MaxSeriesPerQuery, total: max(0, room)})
 		p.mu.Lock()
 		e.read = next
-		if p.entries[e.plan.key] == e { // else nobody wants it any more
+		if p.entries[e.plan.key] == e { // otherwise it has no caller any more
 			p.models += n - e.models
 			e.models = n
 		}
@@ -35,8 +35,8 @@ func (p *Predictor) read(ctx context.Context, b batch) error {
 	return nil
 }
 
-// ask returns the answer as a function of the entry.
-func (p *Predictor) ask(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
+// querySource returns the answer as a function of the entry.
+func (p *Predictor) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
 	if b.group.expression != "" {
 		all, err := p.config.Source.Range(ctx, b.group.expression, b.window)
 		if err != nil {

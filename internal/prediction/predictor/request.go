@@ -18,12 +18,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Query says what is read: the use of a workload or node (Target and Resource), or an expression of the source.
+// Query is the usage of a workload or node (Target and Resource), or an expression of the source.
 type Query struct {
-	// Target is a workload, or a node where its Kind is Node. Its APIVersion does not count: sources do not know it.
+	// Target is a workload, or a node if its Kind is Node. APIVersion is ignored, because sources do not have it.
 	Target   workload.Ref     `json:"target,omitzero"`
 	Resource metrics.Resource `json:"resource,omitempty"`
-	// Expression is in the language of the source; it is used where Resource is empty.
+	// Expression is in the query language of the source; it is used if Resource is empty.
 	Expression string `json:"expression,omitempty"`
 }
 
@@ -37,40 +37,40 @@ func (q Query) String() string {
 	return q.Expression
 }
 
-// Request names a series, or the several series of an expression, and how they are forecast.
+// Request identifies one series, or the series of an expression, and the forecast settings.
 type Request struct {
 	Query Query
 	// Algorithm is a name of package registry; empty means auto. Options are its settings.
 	Algorithm string
 	Options   registry.Options
-	// Aggregated puts all series of the query into one distribution; for percentile alone.
+	// Aggregated pools all series of the query into one distribution; for percentile only.
 	Aggregated bool
-	// Scaling asks for an account beside the forecast, which is the caller's own; nil for none.
+	// Scaling requests an evaluation of scaling by the forecast for this caller; nil for none.
 	Scaling *Scaling
 }
 
-// Key identifies what a Request asks for; equal requests have equal keys.
+// Key identifies a Request; equal requests have equal keys.
 type Key [sha256.Size]byte
 
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// Limits of what can be asked for.
+// Limits of requests.
 const (
-	// defaultStep is the distance of samples where nothing is said.
+	// defaultStep is the sample interval if none is set.
 	defaultStep = time.Minute
-	// minStep and maxStep bound it; gocrane wanted at most an hour.
+	// minStep and maxStep bound the sample interval; gocrane's maximum is an hour, too.
 	minStep, maxStep = 15 * time.Second, time.Hour
-	// autoHistory is what the model of auto holds.
+	// autoHistory is the length of history that the auto model holds.
 	autoHistory = 14 * day
 	// dspHistory and percentileHistory are the defaults of these algorithms.
 	dspHistory, percentileHistory = 15 * day, 7 * day
-	// maxRing is how many samples are kept of one series for algorithms that look at samples.
+	// maxRing is the maximum number of stored samples per series.
 	maxRing = 25_000
 
 	day = 24 * time.Hour
 )
 
-// plan is a request as it is carried out.
+// plan is a validated request.
 type plan struct {
 	key           Key
 	query         Query
@@ -78,11 +78,11 @@ type plan struct {
 	algorithm     forecast.Algorithm
 	step, history time.Duration
 	aggregated    bool
-	// level is the quantile to publish; percentile replaces it by its own estimate.
+	// level is the quantile to publish; percentile publishes its own estimate.
 	level float64
 }
 
-// newPlan checks a request. An error is a sentence for the user.
+// newPlan validates a request. Errors are written for users.
 func newPlan(r Request) (plan, error) {
 	if r.Query.Resource != "" {
 		r.Query.Expression, r.Query.Target.APIVersion = "", ""
@@ -93,7 +93,7 @@ func newPlan(r Request) (plan, error) {
 			return plan{}, fmt.Errorf("resource %q: want %s or %s", r.Query.Resource, metrics.CPU, metrics.Memory)
 		}
 	} else if r.Query.Expression == "" {
-		return plan{}, errors.New("there is nothing to query: neither a resource nor an expression")
+		return plan{}, errors.New("the query has neither a resource nor an expression")
 	}
 	algorithm, err := registry.New(r.Algorithm, r.Options)
 	if err != nil {
@@ -112,7 +112,7 @@ func newPlan(r Request) (plan, error) {
 		p.aggregated = r.Aggregated
 	}
 	if p.aggregated {
-		// Samples of different series are not averaged with each other: the algorithm takes every one.
+		// Samples of different series are not averaged: the algorithm receives each one.
 		o := r.Options
 		o.Percentile.SampleInterval = forecast.MinStep.String()
 		if p.algorithm, err = registry.New(p.name, o); err != nil {
@@ -127,8 +127,8 @@ func newPlan(r Request) (plan, error) {
 	return p, nil
 }
 
-// durations reads what the algorithm has validated, and bounds it: whole seconds that divide a day, and no more samples
-// than are kept.
+// durations returns the sample interval and history length of validated settings, bounded: the step is a whole number
+// of seconds that divides a day, and the history has at most maxRing steps.
 func durations(interval, length string, fallback time.Duration) (step, history time.Duration) {
 	step, history = defaultStep, fallback
 	if d, err := series.ParseDuration(interval); err == nil && interval != "" {

@@ -14,81 +14,81 @@ import (
 	"crane.io/crane/pkg/scaling/forecastvalue"
 )
 
-// Scaling asks for an account of what scaling by the forecast of a series would have cost and spared. It is kept for one caller, who
-// says what scales; other callers of the series are not concerned.
+// Scaling requests an evaluation of what scaling by the forecast of a series would have cost and saved. It is kept
+// per caller and does not affect other callers of the series.
 type Scaling struct {
-	// Name tells the accounts of one caller apart.
+	// Name distinguishes the evaluations of one caller.
 	Name  string
 	Plant scaling.Plant
-	// Window is the time between two forecasts that are published; > 0.
+	// Window is the interval between published forecasts; > 0.
 	Window time.Duration
-	// State is where the account of an earlier process stood; nil for none.
+	// State is the saved state of an earlier process; nil for none.
 	State []byte
 }
 
-// account names a follower of an entry.
-type account struct{ caller, name string }
+// evaluatorKey identifies an evaluator of an entry.
+type evaluatorKey struct{ caller, name string }
 
-// Advice is what an account says of a forecast.
+// Advice is the result of an evaluation.
 type Advice struct {
 	scaling.Choice
-	// Lead is how far ahead load is looked for.
+	// Lead is how far ahead the forecast is used.
 	Lead time.Duration
-	// State is the account as it stands.
+	// State is the current state of the evaluation.
 	State []byte
 }
 
-// newFollower checks what is asked for. A state that is of no use begins the account anew. The error is a sentence for the user.
-func newFollower(s *Scaling) (*forecastvalue.Evaluator, error) {
+// newEvaluator validates the request. An unusable state starts the evaluation anew. Errors are written for users.
+func newEvaluator(s *Scaling) (*forecastvalue.Evaluator, error) {
 	f, err := forecastvalue.New(s.Plant, s.Window)
 	if err != nil {
 		return nil, fmt.Errorf("scaling: %w", err)
 	}
 	if len(s.State) > 0 {
-		_ = f.Restore(s.State) // As it says: then it begins anew, and the status says that it learns.
+		_ = f.Restore(s.State) // A state that cannot be restored starts the evaluation anew; the status reports that it is learning.
 	}
 	return f, nil
 }
 
-// keepAccounts follows the series of an entry for a caller, changes what is followed, and stops what is not wanted any more. Only
-// auto can be asked what it would have said at any time of the past.
-func (e *entry) keepAccounts(caller string, wanted []*Scaling) error {
+// syncEvaluators adds, updates and removes the evaluators of an entry for a caller. Only auto is evaluated, because
+// only it can forecast from any time in the past.
+func (e *entry) syncEvaluators(caller string, wanted []*Scaling) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	kept := map[account]bool{}
+	kept := map[evaluatorKey]bool{}
 	for _, one := range wanted {
 		if one == nil || e.plan.name != registry.Auto {
 			continue
 		}
-		id := account{caller, one.Name}
+		id := evaluatorKey{caller, one.Name}
 		kept[id] = true
-		if f := e.followers[id]; f != nil {
+		if f := e.evaluators[id]; f != nil {
 			if err := f.Reconfigure(one.Plant, one.Window); err != nil {
 				return fmt.Errorf("scaling: %w", err)
 			}
 			continue
 		}
-		f, err := newFollower(one)
+		f, err := newEvaluator(one)
 		if err != nil {
 			return err
 		}
-		if e.followers == nil {
-			e.followers = map[account]*forecastvalue.Evaluator{}
+		if e.evaluators == nil {
+			e.evaluators = map[evaluatorKey]*forecastvalue.Evaluator{}
 		}
-		e.followers[id] = f
+		e.evaluators[id] = f
 	}
-	maps.DeleteFunc(e.followers, func(id account, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !kept[id] })
+	maps.DeleteFunc(e.evaluators, func(id evaluatorKey, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !kept[id] })
 	return nil
 }
 
-// keepEach keeps the accounts that requests ask for, by the entries that they are about; what cannot be kept stands in the tickets.
-func keepEach(caller string, accounts map[*entry][]int, requests []Request, tickets []Ticket) {
+// syncAllEvaluators syncs the evaluators of all requests, by entry; errors are stored in the results.
+func syncAllEvaluators(caller string, accounts map[*entry][]int, requests []Request, tickets []RequestResult) {
 	for e, which := range accounts {
 		wanted := make([]*Scaling, len(which))
 		for n, i := range which {
 			wanted[n] = requests[i].Scaling
 		}
-		if err := e.keepAccounts(caller, wanted); err != nil {
+		if err := e.syncEvaluators(caller, wanted); err != nil {
 			for _, i := range which {
 				tickets[i].Err = err
 			}
@@ -96,10 +96,10 @@ func keepEach(caller string, accounts map[*entry][]int, requests []Request, tick
 	}
 }
 
-// follow tells the followers of an entry of a sample that its model has learnt. What is older than since is none of theirs: a past
-// that is read at once is played through, and that costs.
-func (e *entry) follow(t *labelled, at, since time.Time, value float64) {
-	for _, f := range e.followers {
+// updateEvaluators passes a sample to the evaluators of an entry after the model has observed it. Samples older than
+// since are skipped: replaying a whole history at once is expensive.
+func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64) {
+	for _, f := range e.evaluators {
 		if f.Recorded(at) || at.Before(since) {
 			continue
 		}
@@ -114,8 +114,8 @@ func (e *entry) follow(t *labelled, at, since time.Time, value float64) {
 	}
 }
 
-// Advise tells a caller how much of a forecast that it publishes now is worth its replicas, by the account that it asked for; false
-// where none is kept.
+// Advise returns how much of a published forecast is worth its replicas, according to the caller's evaluator; false
+// if there is none.
 func (p *Predictor) Advise(key Key, caller, name string, published forecast.Forecast) (Advice, bool) {
 	e, err := p.find(key)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f := e.followers[account{caller, name}]
+	f := e.evaluators[evaluatorKey{caller, name}]
 	if f == nil {
 		return Advice{}, false
 	}

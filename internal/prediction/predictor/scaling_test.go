@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// jumps is load that is five times as high from nine to five.
-func jumps(_ string, at time.Time) float64 {
+// officeHours returns a load that is five times as high from nine to five.
+func officeHours(_ string, at time.Time) float64 {
 	if h := at.UTC().Hour(); h >= 9 && h < 17 {
 		return 10
 	}
@@ -31,7 +31,7 @@ func scalesBy(name string, state []byte) Request {
 	return r
 }
 
-// advise publishes a forecast and returns what it is worth.
+// advise publishes a forecast and returns its evaluation.
 func advise(t *testing.T, p *Predictor, key Key, caller string) Advice {
 	t.Helper()
 	all, err := p.Forecast(key, 2*time.Hour)
@@ -45,11 +45,12 @@ func advise(t *testing.T, p *Predictor, key Key, caller string) Advice {
 	return a
 }
 
-// TestAccountOfAPastThatIsReadAtOnce: what is known already need not be waited for, and a restart goes on from the state.
+// TestAccountOfAPastThatIsReadAtOnce checks that a history is evaluated when it is read, and that a restart continues
+// from the state.
 func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		source := &fakeSource{use: jumps}
+		source := &fakeSource{use: officeHours}
 		p := start(t, source, nil)
 		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
 		time.Sleep(time.Second)
@@ -58,12 +59,12 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 		if !first.Use || first.Lead != 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.SeasonalBudget {
 			t.Errorf("after a past of two weeks: %+v", first)
 		}
-		// A past that begins a moment ago says nothing; the state does.
+		// A history that starts a moment ago has no information; the state has.
 		source.use = func(name string, at time.Time) float64 {
 			if at.Before(began.Add(-time.Hour)) {
 				return math.NaN()
 			}
-			return jumps(name, at)
+			return officeHours(name, at)
 		}
 		for _, c := range []struct {
 			state  []byte
@@ -73,7 +74,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 			key := again.Set("a", []Request{scalesBy("web", c.state)})[0].Key
 			time.Sleep(time.Second)
 			synctest.Wait()
-			// The forecast of so short a past has no skill; the account is what is looked at.
+			// The forecast of such a short history has no skill; only the evaluation is checked.
 			skilled := forecastNow(t, again, key)
 			skilled.Skill, skilled.Period = 0.8, 24*time.Hour
 			got, ok := again.Advise(key, "a", "resource.cpu", skilled)
@@ -84,10 +85,10 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 	})
 }
 
-// TestAccountsAreTheCallers: each has its own, changes it, and takes it along.
+// TestAccountsAreTheCallers checks that each caller has, changes and removes its own evaluation.
 func TestAccountsAreTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, &fakeSource{use: jumps}, nil)
+		p := start(t, &fakeSource{use: officeHours}, nil)
 		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
 		if other := p.Set("b", []Request{cpuOf("web")}); other[0].Key != key {
 			t.Error("an account makes another series")

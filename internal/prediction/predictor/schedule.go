@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// Start reads what is due until ctx ends, then writes checkpoints and returns. It is called once.
+// Start reads due entries until ctx ends, then writes checkpoints and returns. It is called once.
 func (p *Predictor) Start(ctx context.Context) error {
 	checkpoint := p.config.Clock.Now().Add(p.config.Checkpoint)
 	for ctx.Err() == nil {
@@ -41,10 +41,10 @@ func (p *Predictor) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that only the replica that leads reads and forecasts.
+// NeedLeaderElection returns true: only the leader reads and forecasts.
 func (*Predictor) NeedLeaderElection() bool { return true }
 
-// batch is one read: entries whose query can be joined into one.
+// batch is one read: entries whose queries can be joined.
 type batch struct {
 	group  group
 	phase  phase
@@ -52,7 +52,7 @@ type batch struct {
 	plans  []*entry
 }
 
-// group is what entries must have in common to be read together.
+// group identifies entries that can be read together.
 type group struct {
 	namespace, kind string
 	resource        metrics.Resource
@@ -68,7 +68,7 @@ func (e *entry) group() group {
 	return group{namespace: q.Target.Namespace, kind: q.Target.Kind, resource: q.Resource, step: e.plan.step}
 }
 
-// dispatch starts what is due, as far as workers are free, and returns when to look again at the latest.
+// dispatch starts due reads as far as workers are free and returns the latest time of the next check.
 func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,16 +87,16 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 		}
 	}
 	for _, b := range p.batches(due, now) {
-		if !p.admit(b.phase) {
-			continue // A worker that becomes free looks again.
+		if !p.canStart(b.phase) {
+			continue // a worker that becomes free wakes the scheduler
 		}
-		p.begin(ctx, b)
+		p.startBatch(ctx, b)
 	}
 	return next
 }
 
-// admit tells whether a worker may take a batch. While the source fails there is one worker, which tries it.
-func (p *Predictor) admit(next phase) bool {
+// canStart reports whether a worker may start a batch. While the source fails, a single worker probes it.
+func (p *Predictor) canStart(next phase) bool {
 	free := p.config.Workers - p.busy
 	if p.pauses > 0 && next != toLoad {
 		free = 1 - p.busy
@@ -107,8 +107,8 @@ func (p *Predictor) admit(next phase) bool {
 	return free > 0
 }
 
-// begin is called with mu held.
-func (p *Predictor) begin(ctx context.Context, b batch) {
+// startBatch marks a batch as busy and reads it; mu is held.
+func (p *Predictor) startBatch(ctx context.Context, b batch) {
 	for _, e := range b.plans {
 		e.running = true
 	}
@@ -124,17 +124,17 @@ func (p *Predictor) begin(ctx context.Context, b batch) {
 		default:
 			err = p.read(ctx, b)
 		}
-		p.end(ctx, b, err)
+		p.finishBatch(ctx, b, err)
 	})
 }
 
-// end files the outcome of a batch.
-func (p *Predictor) end(ctx context.Context, b batch, err error) {
+// finishBatch records the outcome of a batch.
+func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	now := p.config.Clock.Now()
-	own := err != nil && p.config.OwnFault != nil && p.config.OwnFault(err)
+	own := err != nil && p.config.IsQueryError != nil && p.config.IsQueryError(err)
 	if err != nil {
 		for _, e := range b.plans {
-			e.fail(err)
+			e.recordError(err)
 		}
 	}
 	p.mu.Lock()
@@ -161,19 +161,19 @@ func (p *Predictor) end(ctx context.Context, b batch, err error) {
 	p.mu.Unlock()
 	p.counts.add(b.phase, err)
 	if err != nil && paused == 0 && ctx.Err() == nil {
-		p.config.Log.Info("Reading samples failed; forecasts go on from what is known", "query", b.plans[0].plan.query.String(), "reason", err.Error())
+		p.config.Log.Info("failed to read samples, forecasts continue from the last ones", "query", b.plans[0].plan.query.String(), "reason", err.Error())
 	}
-	p.stir()
+	p.wakeScheduler()
 }
 
-// reschedule is called with mu held.
+// reschedule sets the next read of an entry; mu is held.
 func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
 	switch {
 	case own:
 		e.failures++
 		e.due = now.Add(backoff(p.config.Refresh, lastRetry, e.failures))
 	case err != nil:
-		e.due = now // as soon as the source is asked again
+		e.due = now // as soon as the source is queried again
 	case was == toLoad:
 		e.due = now
 	default:
@@ -182,8 +182,8 @@ func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now tim
 	}
 }
 
-// nextRefresh puts the entries of a group on common times, so that they are read together, and groups apart from each
-// other, so that the source is asked evenly.
+// nextRefresh gives the entries of a group common times, so that they are read together, and spreads groups over the
+// interval, so that the load on the source is even.
 func (p *Predictor) nextRefresh(e *entry, now time.Time) time.Time {
 	g := e.group()
 	h := fnv.New64a()
@@ -203,7 +203,7 @@ func backoff(first, last time.Duration, n int) time.Duration {
 	return min(last, first<<min(n-1, 16))
 }
 
-// batches joins due entries, live ones first. It is called with mu held.
+// batches joins due entries, live ones first; mu is held.
 func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 	type joint struct {
 		group group
@@ -219,11 +219,11 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 		}
 		w := p.window(e, now)
 		if !w.Start.Before(w.End) {
-			e.due = w.End.Add(e.plan.step + p.config.settle(e.plan.step)) // there is nothing new yet
+			e.due = w.End.Add(e.plan.step + p.config.settle(e.plan.step)) // no new samples yet
 			continue
 		}
 		points := int(w.End.Sub(w.Start) / w.Step)
-		// Histories of twice the length are not read together: much would be read twice.
+		// Histories of very different lengths are not joined: much would be read twice.
 		j := joint{group: e.group(), phase: e.phase, class: bits.Len(uint(points))}
 		b := byJoint[j]
 		if b == nil {
@@ -249,7 +249,7 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 	return out
 }
 
-// rank puts what is live first: it is cheap, and keeps what there is from ageing.
+// rank orders live entries first: their reads are cheap and keep existing forecasts fresh.
 func rank(p phase) int {
 	if p == live {
 		return -1
@@ -257,7 +257,7 @@ func rank(p phase) int {
 	return int(p)
 }
 
-// split bounds the names and the samples of one read. Entries of one name stay together, so that it is read once.
+// split bounds the names and samples of one read. Entries of one name stay together, so that it is read once.
 func (b *batch) split() []batch {
 	if b.group.expression != "" {
 		return []batch{*b}
@@ -281,7 +281,7 @@ func (b *batch) split() []batch {
 	return out
 }
 
-// window is what has to be read for an entry. It is called with mu held.
+// window returns the range to read for an entry; mu is held.
 func (p *Predictor) window(e *entry, now time.Time) metrics.Window {
 	step := e.plan.step
 	w := metrics.Window{End: now.Add(-p.config.settle(step)).UTC().Truncate(step), Step: step}

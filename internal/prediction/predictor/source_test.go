@@ -15,15 +15,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// fakeSource serves made-up use and counts what it is asked.
+// fakeSource serves synthetic usage and counts queries.
 type fakeSource struct {
 	mu        sync.Mutex
 	fail      error
-	delay     time.Duration // of histories
+	delay     time.Duration // of history reads
 	histories int           // reads of more than an hour
 	refreshes int
-	names     int // names over all reads of workloads
-	// use is what a name uses at a time; NaN is a gap.
+	names     int // names over all workload reads
+	// use returns the usage of a name at a time; NaN is a gap.
 	use func(name string, at time.Time) float64
 	// expressions are the series of each expression.
 	expressions map[string][]metrics.Labels
@@ -111,8 +111,8 @@ func (f *fakeSource) reads() (histories, refreshes int) {
 	return f.histories, f.refreshes
 }
 
-// daily is a wave with its peak at noon.
-func daily(_ string, at time.Time) float64 {
+// dailyWave has its peak at noon.
+func dailyWave(_ string, at time.Time) float64 {
 	return 2 - math.Cos(2*math.Pi*float64(at.Unix()%86400)/86400)
 }
 

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// storeVersion is part of every file's name and content; files of another version are removed and read anew from the
-	// source.
+	// storeVersion is part of each file's name and content. Files of other versions are removed, and their series are
+	// read again from the source.
 	storeVersion = 2
 	storeSuffix  = ".v2.ckpt"
-	// maxFile bounds what is read of a file: 50 series of samples.
+	// maxFile is the maximum size of a file in bytes: 50 series of samples.
 	maxFile = 64 << 20
 )
 
-// store keeps a file for each entry in a directory. A nil store keeps nothing.
+// store keeps one file per entry in a directory. A nil store keeps nothing.
 type store struct{ dir string }
 
 func openStore(dir string) (*store, error) {
@@ -48,12 +48,12 @@ func (s *store) remove(keys ...Key) {
 		return
 	}
 	for _, key := range keys {
-		// A file that stays is removed by prune.
+		// prune removes a file that could not be removed here.
 		_ = os.Remove(s.file(key))
 	}
 }
 
-// checkpoint is an entry as it stands in a file.
+// checkpoint is the content of a file: one entry.
 type checkpoint struct {
 	Version int
 	Query   Query
@@ -67,7 +67,7 @@ type trackCheckpoint struct {
 	First, Last time.Time
 	Score       score
 	Ledger      ledgerCheckpoint
-	// Cells and Days are the reference; its half hour in progress is not kept.
+	// Cells and Days are the reference without its half hour in progress.
 	Cells [referenceDays][referenceSlots][2]float32
 	Days  [referenceDays]int32
 }
@@ -78,7 +78,7 @@ type ledgerCheckpoint struct {
 	Median, Upper []float32
 }
 
-// write replaces a file as a whole: a crash leaves the one before.
+// write replaces a file atomically: after a crash the old file remains.
 func (s *store) write(key Key, c checkpoint) error {
 	var body bytes.Buffer
 	if err := gob.NewEncoder(&body).Encode(c); err != nil {
@@ -97,7 +97,7 @@ func (s *store) write(key Key, c checkpoint) error {
 
 var errCheckpoint = errors.New("unusable checkpoint")
 
-// read returns fs.ErrNotExist where there is none.
+// read returns fs.ErrNotExist if there is no file.
 func (s *store) read(key Key) (checkpoint, error) {
 	info, err := os.Stat(s.file(key))
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *store) read(key Key) (checkpoint, error) {
 	return c, nil
 }
 
-// prune removes the files that no key of known has.
+// prune removes the files whose keys are not in known.
 func (s *store) prune(known map[string]bool) error {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {

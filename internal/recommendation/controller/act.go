@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -23,63 +22,54 @@ import (
 	"crane.io/crane/pkg/recommend"
 )
 
-// maxTries is how often a target is tried that cannot be read or written. After that the round counts as done without it,
-// so that it does not keep all others from being evaluated again.
-const maxTries = 5
-
-// act writes the proposals, a few at a time, and, at the end of a round, deletes Recommendations of what the rule no longer
-// selects.
-func (r *RuleReconciler) act(ctx context.Context, rd *pass) *outcome {
-	var mu sync.Mutex
+// act writes the proposals and deletes obsolete Recommendations, r.Workers at a time. One failed object does not stop the
+// others.
+func (r *RuleReconciler) act(
+	ctx context.Context, p pass, proposals []proposal, obsolete []*analysisv1alpha1.Recommendation,
+) []taskResult {
+	results := make([]taskResult, len(proposals)+len(obsolete))
 	var group errgroup.Group
 	group.SetLimit(r.Workers)
-	note := func(id identity, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			rd.progress.recordFailure(id, err, r.Clock.Now())
-			return
-		}
-		rd.progress.recordSuccess(id)
-	}
-	for i := range rd.proposals {
+	for i := range proposals {
 		group.Go(func() error {
-			p := &rd.proposals[i]
-			err := r.write(ctx, rd, p)
+			next := &proposals[i]
+			err := r.write(ctx, p, next)
 			if err == nil {
-				err = p.err // It is told in the status; now the target gets its next try.
+				err = next.err // Its status explains the failure; now the target is retried.
 			}
-			note(p.id, err)
+			results[i] = taskResult{next.id, err}
 			return nil
 		})
 	}
-	for _, rec := range r.stale(rd) {
+	for i, rec := range obsolete {
 		group.Go(func() error {
-			err := r.remove(ctx, rd, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
-			note(identityOfObject(rec), err)
+			err := r.remove(ctx, p, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
+			results[len(proposals)+i] = taskResult{identityOfObject(rec), err}
 			return nil
 		})
 	}
-	// The functions return no errors: one object that fails does not stop the others.
-	_ = group.Wait()
-	return nil
+	_ = group.Wait() // The functions return no errors.
+	return results
 }
 
-// write brings one Recommendation in line with its proposal.
-func (r *RuleReconciler) write(ctx context.Context, rd *pass, p *proposal) error {
-	if p.plan.State == recommend.Clear {
-		return r.clear(ctx, rd, p)
+// write creates, updates or deletes the Recommendation of a proposal.
+func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) error {
+	if next.plan.State == recommend.Clear {
+		if next.existing == nil {
+			return nil
+		}
+		return r.remove(ctx, p, next.existing, reasonCleared, next.plan.Description)
 	}
-	rec := p.existing
+	rec := next.existing
 	if rec == nil {
-		created, err := r.create(ctx, rd, p)
+		created, err := r.create(ctx, p, next)
 		if err != nil || created == nil {
 			return err
 		}
 		rec = created
 	}
 	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error {
-		err := r.update(ctx, rd, p, rec.DeepCopy())
+		err := r.update(ctx, p, next, rec.DeepCopy())
 		if apierrors.IsConflict(err) {
 			fresh := &analysisv1alpha1.Recommendation{}
 			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), fresh); getErr != nil {
@@ -94,46 +84,38 @@ func (r *RuleReconciler) write(ctx context.Context, rd *pass, p *proposal) error
 	})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil // Deleted meanwhile, with its target or by hand; the next round decides anew.
+			return nil // It was deleted meanwhile; the next round decides again.
 		}
-		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, p.target.Ref, err)
+		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
 	}
 	r.Metrics.countExecution(rec)
 	return nil
 }
 
-// isTransient tells of errors that may be gone a moment later. What lasts longer is tried again after the target's back-off.
+// isTransient reports whether a write may succeed when it is retried at once. Other errors are retried after the backoff of the
+// target.
 func isTransient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// clear takes away the Recommendation of a target with which nothing is wrong any more.
-func (r *RuleReconciler) clear(ctx context.Context, rd *pass, p *proposal) error {
-	if p.existing == nil {
-		return nil
-	}
-	return r.remove(ctx, rd, p.existing, reasonCleared, p.plan.Description)
-}
-
-// create makes the object without its status. It returns nil where nothing can be created: the namespace is on its
-// way out.
-func (r *RuleReconciler) create(ctx context.Context, rd *pass, p *proposal) (*analysisv1alpha1.Recommendation, error) {
+// create creates a Recommendation without its status. It returns nil if the namespace is being deleted.
+func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*analysisv1alpha1.Recommendation, error) {
 	controller, block := false, false
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   p.target.Namespace,
-			Name:        objectName(rd.rule.Name, p.id),
-			Labels:      labelsOf(rd.rule, p.target, p.id.recommender),
-			Annotations: withoutEmpty(annotationsOf(rd, *p)),
+			Namespace:   next.target.Namespace,
+			Name:        objectName(p.rule.Name, next.id),
+			Labels:      labelsOf(p.rule, next.target, next.id.recommender),
+			Annotations: withoutEmpty(annotationsOf(p, next)),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "RecommendationRule",
-				Name: rd.rule.Name, UID: rd.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
+				Name: p.rule.Name, UID: p.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
 			}},
 		},
 		Spec: analysisv1alpha1.RecommendationSpec{
-			TargetRef:          targetRef(p.target),
-			Type:               analysisv1alpha1.AnalysisType(p.id.recommender),
-			CompletionStrategy: completionStrategyOf(rd.schedule),
+			TargetRef:          targetRef(next.target),
+			Type:               analysisv1alpha1.AnalysisType(next.id.recommender),
+			CompletionStrategy: completionStrategyOf(p.schedule),
 		},
 	}
 	if rec.Namespace == "" {
@@ -146,73 +128,71 @@ func (r *RuleReconciler) create(ctx context.Context, rd *pass, p *proposal) (*an
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return r.adoptExisting(ctx, rd, rec)
+		return r.readCreated(ctx, p, rec)
 	}
-	return nil, fmt.Errorf("creating recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, p.target.Ref, err)
+	return nil, fmt.Errorf("creating recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
 }
 
-// adoptExisting deals with an object that has the name already: it is ours where the cache was behind, and else that
-// of an earlier rule of the same name, which the garbage collector is about to delete.
-func (r *RuleReconciler) adoptExisting(
-	ctx context.Context, rd *pass, rec *analysisv1alpha1.Recommendation,
-) (*analysisv1alpha1.Recommendation, error) {
+// readCreated returns the existing object of the name of rec. It belongs to the rule if the cache was stale; otherwise it
+// belongs to an earlier rule of the same name, and the garbage collector is about to delete it.
+func (r *RuleReconciler) readCreated(ctx context.Context, p pass, rec *analysisv1alpha1.Recommendation) (*analysisv1alpha1.Recommendation, error) {
 	found := &analysisv1alpha1.Recommendation{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), found); err != nil {
 		return nil, fmt.Errorf("reading recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 	for _, owner := range found.OwnerReferences {
-		if owner.UID == rd.rule.UID {
+		if owner.UID == p.rule.UID {
 			return found, nil
 		}
 	}
 	return nil, fmt.Errorf("recommendation %s/%s exists and does not belong to this rule", rec.Namespace, rec.Name)
 }
 
-// update writes status, then metadata: an object with this round's mark has this round's status. What says the same as before
-// is not written, unless somebody asked to see it evaluated. rec is changed.
-func (r *RuleReconciler) update(ctx context.Context, rd *pass, p *proposal, rec *analysisv1alpha1.Recommendation) error {
+// update writes the status of rec, then its metadata, so that an object with the mark of a round has the status of that round.
+// It skips the writes if nothing but evidence has changed, unless the evaluation was requested. It modifies rec.
+func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec *analysisv1alpha1.Recommendation) error {
 	before := rec.DeepCopy()
-	rec.Status.RecommendationContent = p.content
-	rec.Status.Savings = p.savings
-	for _, c := range conditionsOf(*p) {
+	rec.Status.RecommendationContent = next.content
+	rec.Status.Savings = next.savings
+	for _, c := range conditionsOf(*next) {
 		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
-	if p.notApplicable == nil {
+	if next.notApplicable == nil {
 		meta.RemoveStatusCondition(&rec.Status.Conditions, analysisv1alpha1.ConditionApplicable)
 	} else {
-		p.notApplicable.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
+		next.notApplicable.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
-	if equalExceptEvidence(before.Status, rec.Status) && !p.requested {
+	if equalExceptEvidence(before.Status, rec.Status) && !next.requested {
 		rec.Status.Description = before.Status.Description
 	}
 	changed := !equality.Semantic.DeepEqual(before.Status, rec.Status)
-	if changed || p.requested {
-		if p.plan.State == recommend.Ready {
+	if changed || next.requested {
+		if next.plan.State == recommend.Ready {
 			now := metav1.NewTime(r.Clock.Now())
 			rec.Status.LastUpdateTime = &now
 		}
-		// The whole of it, with its UID and resourceVersion: an API server takes that with half of what a patch costs it, and in a
-		// large cluster its time is most of a round's.
+		// An update of the whole status costs the API server half of what a patch does, and in a large cluster its CPU time is
+		// most of a round's.
 		if err := r.Client.Status().Update(ctx, rec); err != nil {
 			return err
 		}
 	}
 	before = rec.DeepCopy()
-	rec.Labels = mergeMaps(rec.Labels, labelsOf(rd.rule, p.target, p.id.recommender))
-	if ref := targetRef(p.target); !sameReference(rec.Spec.TargetRef, ref) {
+	rec.Labels = mergeMaps(rec.Labels, labelsOf(p.rule, next.target, next.id.recommender))
+	if ref := targetRef(next.target); !sameReference(rec.Spec.TargetRef, ref) {
 		rec.Spec.TargetRef = ref
 	}
-	if equality.Semantic.DeepEqual(before, rec) && !changed && !p.requested && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
+	if equality.Semantic.DeepEqual(before, rec) && !changed && !next.requested && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
 		return nil
 	}
-	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(rd, *p)))
+	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(p, next)))
 	if equality.Semantic.DeepEqual(before, rec) {
 		return nil
 	}
 	return r.Client.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// equalExceptEvidence tells whether two statuses propose the same for the same reasons, and differ in nothing but the numbers behind them.
+// equalExceptEvidence reports whether two statuses differ in nothing but the evidence and the steps of their descriptions.
 func equalExceptEvidence(before, after analysisv1alpha1.RecommendationStatus) bool {
 	if recommend.WithoutEvidence(before.Description) != recommend.WithoutEvidence(after.Description) {
 		return false
@@ -221,47 +201,17 @@ func equalExceptEvidence(before, after analysisv1alpha1.RecommendationStatus) bo
 	return equality.Semantic.DeepEqual(before, after)
 }
 
-// stale lists the Recommendations of what the rule no longer selects, and those that are there twice. While a selector
-// could not be resolved, and before the last pass of a round, there are none: what is missing then may only be out of
-// sight.
-func (r *RuleReconciler) stale(rd *pass) []*analysisv1alpha1.Recommendation {
-	if len(rd.selection.failures) > 0 || len(rd.remaining) > 0 || rd.upToDate {
-		return nil
-	}
-	unserved := map[string]bool{}
-	for _, recommender := range rd.rule.Spec.Recommenders {
-		unserved[recommender.Name] = true // Until it turns out to run: what is wrong with its settings says nothing of its targets.
-	}
-	selected := map[identity]bool{}
-	for _, run := range rd.recommenders {
-		delete(unserved, run.name)
-		for _, w := range rd.selection.targets {
-			if run.supportsTarget(w) && run.accepts(w) {
-				selected[identityOf(w.Ref, run.name)] = true
-			}
-		}
-	}
-	out := rd.duplicates
-	for id, rec := range rd.existing {
-		if !selected[id] && !unserved[id.recommender] {
-			out = append(out, rec)
-		}
-	}
-	return out
-}
-
-func (r *RuleReconciler) remove(
-	ctx context.Context, rd *pass, rec *analysisv1alpha1.Recommendation, reason, why string,
-) error {
+// remove deletes a Recommendation and emits an event about it.
+func (r *RuleReconciler) remove(ctx context.Context, p pass, rec *analysisv1alpha1.Recommendation, reason, why string) error {
 	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
-	r.Events.Eventf(rd.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
+	r.Events.Eventf(p.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
 	return nil
 }
 
-// completionStrategyOf tells old clients what the rule's interval means.
+// completionStrategyOf returns the interval of a rule in the form that gocrane's clients read.
 func completionStrategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
 	if s.once {
 		return &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyOnce}
@@ -272,7 +222,7 @@ func completionStrategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
 	}
 }
 
-// withoutEmpty drops keys without a value: an annotation that says nothing goes.
+// withoutEmpty removes the keys with an empty value.
 func withoutEmpty(m map[string]string) map[string]string {
 	maps.DeleteFunc(m, func(_, value string) bool { return value == "" })
 	return m

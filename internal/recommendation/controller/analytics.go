@@ -26,16 +26,16 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// defaultPeriod is the period of an Analytics that says Periodical and no number, gocrane's.
+// defaultPeriod is gocrane's default period of a periodical Analytics.
 const defaultPeriod = 24 * time.Hour
 
-// AnalyticsReconciler makes a RecommendationRule of each Analytics, and deletes it with the Analytics. A rule is in no
-// namespace and cannot be owned by what is in one, so it is found by the UID of the Analytics in its annotation.
+// AnalyticsReconciler creates a RecommendationRule for each Analytics, and deletes it with the Analytics. A cluster-scoped
+// rule cannot be owned by a namespaced object, so an annotation holds the UID of the Analytics.
 type AnalyticsReconciler struct {
-	// Client reads from the cache and writes to the API server; Live confirms what would be deleted.
+	// Client reads from the cache and writes to the API server; Live confirms deletions.
 	Client client.Client
 	Live   client.Reader
-	// Namespace is Crane's own: an Analytics there is about all namespaces.
+	// Namespace is Crane's own: an Analytics there covers all namespaces.
 	Namespace string
 	Clock     clock.PassiveClock
 }
@@ -43,7 +43,7 @@ type AnalyticsReconciler struct {
 // addAnalytics adds the controller of Analytics.
 func addAnalytics(mgr manager.Manager, cfg Config) error {
 	r := &AnalyticsReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: cfg.Namespace, Clock: cfg.Clock}
-	// Rules of Analytics that were deleted while nobody looked: one request for all of them.
+	// One request covers all rules whose Analytics were deleted while craned was down.
 	orphans := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		if o.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
 			return nil
@@ -77,7 +77,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	name, err := r.convert(ctx, a)
 	outcome := condition{
 		conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonConverted,
-		message: "RecommendationRule " + name + " does what is asked for here.",
+		message: "RecommendationRule " + name + " implements this Analytics.",
 	}
 	if err != nil {
 		outcome.status, outcome.reason, outcome.message = false, reasonNotConverted, err.Error()
@@ -94,7 +94,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return ctrl.Result{}, err
 }
 
-// convert brings the rule of an Analytics in line and returns its name.
+// convert creates or updates the rule of an Analytics and returns its name.
 func (r *AnalyticsReconciler) convert(ctx context.Context, a *analysisv1alpha1.Analytics) (string, error) {
 	want := r.buildRule(a)
 	have, err := r.findRule(ctx, a.UID)
@@ -111,7 +111,7 @@ func (r *AnalyticsReconciler) convert(ctx context.Context, a *analysisv1alpha1.A
 			return "", fmt.Errorf("reading rule %s: %w", want.Name, err)
 		}
 		if have.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] != string(a.UID) {
-			return "", fmt.Errorf("rule %s exists and was not made of this Analytics", want.Name)
+			return "", fmt.Errorf("rule %s exists and was not created for this Analytics", want.Name)
 		}
 	}
 	before := have.DeepCopy()
@@ -131,8 +131,7 @@ func wrapError(err error, format, name string) error {
 	return fmt.Errorf(format+": %w", name, err)
 }
 
-// findRule returns the rule that was made of an Analytics, by gocrane under the name of the Analytics or by this; nil where
-// there is none.
+// findRule returns the rule of an Analytics, created by gocrane or by Crane; nil if there is none.
 func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*analysisv1alpha1.RecommendationRule, error) {
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := r.Client.List(ctx, &list); err != nil {
@@ -146,8 +145,8 @@ func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*ana
 	return nil, nil
 }
 
-// buildRule is the rule that does what an Analytics asks for. Its name holds the namespace: two of one name in two
-// namespaces are two rules.
+// buildRule returns the rule that does what an Analytics requests. Its name contains the namespace, since rules are
+// cluster-scoped.
 func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
 	prefix := a.Namespace + "-" + a.Name
 	if room := validation.DNS1123LabelMaxLength - hashLength - 1; len(prefix) > room {
@@ -175,7 +174,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics) *analysis
 	return rule
 }
 
-// intervalOf is the interval of a completion strategy as rules write it; empty for once.
+// intervalOf returns the interval of a completion strategy in the form of rules; empty for once.
 func intervalOf(s *analysisv1alpha1.CompletionStrategy) string {
 	if s == nil || s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical {
 		return ""
@@ -187,8 +186,8 @@ func intervalOf(s *analysisv1alpha1.CompletionStrategy) string {
 	return period.String()
 }
 
-// deleteOrphans deletes the rules of Analytics that are gone. The API server is asked which there are: a cache that is
-// behind must not cost a rule.
+// deleteOrphans deletes the rules of deleted Analytics. It lists Analytics from the API server, since a stale cache could
+// lead to wrong deletions.
 func (r *AnalyticsReconciler) deleteOrphans(ctx context.Context) error {
 	var rules analysisv1alpha1.RecommendationRuleList
 	if err := r.Client.List(ctx, &rules); err != nil {

@@ -16,10 +16,10 @@ import (
 
 // Condition types beside Ready.
 const (
-	// conditionLearning, on a Recommendation, is True while a container has too little history for a number.
+	// conditionLearning, on a Recommendation, is True while a container has too little history.
 	conditionLearning = analysisv1alpha1.ConditionLearning
-	// conditionFailed, on a Recommendation, is True when the last evaluation failed; the value is then that of the
-	// last one that did not.
+	// conditionFailed, on a Recommendation, is True if the last evaluation failed; the value is then that of the last
+	// successful one.
 	conditionFailed = analysisv1alpha1.ConditionFailed
 )
 
@@ -58,7 +58,7 @@ const (
 	conditionMessageMore = " (and more)"
 )
 
-// condition is what a condition says.
+// condition is a condition without generation and time.
 type condition struct {
 	conditionType string
 	status        bool
@@ -66,7 +66,8 @@ type condition struct {
 	message       string
 }
 
-// set changes conditions only where something differs; the time of transition moves only with the status.
+// set updates conditions if the condition differs, and reports whether it did. The transition time changes only with the
+// status.
 func (s condition) set(conditions *[]metav1.Condition, generation int64, now time.Time) bool {
 	status := metav1.ConditionFalse
 	if s.status {
@@ -78,7 +79,7 @@ func (s condition) set(conditions *[]metav1.Condition, generation int64, now tim
 	})
 }
 
-// truncateMessage cuts what is too long for a condition or an event.
+// truncateMessage shortens a message to the maximum length of conditions and events.
 func truncateMessage(message string) string {
 	if len(message) > maxConditionMessage {
 		return strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
@@ -86,7 +87,7 @@ func truncateMessage(message string) string {
 	return message
 }
 
-// joinErrors writes errors in one line, the first few of them.
+// joinErrors joins the first errors in one line.
 func joinErrors(errs []error) string {
 	var parts []string
 	for i, err := range errs {
@@ -97,4 +98,14 @@ func joinErrors(errs []error) string {
 		parts = append(parts, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// notReady returns a False Ready condition.
+func notReady(reason, message string) condition {
+	return condition{conditionType: analysisv1alpha1.ConditionReady, reason: reason, message: message}
+}
+
+// notApplicable returns a False Applicable condition, which keeps a ready Recommendation from being applied.
+func notApplicable(reason, message string) *condition {
+	return &condition{conditionType: analysisv1alpha1.ConditionApplicable, reason: reason, message: message}
 }

@@ -1,16 +1,15 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller takes RecommendationRules to Recommendations, and Recommendations to their targets.
+// Package controller turns RecommendationRules into Recommendations.
 //
-// RuleReconciler works in rounds. A round observes (the workloads that the rule selects, the Recommendations that
-// there are, the use of all workloads in one batched pass), decides (package pkg/recommend/resource, which is pure)
-// and acts (one write of each Recommendation and one of its status). Nothing is written before everything was
-// observed, so that a source of history that fails leaves all objects as they were, and nothing is deleted unless the
-// observation was complete.
+// RuleReconciler evaluates rules in rounds, one or several passes each. A pass observes (the selected workloads, the
+// existing Recommendations, and the usage of all workloads in one batch), decides (package pkg/recommend and its
+// subpackages, which are pure) and acts (one write of each Recommendation and one of its status). Nothing is written before
+// everything was read, so that a failing source of history leaves all objects as they were, and nothing is deleted after an
+// incomplete observation.
 //
-// Reconciler looks after one Recommendation: it writes the value on the target where the adoption type says so,
-// exports the value as a metric, and deletes the Recommendation when its target is gone.
+// Reconciler exports the value of a Recommendation as metrics, and deletes the Recommendation when its target is deleted.
 //
-// This package knows Crane's API objects and how gocrane wrote them. It must not know how a number is found.
+// This package contains the API objects of Crane and their gocrane formats. The computation of numbers does not belong here.
 package controller

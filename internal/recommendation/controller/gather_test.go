@@ -129,12 +129,12 @@ func TestByOwnerAddsPodsUp(t *testing.T) {
 func TestHourlyMax(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC)
 	s := series.Series{Start: end.Add(-150 * time.Minute), Step: 30 * time.Minute, Values: []float64{9, 1, 2, math.NaN(), 4, 7}}
-	got := hourlyMax(s, end, 3)
+	got := observation.HourlyMax(s, end, 3)
 	// The first value lies in the third hour back; the last begins where the window ends.
 	if want := (observation.Hours{9, 2, 4}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := hourlyMax(series.Series{}, end, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
+	if got := observation.HourlyMax(series.Series{}, end, 2); !math.IsNaN(got[0]) || !math.IsNaN(got[1]) {
 		t.Error(got)
 	}
 }
@@ -172,10 +172,9 @@ func TestWantedClaims(t *testing.T) {
 // TestThrottlePatchTakesNoRequestAway: a patch that raises a limit says nothing of requests, not even null.
 func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	from, to := "500m", "750m"
-	before, after := containerChange{container: "app", role: workload.App}, containerChange{container: "app", role: workload.App}
-	setLimit(&before, &after, corev1.ResourceCPU, &from, &to)
-	var d decision
-	if err := d.writePatch("Deployment", []containerChange{before}, []containerChange{after}); err != nil {
+	before, after := changeOf("app", workload.App, corev1.ResourceCPU, from, to, false)
+	d, err := decision{}.withPatch("Deployment", []containerChange{before}, []containerChange{after})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(d.recommended, "requests") || !strings.Contains(d.recommended, `"limits":{"cpu":"750m"}`) {

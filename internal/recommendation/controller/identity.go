@@ -19,11 +19,11 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// hashLength is how many hex digits tell apart what a cut name does not: 40 bits.
+// hashLength is the number of hex digits, 40 bits, that distinguish shortened names.
 const hashLength = 10
 
-// identity is what a Recommendation is for: a target and a recommender. The version of the target's API is no part of
-// it, since one object is served under several.
+// identity is the target and the recommender of a Recommendation. The API version is left out, since one object is served
+// under several versions.
 type identity struct {
 	group, kind, namespace, name string
 	recommender                  string
@@ -51,8 +51,8 @@ func identityOfObject(rec *analysisv1alpha1.Recommendation) identity {
 
 func groupOf(apiVersion string) string { return targetindex.GroupOf(apiVersion) }
 
-// objectName follows from rule, recommender and target alone, so that two craneds that act at once, or one that acts
-// again after a crash, mean the same object.
+// objectName depends on rule, recommender and target alone, so that two instances of craned, or one after a crash, use the
+// same object.
 func objectName(rule string, id identity) string {
 	sum := hash(rule, id.recommender, id.group, id.kind, id.namespace, id.name)
 	prefix := rule + "-" + strings.ToLower(id.recommender)
@@ -63,8 +63,7 @@ func objectName(rule string, id identity) string {
 	return strings.TrimRight(prefix, "-.") + "-" + sum
 }
 
-// labelsOf are the labels of a Recommendation: those of its target, as gocrane copied them, and Crane's own, which
-// win.
+// labelsOf returns the labels of a Recommendation: those of its target, as in gocrane, overridden by Crane's own.
 func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, recommender string) map[string]string {
 	labels := maps.Clone(w.Labels)
 	if labels == nil {
@@ -94,7 +93,7 @@ func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, re
 	return labels
 }
 
-// labelValue cuts what is too long for a label and ends it in a hash, so that two long names stay apart.
+// labelValue shortens a value that is too long for a label and appends a hash.
 func labelValue(s string) string {
 	if len(s) <= validation.LabelValueMaxLength {
 		return s
@@ -116,4 +115,10 @@ func targetRef(w workload.Workload) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: w.APIVersion, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID,
 	}
+}
+
+// sameReference reports whether two references name the same object by the same API version.
+func sameReference(a, b corev1.ObjectReference) bool {
+	a.ResourceVersion, a.FieldPath, b.ResourceVersion, b.FieldPath = "", "", "", ""
+	return a == b
 }

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// DiscoveryKinds resolves kinds against what the API server serves.
+// DiscoveryKinds resolves kinds by the discovery of the API server.
 type DiscoveryKinds struct {
-	// Mapper is one that can be told to forget (package optional).
+	// Mapper is a resettable mapper (package optionalcrd).
 	Mapper meta.RESTMapper
-	// Preferred lists the preferred version of each resource; an error beside a list means that part of it is missing.
+	// Preferred lists the preferred version of each resource; a list with an error is incomplete.
 	Preferred func() ([]*metav1.APIResourceList, error)
 }
 
@@ -38,11 +38,11 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 	if builtin, ok := builtinKind(kind); ok && builtin == gv {
 		return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
 	}
-	// A definition may have gone, or serve other versions, since the last round.
+	// The definition may have been deleted, or serve other versions, since the last pass.
 	meta.MaybeResetRESTMapper(d.Mapper)
 	mapping, err := d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
 	if meta.IsNoMatchError(err) {
-		// The version may have gone while the group still serves the kind under another.
+		// The group may still serve the kind under another version.
 		mapping, err = d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind())
 	}
 	if err != nil {
@@ -51,7 +51,8 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 	return []schema.GroupVersionKind{mapping.GroupVersionKind}, nil
 }
 
-// builtinKind spares a search for the usual kinds, and keeps a custom kind of the same name out.
+// builtinKind returns the group and version of the usual kinds without discovery, so that custom kinds of the same name are
+// not selected.
 func builtinKind(kind string) (schema.GroupVersion, bool) {
 	switch kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":

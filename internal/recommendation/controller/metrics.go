@@ -20,11 +20,11 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// Metrics exports what the Recommendations of the cluster say, under gocrane's names. Series are made from the
-// Recommendations that are known at the time of a scrape, so that they go away with them, and each set of labels is
-// exported once, however many rules have chosen the workload: the oldest Recommendation counts.
+// Metrics exports the Recommendations of the cluster under gocrane's metric names. It implements prometheus.Collector and is
+// safe for concurrent use.
 //
-// It implements prometheus.Collector and is safe for concurrent use.
+// Series are computed from the known Recommendations at each scrape and disappear with them. If several Recommendations have
+// the same labels, the oldest one is exported.
 type Metrics struct {
 	now      func() time.Time
 	outdated time.Duration
@@ -34,12 +34,12 @@ type Metrics struct {
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
-	// rules say when each rule has last evaluated all of its targets: a Recommendation that says the same as before is not
-	// written, and is as fresh as that.
+	// rules holds the time at which each rule last evaluated all targets. A Recommendation that did not change is not
+	// written, and is as recent as that.
 	rules map[string]time.Time
 }
 
-// entry is one Recommendation as far as it is exported.
+// entry holds the exported fields of a Recommendation.
 type entry struct {
 	created    time.Time
 	target     corev1.ObjectReference
@@ -51,11 +51,12 @@ type entry struct {
 	failed     bool
 	savings    *analysisv1alpha1.Savings
 	executions float64
-	// observed entries are exported. One that was only executed may belong to an object that has gone meanwhile.
+	// observed entries are exported. An entry without it counts executions of an object that may have been deleted
+	// meanwhile.
 	observed bool
 }
 
-// NewMetrics returns metrics without any series. outdated is the age from which a recommendation counts as OutDate.
+// NewMetrics returns metrics without series. Recommendations older than outdated have the status OutDate.
 func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 	target := []string{"apiversion", "owner_kind", "namespace", "owner_name"}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -69,34 +70,34 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 		values: desc("resource_recommendation", "Recommended request of a container, in cores or bytes.",
 			append(slices.Clone(target), "container", "resource")...),
 		replicas: desc("replicas_recommendation", "Recommended number of pods.", target...),
-		selected: desc("select_targets", "1 for each target that a rule has chosen.", append([]string{"type"}, target...)...),
+		selected: desc("select_targets", "1 for each target that a rule selects.", append([]string{"type"}, target...)...),
 		status: desc("recommendations_status", "Seconds since the recommendation was last computed.",
 			append(append([]string{"type"}, target...), "update_status", "result_status")...),
 		executions: desc("recommendation_execution_total", "Evaluations of a target since this process first saw it.",
 			append(slices.Clone(target), "type")...),
-		savings: desc("recommendation_monthly_savings", "What the recommended requests save in a month of 730 hours, in the currency; below zero they cost.",
+		savings: desc("recommendation_monthly_savings", "Monthly savings (730 hours) of the recommended requests in the currency; negative if they cost more.",
 			append(slices.Clone(target), "currency")...),
-		totalSavings: desc("recommendations_savings_monthly", "Sum of the savings of all recommendations, each target once, in a month of 730 hours.", "currency"),
-		totalCPU:     desc("recommendations_savings_cpu_cores", "How much less CPU all targets together would request."),
-		totalMemory:  desc("recommendations_savings_memory_bytes", "How much less memory all targets together would request."),
+		totalSavings: desc("recommendations_savings_monthly", "Sum of the monthly savings (730 hours) of all recommendations, each target once.", "currency"),
+		totalCPU:     desc("recommendations_savings_cpu_cores", "Reduction of the requested CPU of all targets in cores."),
+		totalMemory:  desc("recommendations_savings_memory_bytes", "Reduction of the requested memory of all targets in bytes."),
 	}
 }
 
-// recordEvaluation notes that a rule has evaluated all of its targets.
+// recordEvaluation stores the time at which a rule evaluated all of its targets.
 func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rules[rule.Name] = at
 }
 
-// forgetRule drops what is kept of a rule.
+// forgetRule drops a deleted rule.
 func (m *Metrics) forgetRule(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.rules, name)
 }
 
-// ruleNameOf is the name of the rule that a Recommendation belongs to; the label may hold a shortened one.
+// ruleNameOf returns the name of the rule of a Recommendation; the label may hold a shortened one.
 func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 	for _, owner := range rec.OwnerReferences {
 		if owner.Kind == "RecommendationRule" {
@@ -106,7 +107,7 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 	return ""
 }
 
-// observe takes over what a Recommendation says. Values that cannot be read are left out.
+// observe stores the status of a Recommendation. Unreadable values are left out.
 func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +127,7 @@ func (m *Metrics) countExecution(rec *analysisv1alpha1.Recommendation) {
 	m.entry(rec).executions++
 }
 
-// entry must be called with the lock held.
+// entry returns the entry of a Recommendation, creating it if necessary. m.mu must be held.
 func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
 	key := types.NamespacedName{Namespace: rec.Namespace, Name: rec.Name}
 	e := m.entries[key]
@@ -175,7 +176,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectTotals(ch, sum)
 }
 
-// totalSavings adds up what Recommendations are worth.
+// totalSavings sums the savings of Recommendations.
 type totalSavings struct {
 	monthly     map[string]float64
 	cpu, memory float64
@@ -194,7 +195,7 @@ func (t *totalSavings) add(s *analysisv1alpha1.Savings) {
 
 func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
 	if len(t.monthly) == 0 {
-		return // Nothing can be counted, which is not the same as nothing to save.
+		return // Unknown savings differ from no savings.
 	}
 	for currency, monthly := range t.monthly {
 		ch <- prometheus.MustNewConstMetric(m.totalSavings, prometheus.GaugeValue, monthly, currency)
@@ -203,7 +204,7 @@ func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
 	ch <- prometheus.MustNewConstMetric(m.totalMemory, prometheus.GaugeValue, t.memory)
 }
 
-// sortedEntries returns the entries, the oldest first. The lock must be held.
+// sortedEntries returns the entries, oldest first. m.mu must be held.
 func (m *Metrics) sortedEntries() []*entry {
 	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
 		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -58,7 +58,7 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 	check(`# HELP crane_analysis_resource_recommendation Recommended request of a container, in cores or bytes.
 # TYPE crane_analysis_resource_recommendation gauge
 crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} 0.25
-# HELP crane_analysis_select_targets 1 for each target that a rule has chosen.
+# HELP crane_analysis_select_targets 1 for each target that a rule selects.
 # TYPE crane_analysis_select_targets gauge
 crane_analysis_select_targets{` + target + `,type="Resource"} 1
 # HELP crane_analysis_recommendation_execution_total Evaluations of a target since this process first saw it.

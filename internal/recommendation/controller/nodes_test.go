@@ -45,11 +45,11 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 		Now: now, Policy: policy, PolicyWhy: "policy default by rule 1 of the policy file",
 		Containers: []resource.Container{{Name: "agent", Profile: all, Groups: groups}},
 	})
-	var content decision
-	if err := writeResource(&content, workload.Workload{
+	content, err := decision{}.withResources(workload.Workload{
 		Ref:        workload.Ref{Namespace: "ops", APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"},
 		Containers: []workload.Container{{Name: "agent", Role: workload.App}},
-	}, plan); err != nil {
+	}, plan)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(content.value, "containerName"); n != 1 || !strings.Contains(content.value, "cpu: 2040m") {

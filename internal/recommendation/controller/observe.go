@@ -20,22 +20,33 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// indexRuleUID finds the Recommendations of a rule in the cache.
+// indexRuleUID is the cache index of Recommendations by the UID of their rule.
 const indexRuleUID = "metadata.labels.rule-uid"
 
-// selection is what a rule is about at one time.
+// selection is the result of resolving the selectors of a rule.
 type selection struct {
 	// targets are the selected workloads, each once, in a fixed order.
 	targets []workload.Workload
-	// failures are selectors that could not be resolved. While there are any, the selection is not complete and
-	// nothing may be concluded from a workload's absence.
+	// failures are the errors of selectors that could not be resolved. If there are any, a missing workload may still exist.
 	failures []error
-	// unreadable are targets that are there and could not be read.
+	// unreadable are the errors of targets that exist and could not be read.
 	unreadable map[identity]error
 }
 
-// selectTargets resolves the selectors of a rule. It fails only when ctx ends; whatever else goes wrong with one
-// selector leaves the others standing.
+// errorOf returns the error that made the target of a task unreadable; nil if it was read.
+func (s selection) errorOf(t task) error {
+	id := t.id
+	id.recommender = ""
+	return s.unreadable[id]
+}
+
+// readable returns the tasks whose targets were read.
+func (s selection) readable(tasks []task) []task {
+	return slices.DeleteFunc(slices.Clone(tasks), func(t task) bool { return s.errorOf(t) != nil })
+}
+
+// selectTargets resolves the selectors of a rule. A failed selector does not stop the others; an error is returned only if
+// ctx ends.
 func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (selection, error) {
 	s := selection{unreadable: map[identity]error{}}
 	seen := map[identity]bool{}
@@ -77,7 +88,7 @@ func (r *RuleReconciler) resolveSelector(
 		return fmt.Errorf("labelSelector: %w", err)
 	}
 	if s.LabelSelector == nil {
-		selector = labels.Everything() // The function above takes nil for "selects nothing".
+		selector = labels.Everything() // LabelSelectorAsSelector converts nil into a selector that matches nothing.
 	}
 	kinds, err := r.Kinds.Resolve(s.APIVersion, s.Kind)
 	if err != nil {
@@ -95,7 +106,8 @@ func (r *RuleReconciler) resolveSelector(
 	return errors.Join(errs...)
 }
 
-// namespacesToList are the namespaces to list. What is in no namespace is there for rules of all namespaces alone, as in gocrane.
+// namespacesToList returns the namespaces to list. Cluster-scoped targets are selected only by rules of all namespaces, as
+// in gocrane.
 func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) []string {
 	switch {
 	case s.Any:
@@ -106,7 +118,7 @@ func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) 
 	return s.MatchNames
 }
 
-// list visits the objects of one query: workloads with what is known of their pods, all others by their metadata.
+// list visits the objects of one query: workloads with a summary of their pods, others with their metadata only.
 func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
 	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
 	defer cancel()
@@ -122,20 +134,33 @@ func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(
 	})
 }
 
-// existingRecommendations returns the Recommendations that belong to a rule, by what they are for. A Recommendation of the rule that
-// gocrane made under another name is found like our own. Where two are for the same thing the older one counts and
-// the other is surplus.
-func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (
-	byIdentity map[identity]*analysisv1alpha1.Recommendation, surplus []*analysisv1alpha1.Recommendation, err error,
-) {
+// recommendationSet are the Recommendations of a rule.
+type recommendationSet struct {
+	byIdentity map[identity]*analysisv1alpha1.Recommendation
+	// duplicates have the identity of an older Recommendation.
+	duplicates []*analysisv1alpha1.Recommendation
+}
+
+// anyRequested reports whether a user requested the evaluation of one of the Recommendations.
+func (s recommendationSet) anyRequested() bool {
+	for _, rec := range s.byIdentity {
+		if evaluationRequested(rec) {
+			return true
+		}
+	}
+	return false
+}
+
+// existingRecommendations returns the Recommendations of a rule, including those that gocrane created under another name.
+func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (recommendationSet, error) {
 	all, err := recommendationsWithUID(ctx, reader, rule.UID)
 	if err != nil {
-		return nil, nil, err
+		return recommendationSet{}, err
 	}
 	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
 		older, err := recommendationsWithUID(ctx, reader, types.UID(analytics))
 		if err != nil {
-			return nil, nil, err
+			return recommendationSet{}, err
 		}
 		all = append(all, slices.DeleteFunc(older, func(rec analysisv1alpha1.Recommendation) bool {
 			return rec.Labels[analysisv1alpha1.LabelRuleUID] != ""
@@ -144,29 +169,29 @@ func existingRecommendations(ctx context.Context, reader client.Reader, rule *an
 	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	byIdentity = make(map[identity]*analysisv1alpha1.Recommendation, len(all))
+	out := recommendationSet{byIdentity: make(map[identity]*analysisv1alpha1.Recommendation, len(all))}
 	for i := range all {
 		rec := &all[i]
 		id := identityOfObject(rec)
-		if _, taken := byIdentity[id]; taken {
-			surplus = append(surplus, rec)
+		if _, taken := out.byIdentity[id]; taken {
+			out.duplicates = append(out.duplicates, rec)
 			continue
 		}
-		byIdentity[id] = rec
+		out.byIdentity[id] = rec
 	}
-	return byIdentity, surplus, nil
+	return out, nil
 }
 
 func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types.UID) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
-	// They are as they lie in the cache, and read only: a rule may have tens of thousands.
+	// The objects of the cache are not copied, since a rule may have tens of thousands. They are read only.
 	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
 	}
 	return list.Items, nil
 }
 
-// matchesAny tells whether a recommender's configuration takes a workload; an empty list takes none, as in gocrane.
+// matchesAny reports whether a selector matches a workload; an empty list matches none, as in gocrane.
 func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
 	return slices.ContainsFunc(list, func(s analysisv1alpha1.ResourceSelector) bool {
 		if s.Kind != w.Kind || (s.APIVersion != "" && groupOf(s.APIVersion) != groupOf(w.APIVersion)) ||
@@ -181,9 +206,9 @@ func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) b
 	})
 }
 
-// KindResolver finds the kinds that a selector means.
+// KindResolver resolves the kinds of a selector.
 type KindResolver interface {
-	// Resolve returns the kinds that are served; apiVersion may be empty, which means any group that serves the kind.
-	// The error says when there is none.
+	// Resolve returns the served kinds. An empty apiVersion matches any group that serves the kind. It is an error if there
+	// is none.
 	Resolve(apiVersion, kind string) ([]schema.GroupVersionKind, error)
 }

@@ -17,30 +17,29 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 )
 
-// errNoHourlyData tells a recommender that reads figures by the hour that no data source has them.
-var errNoHourlyData = errors.New("no data source has figures by the hour: this recommender needs Prometheus")
+// errNoHourlyData means that no data source has hourly figures.
+var errNoHourlyData = errors.New("no data source has hourly figures: this recommender needs Prometheus")
 
-// passData is what one pass reads. All recommenders of a rule share it: whatever two of them ask for is read once, when the
-// first asks. It is used by one goroutine.
+// passData reads the data of one pass. All recommenders of a rule share it, so that each figure is read once, when it is
+// first needed. It is not safe for concurrent use.
 type passData struct {
 	now time.Time
-	// historyEnd is now without the running minute, whose samples are not complete.
+	// historyEnd is the start of the current minute, whose samples are not complete.
 	historyEnd time.Time
-	// reader reads watched kinds from the cache; live reads the API server, which for lists means page by page.
+	// reader reads watched kinds from the cache; live reads the API server, lists page by page.
 	reader, live client.Reader
 	lister       *workload.Lister
-	// hours and aggregates are nil where the source has none.
+	// hours and aggregates are nil if the source has none.
 	hours      metrics.HourlyReader
 	aggregates metrics.AggregateReader
 
-	// history keeps what it finds out about pods, where it can, for as long as the pass reads.
 	history        profile.Source
 	historyTimeout time.Duration
 	listTimeout    time.Duration
 	pricer         Pricer
 
-	// usageTargets are the workloads of whose use somebody decides, window how far back the furthest of them looks, and totals
-	// whether somebody looks at workloads as a whole.
+	// usageTargets are the workloads whose usage is needed, window is the length of the history, and totals is set if a
+	// recommender needs the sum over the pods of a workload.
 	usageTargets []workload.Workload
 	window       time.Duration
 	totals       bool
@@ -51,89 +50,85 @@ type passData struct {
 		prices      *priceData
 		priced      bool
 	}
-	// objects are the objects that several recommenders look at.
 	objects clusterObjects
-	// plans are those of the Resource recommender, for whoever decides with them.
+	// plans are those of the Resource recommender.
 	plans map[workload.Ref]resource.Plan
 }
 
-// newPassData is what a pass over some tasks may read.
+// newPassData returns data that has read nothing yet.
 func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
-	w := &passData{
+	d := &passData{
 		now: now, historyEnd: now.Truncate(time.Minute), reader: r.Client, live: r.Live, lister: r.Lister,
 		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
 		plans: map[workload.Ref]resource.Plan{},
 	}
-	if again, can := w.history.Usage.(metrics.Rereader); can {
-		w.history.Usage = again.Rereading()
+	if again, can := d.history.Usage.(metrics.Rereader); can {
+		d.history.Usage = again.Rereading()
 	}
-	w.hours, _ = w.history.Usage.(metrics.HourlyReader)
-	w.aggregates, _ = w.history.Usage.(metrics.AggregateReader)
+	d.hours, _ = d.history.Usage.(metrics.HourlyReader)
+	d.aggregates, _ = d.history.Usage.(metrics.AggregateReader)
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.recommender.evaluator.(usageConsumer)
 		if !uses {
 			continue
 		}
-		w.window = max(w.window, reader.usageWindow())
+		d.window = max(d.window, reader.usageWindow())
 		if whole, asks := t.recommender.evaluator.(totalsConsumer); asks {
-			w.totals = w.totals || whole.needsTotals()
+			d.totals = d.totals || whole.needsTotals()
 		}
 		if id := identityOf(t.target.Ref, ""); !seen[id] {
 			seen[id] = true
-			w.usageTargets = append(w.usageTargets, t.target)
+			d.usageTargets = append(d.usageTargets, t.target)
 		}
 	}
-	return w
+	return d
 }
 
-// totalsConsumer is a usageConsumer that looks at the use of a workload as a whole, pod by pod added up.
-type totalsConsumer interface{ needsTotals() bool }
-
-// usage is what the containers of the pass's workloads used.
-func (w *passData) usage(ctx context.Context) (*profile.Usage, error) {
-	if w.read.usage != nil {
-		return w.read.usage, nil
+// usage returns the usage of the containers of usageTargets.
+func (d *passData) usage(ctx context.Context) (*profile.Usage, error) {
+	if d.read.usage != nil {
+		return d.read.usage, nil
 	}
-	limits, err := w.constraints(ctx)
+	limits, err := d.constraints(ctx)
 	if err != nil {
 		return nil, err
 	}
-	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
+	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
-	usage, err := profile.Collect(reading, w.history, profile.Request{
-		Workloads: w.usageTargets, End: w.historyEnd, Length: w.window, NodeGroups: limits.Nodes.Of, Totals: w.totals,
+	usage, err := profile.Collect(reading, d.history, profile.Request{
+		Workloads: d.usageTargets, End: d.historyEnd, Length: d.window, NodeGroups: limits.Nodes.Of, Totals: d.totals,
 	})
 	if err != nil {
 		return nil, &sourceError{err}
 	}
 	usage.SetConstraints(limits)
-	w.read.usage = usage
+	d.read.usage = usage
 	return usage, nil
 }
 
-// constraints are nodes and autoscalers. A pass must not go on without: a request that moves alone changes what an
-// autoscaler does.
-func (w *passData) constraints(ctx context.Context) (workload.Constraints, error) {
-	if w.read.constraints != nil {
-		return *w.read.constraints, nil
+// constraints returns nodes and autoscalers. A pass fails without them, since a changed request changes the behaviour of an
+// autoscaler.
+func (d *passData) constraints(ctx context.Context) (workload.Constraints, error) {
+	if d.read.constraints != nil {
+		return *d.read.constraints, nil
 	}
-	listing, cancel := context.WithTimeout(ctx, w.listTimeout)
+	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
-	limits, err := w.lister.Constraints(listing, nil)
+	limits, err := d.lister.Constraints(listing, nil)
 	if err != nil {
-		return workload.Constraints{}, fmt.Errorf("reading what the cluster sets to sizes: %w", err)
+		return workload.Constraints{}, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}
-	w.read.constraints = &limits
+	d.read.constraints = &limits
 	return limits, nil
 }
 
-// sourceError tells that the source of history has failed, and not the API server.
+// sourceError is an error of the source of history, as opposed to the API server.
 type sourceError struct{ error }
 
 func (e *sourceError) Unwrap() error { return e.error }
 
-// wrapSourceError marks an error of the source; where it has no such figures, that is what is said.
+// wrapSourceError returns an error of the source of history as a sourceError; nil for nil.
 func wrapSourceError(err error) error {
 	switch {
 	case err == nil:

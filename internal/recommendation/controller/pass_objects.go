@@ -23,109 +23,117 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// clusterObjects are what a pass reads of the API server beside workloads, each once.
+// clusterObjects are the objects that a pass has read, each once.
 type clusterObjects struct {
-	pods      []pod
-	podsRead  bool
-	byOwner   map[workloadKey][]int
-	nodes     []corev1.Node
-	nodesRead bool
-	// allowed tells by the constraints of a pod which nodes take it.
+	pods       []pod
+	podsRead   bool
+	byWorkload map[workloadKey][]int
+	nodes      []corev1.Node
+	nodesRead  bool
+	// allowed caches, by the placement of a pod, which nodes accept it.
 	allowed map[string][]bool
-	// templates are those of workloads, whether they have pods or not.
+	// templates are the pod templates of workloads, with pods or without.
 	templates templates
 }
 
-// pod is what recommenders need of a pod that has not ended.
+// pod holds the parts of a pod that recommenders need. Pods that have ended are left out.
 type pod struct {
 	workload.Pod
 	namespace string
 	labels    map[string]string
 	status    podStatus
-	// onEveryNode marks pods of DaemonSets, and static ones; bare those that have no controller.
+	// onEveryNode marks DaemonSet pods and static pods, unmanaged ones that no controller would replace.
 	onEveryNode, unmanaged bool
-	// placement is the part of the pod that says which nodes take it, as text: most pods share it.
+	// placement is the JSON of the placementRules, which most pods share.
 	placement string
 	claims    []string
 	gpus      []gpuRequest
 }
 
-// gpuRequest is what a container asks for.
+// gpuRequest is the number of GPUs that a container requests.
 type gpuRequest struct {
 	container string
 	resource  corev1.ResourceName
 	count     int64
 }
 
-// podStatus is how a pod fares.
 type podStatus struct{ ready, hostNetwork, guaranteed bool }
 
-// workloadKey is a workload, whatever the version of its API: sources of metrics do not know it.
+// workloadKey names a workload without its API version, which sources of metrics do not know.
 type workloadKey struct{ namespace, kind, name string }
 
 func workloadKeyOf(ref workload.Ref) workloadKey {
 	return workloadKey{ref.Namespace, ref.Kind, ref.Name}
 }
 
-// constraints of a pod, as far as they are about nodes.
+// placementRules are the fields of a pod that restrict its nodes.
 type placementRules struct {
 	NodeSelector map[string]string    `json:"nodeSelector,omitempty"`
 	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
 	Tolerations  []corev1.Toleration  `json:"tolerations,omitempty"`
 }
 
-// pods are all pods of the cluster that have not ended.
-func (w *passData) pods(ctx context.Context) ([]pod, error) {
-	if w.objects.podsRead {
-		return w.objects.pods, nil
+// pods returns all pods of the cluster that have not ended.
+func (d *passData) pods(ctx context.Context) ([]pod, error) {
+	if d.objects.podsRead {
+		return d.objects.pods, nil
 	}
-	listing, cancel := context.WithTimeout(ctx, w.listTimeout)
+	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 	var out []pod
-	err := w.lister.EachPod(listing, nil, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
-		constraint, err := placementOf(o)
+	byWorkload := map[workloadKey][]int{}
+	err := d.lister.EachPod(listing, nil, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
+		placement, err := placementOf(o)
 		if err != nil {
 			return err
 		}
-		one := pod{
-			Pod: p, namespace: o.Namespace, labels: o.Labels, placement: constraint,
+		key := workloadKeyOf(p.Owner)
+		byWorkload[key] = append(byWorkload[key], len(out))
+		out = append(out, pod{
+			Pod: p, namespace: o.Namespace, labels: o.Labels, placement: placement, claims: claimsOf(o), gpus: podGPUs(o),
 			onEveryNode: mirror || p.Owner.Kind == "DaemonSet", unmanaged: !mirror && metav1.GetControllerOfNoCopy(o) == nil,
-			status: podStatus{ready: podReady(o), hostNetwork: o.Spec.HostNetwork, guaranteed: o.Status.QOSClass == corev1.PodQOSGuaranteed},
-		}
-		for i := range o.Spec.Volumes {
-			switch v := &o.Spec.Volumes[i]; {
-			case v.PersistentVolumeClaim != nil:
-				one.claims = append(one.claims, v.PersistentVolumeClaim.ClaimName)
-			case v.Ephemeral != nil:
-				one.claims = append(one.claims, o.Name+"-"+v.Name)
-			}
-		}
-		for i := range o.Spec.Containers {
-			for name, q := range o.Spec.Containers[i].Resources.Requests {
-				if workload.IsGPU(name) && q.Value() > 0 {
-					one.gpus = append(one.gpus, gpuRequest{o.Spec.Containers[i].Name, name, q.Value()})
-				}
-			}
-		}
-		out = append(out, one)
+			status: podStatus{ready: isReady(o), hostNetwork: o.Spec.HostNetwork, guaranteed: o.Status.QOSClass == corev1.PodQOSGuaranteed},
+		})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading pods: %w", err)
 	}
-	w.objects.pods, w.objects.podsRead, w.objects.byOwner = out, true, map[workloadKey][]int{}
-	for i, p := range out {
-		key := workloadKeyOf(p.Owner)
-		w.objects.byOwner[key] = append(w.objects.byOwner[key], i)
-	}
+	d.objects.pods, d.objects.podsRead, d.objects.byWorkload = out, true, byWorkload
 	return out, nil
 }
 
-// podsOfWorkload are those of a workload, after pods.
-func (w *passData) podsOfWorkload(ref workload.Ref) []pod {
+// claimsOf returns the names of the claims that a pod mounts.
+func claimsOf(o *corev1.Pod) []string {
+	var out []string
+	for i := range o.Spec.Volumes {
+		switch v := &o.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			out = append(out, o.Name+"-"+v.Name)
+		}
+	}
+	return out
+}
+
+func podGPUs(o *corev1.Pod) []gpuRequest {
+	var out []gpuRequest
+	for i := range o.Spec.Containers {
+		for name, q := range o.Spec.Containers[i].Resources.Requests {
+			if workload.IsGPU(name) && q.Value() > 0 {
+				out = append(out, gpuRequest{o.Spec.Containers[i].Name, name, q.Value()})
+			}
+		}
+	}
+	return out
+}
+
+// podsOfWorkload returns the pods of a workload. It is called after pods.
+func (d *passData) podsOfWorkload(ref workload.Ref) []pod {
 	var out []pod
-	for _, i := range w.objects.byOwner[workloadKeyOf(ref)] {
-		out = append(out, w.objects.pods[i])
+	for _, i := range d.objects.byWorkload[workloadKeyOf(ref)] {
+		out = append(out, d.objects.pods[i])
 	}
 	return out
 }
@@ -142,21 +150,21 @@ func placementOf(o *corev1.Pod) (string, error) {
 	return string(raw), nil
 }
 
-func podReady(o *corev1.Pod) bool {
+func isReady(o *corev1.Pod) bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// allNodes are the nodes, without what nothing here looks at.
-func (w *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
-	if w.objects.nodesRead {
-		return w.objects.nodes, nil
+// allNodes returns the nodes, without the fields that no recommender uses.
+func (d *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
+	if d.objects.nodesRead {
+		return d.objects.nodes, nil
 	}
-	listing, cancel := context.WithTimeout(ctx, w.listTimeout)
+	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 	var out []corev1.Node
-	err := w.lister.EachNode(listing, func(n *corev1.Node) error {
+	err := d.lister.EachNode(listing, func(n *corev1.Node) error {
 		n.Annotations, n.ManagedFields, n.Status.Images, n.Status.VolumesAttached = nil, nil, nil, nil
 		out = append(out, *n)
 		return nil
@@ -164,21 +172,21 @@ func (w *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}
-	w.objects.nodes, w.objects.nodesRead, w.objects.allowed = out, true, map[string][]bool{}
+	d.objects.nodes, d.objects.nodesRead, d.objects.allowed = out, true, map[string][]bool{}
 	return out, nil
 }
 
-// nodeCapacity is what nodes have left, by their index in allNodes. It is called after pods and allNodes.
-func (w *passData) nodeCapacity() []packing.Node {
-	byName := make(map[string]int, len(w.objects.nodes))
-	out := make([]packing.Node, len(w.objects.nodes))
-	for i := range w.objects.nodes {
-		n := &w.objects.nodes[i]
+// nodeCapacity returns the free capacity of the nodes, in the order of allNodes. It is called after pods and allNodes.
+func (d *passData) nodeCapacity() []packing.Node {
+	byName := make(map[string]int, len(d.objects.nodes))
+	out := make([]packing.Node, len(d.objects.nodes))
+	for i := range d.objects.nodes {
+		n := &d.objects.nodes[i]
 		byName[n.Name] = i
 		has := workload.AmountsOf(n.Status.Allocatable)
 		out[i] = packing.Node{Name: n.Name, Allocatable: has, Free: has, FreePods: int(n.Status.Allocatable.Pods().Value())}
 	}
-	for _, p := range w.objects.pods {
+	for _, p := range d.objects.pods {
 		i, known := byName[p.Node]
 		if !known {
 			continue
@@ -191,9 +199,9 @@ func (w *passData) nodeCapacity() []packing.Node {
 	return out
 }
 
-// allowedNodes tells by the index of a node whether it takes a pod like this one, whatever room it has.
-func (w *passData) allowedNodes(p pod) ([]bool, error) {
-	if known, ok := w.objects.allowed[p.placement]; ok {
+// allowedNodes reports, by the index of a node, whether it accepts a pod regardless of free capacity.
+func (d *passData) allowedNodes(p pod) ([]bool, error) {
+	if known, ok := d.objects.allowed[p.placement]; ok {
 		return known, nil
 	}
 	var c placementRules
@@ -203,30 +211,30 @@ func (w *passData) allowedNodes(p pod) ([]bool, error) {
 	like := &corev1.Pod{Spec: corev1.PodSpec{
 		NodeSelector: c.NodeSelector, Tolerations: c.Tolerations, Affinity: &corev1.Affinity{NodeAffinity: c.NodeAffinity},
 	}}
-	out := make([]bool, len(w.objects.nodes))
-	for i := range w.objects.nodes {
-		out[i] = workload.NodeRejectReason(&w.objects.nodes[i], like) == ""
+	out := make([]bool, len(d.objects.nodes))
+	for i := range d.objects.nodes {
+		out[i] = workload.NodeRejectReason(&d.objects.nodes[i], like) == ""
 	}
-	w.objects.allowed[p.placement] = out
+	d.objects.allowed[p.placement] = out
 	return out, nil
 }
 
-// listEach visits all objects of a kind, page by page, from the API server.
-func (w *passData) listEach(ctx context.Context, newList func() client.ObjectList, visit func(client.Object)) error {
-	listing, cancel := context.WithTimeout(ctx, w.listTimeout)
+// listEach visits all objects of the kind of an empty list, page by page, from the API server.
+func listEach[T client.Object](ctx context.Context, d *passData, empty client.ObjectList, visit func(T)) error {
+	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 	opts := &client.ListOptions{Limit: pageSize}
 	for {
-		list := newList()
-		if err := w.live.List(listing, list, opts); err != nil {
-			return fmt.Errorf("listing %T: %w", list, err)
+		list, _ := empty.DeepCopyObject().(client.ObjectList) // A page of its own: visited objects are kept.
+		err := d.live.List(listing, list, opts)
+		if err == nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				if object, ok := o.(T); ok {
+					visit(object)
+				}
+				return nil
+			})
 		}
-		err := meta.EachListItem(list, func(o runtime.Object) error {
-			if obj, ok := o.(client.Object); ok {
-				visit(obj)
-			}
-			return nil
-		})
 		if err != nil {
 			return fmt.Errorf("listing %T: %w", list, err)
 		}
@@ -236,18 +244,18 @@ func (w *passData) listEach(ctx context.Context, newList func() client.ObjectLis
 	}
 }
 
-// hourlyFigures reads a figure of all that is in the namespaces of some targets, over so many hours.
-func (w *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
-	if w.hours == nil {
+// hourlyFigures reads a figure of everything in the namespaces of the targets, over a number of hours.
+func (d *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
+	if d.hours == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
-	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
+	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
-	out, err := w.hours.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: w.historyEnd, Hours: hours})
+	out, err := d.hours.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: d.historyEnd, Hours: hours})
 	return out, wrapSourceError(err)
 }
 
-// namespacesOf are the namespaces of targets, each once; none for those that are in no namespace.
+// namespacesOf returns the namespaces of targets, sorted, each once; none for cluster-scoped targets.
 func namespacesOf(targets []workload.Workload) []string {
 	var out []string
 	for _, t := range targets {
@@ -259,25 +267,30 @@ func namespacesOf(targets []workload.Workload) []string {
 	return slices.Compact(out)
 }
 
-// hoursByKey keeps the hours of each thing of a figure, the most where there are several of one.
-func hoursByKey[K comparable](list []metrics.HourlySeries, key func(metrics.HourlySeries) K) map[K]observation.Hours {
+// readHours reads a figure over a number of hours and returns it by key, the maximum of several series of one key.
+func readHours[K comparable](
+	ctx context.Context, d *passData, of metrics.HourlyMetric, targets []workload.Workload, hours int, key func(metrics.HourlySeries) K,
+) (map[K]observation.Hours, error) {
+	list, err := d.hourlyFigures(ctx, of, targets, hours)
+	if err != nil {
+		return nil, err
+	}
 	out := make(map[K]observation.Hours, len(list))
 	for _, h := range list {
 		k := key(h)
-		if known, there := out[k]; there {
+		if known, exists := out[k]; exists {
 			known.Max(h.Values)
 			continue
 		}
 		out[k] = h.Values
 	}
-	return out
+	return out, nil
 }
 
-// podTotals is a figure of all pods of a workload, those that are gone included: their sum, and how many there were, in each
-// hour.
+// podTotals are, for each hour, the sum of a figure over the pods of a workload and the number of these pods. Deleted pods count.
 type podTotals struct{ sum, pods observation.Hours }
 
-// totalsByWorkload adds a figure of pods up by workload.
+// totalsByWorkload sums a figure of pods by workload.
 func totalsByWorkload(list []metrics.HourlySeries, hours int) map[workloadKey]podTotals {
 	out := map[workloadKey]podTotals{}
 	one := make(observation.Hours, hours)
@@ -300,21 +313,21 @@ func totalsByWorkload(list []metrics.HourlySeries, hours int) map[workloadKey]po
 	return out
 }
 
-// thresholdFigure is a figure of pods that a recommender reads where it has a limit for it.
+// thresholdFigure is a figure of pods that a recommender compares with a limit.
 type thresholdFigure struct {
-	// limit of 0 or less switches the figure off.
+	// limit of 0 or less disables the figure.
 	limit float64
 	of    metrics.HourlyMetric
 	into  *map[workloadKey]podTotals
 }
 
-// readPodFigures reads figures of the pods of targets, added up by workload: pods that are gone have no labels any more.
-func (w *passData) readPodFigures(ctx context.Context, targets []workload.Workload, hours int, figures ...thresholdFigure) error {
+// readPodFigures reads figures of the pods of targets, summed by workload, since deleted pods have no labels to select by.
+func (d *passData) readPodFigures(ctx context.Context, targets []workload.Workload, hours int, figures ...thresholdFigure) error {
 	for _, f := range figures {
 		if f.limit <= 0 {
 			continue
 		}
-		list, err := w.hourlyFigures(ctx, f.of, targets, hours)
+		list, err := d.hourlyFigures(ctx, f.of, targets, hours)
 		if err != nil {
 			return err
 		}
@@ -323,7 +336,7 @@ func (w *passData) readPodFigures(ctx context.Context, targets []workload.Worklo
 	return nil
 }
 
-// mean is the figure for one pod.
+// mean returns the figure per pod.
 func (p podTotals) mean() observation.Hours {
 	out := make(observation.Hours, len(p.sum))
 	for i := range out {

@@ -13,65 +13,62 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// template is what recommenders need of the pods that a workload would make, of workloads that have none at the moment.
+// template holds the parts of a pod template that recommenders need, so that workloads without pods count too.
 type template struct {
 	namespace, workload string
 	labels              labels.Set
 	claims              []string
-	// claimPrefixes tells of the claims that a StatefulSet has made for its pods: the names begin with these, and a number below
-	// the bound follows.
+	// claimPrefixes are the prefixes of the claims that a StatefulSet creates for its pods; an ordinal below ordinalEnd
+	// follows, or any ordinal if ordinalEnd is 0.
 	claimPrefixes []string
 	ordinalEnd    int
 }
 
-// templates are those of a cluster.
+// templates are the pod templates of a cluster.
 type templates struct {
 	byNamespace map[string][]template
 	read        bool
 }
 
-// readTemplates lists workloads of the kinds that are watched anyway.
-func (w *passData) readTemplates(ctx context.Context) error {
-	if w.objects.templates.read {
+// readTemplates lists the workloads of the watched kinds.
+func (d *passData) readTemplates(ctx context.Context) error {
+	if d.objects.templates.read {
 		return nil
 	}
 	t := templates{byNamespace: map[string][]template{}, read: true}
-	var deployments appsv1.DeploymentList
-	var sets appsv1.StatefulSetList
-	var daemons appsv1.DaemonSetList
-	var crons batchv1.CronJobList
-	if err := w.reader.List(ctx, &deployments); err != nil {
-		return fmt.Errorf("listing Deployments: %w", err)
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.CronJobList{}} {
+		err := d.reader.List(ctx, list)
+		if err == nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				t.addWorkload(o)
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("listing %T: %w", list, err)
+		}
 	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		t.add(d.Namespace, "Deployment "+d.Name, &d.Spec.Template)
-	}
-	if err := w.reader.List(ctx, &sets); err != nil {
-		return fmt.Errorf("listing StatefulSets: %w", err)
-	}
-	for i := range sets.Items {
-		t.addStatefulSet(&sets.Items[i])
-	}
-	if err := w.reader.List(ctx, &daemons); err != nil {
-		return fmt.Errorf("listing DaemonSets: %w", err)
-	}
-	for i := range daemons.Items {
-		d := &daemons.Items[i]
-		t.add(d.Namespace, "DaemonSet "+d.Name, &d.Spec.Template)
-	}
-	if err := w.reader.List(ctx, &crons); err != nil {
-		return fmt.Errorf("listing CronJobs: %w", err)
-	}
-	for i := range crons.Items {
-		c := &crons.Items[i]
-		t.add(c.Namespace, "CronJob "+c.Name, &c.Spec.JobTemplate.Spec.Template)
-	}
-	w.objects.templates = t
+	d.objects.templates = t
 	return nil
+}
+
+func (t templates) addWorkload(o runtime.Object) {
+	switch w := o.(type) {
+	case *appsv1.Deployment:
+		t.add(w.Namespace, "Deployment "+w.Name, &w.Spec.Template)
+	case *appsv1.StatefulSet:
+		t.addStatefulSet(w)
+	case *appsv1.DaemonSet:
+		t.add(w.Namespace, "DaemonSet "+w.Name, &w.Spec.Template)
+	case *batchv1.CronJob:
+		t.add(w.Namespace, "CronJob "+w.Name, &w.Spec.JobTemplate.Spec.Template)
+	}
 }
 
 func (t templates) add(namespace, name string, of *corev1.PodTemplateSpec) *template {
@@ -85,8 +82,8 @@ func (t templates) add(namespace, name string, of *corev1.PodTemplateSpec) *temp
 	return &t.byNamespace[namespace][len(t.byNamespace[namespace])-1]
 }
 
-// addStatefulSet knows the claims that a StatefulSet makes. One that is scaled to zero would have any of them back; one that runs
-// has use for as many as it has replicas.
+// addStatefulSet adds a StatefulSet with the claims that it creates. With zero replicas it may use any of them again; otherwise
+// it uses one of each claim template per replica.
 func (t templates) addStatefulSet(s *appsv1.StatefulSet) {
 	one := t.add(s.Namespace, "StatefulSet "+s.Name, &s.Spec.Template)
 	one.ordinalEnd = 1
@@ -101,7 +98,7 @@ func (t templates) addStatefulSet(s *appsv1.StatefulSet) {
 	}
 }
 
-// claimUsers names the workloads whose pods would mount a claim.
+// claimUsers returns the workloads whose pods would mount a claim.
 func (t templates) claimUsers(c claim) []string {
 	var out []string
 	for _, one := range t.byNamespace[c.namespace] {
@@ -128,7 +125,7 @@ func (t template) usesClaim(claim string) bool {
 	return false
 }
 
-// selectedBy names the workloads whose pods a selector would choose.
+// selectedBy returns the workloads whose pods a selector would match.
 func (t templates) selectedBy(namespace string, selector labels.Selector) []string {
 	var out []string
 	for _, one := range t.byNamespace[namespace] {

@@ -176,7 +176,7 @@ func (c clearing) decide(*passData, workload.Workload) (decision, error) {
 func TestClear(t *testing.T) {
 	isClear := true
 	f := newFixture(t, testRule("24h"), deployment("web"))
-	rd := &pass{rule: f.rule(), now: f.clock.Now(), number: 1, progress: f.progress.get(f.rule(), 1)}
+	p := pass{rule: f.rule(), now: f.clock.Now(), number: 1}
 	one := &configuredRecommender{recommender: recommender{name: "Unused", supports: supportsWorkloads}, evaluator: clearing{&isClear}}
 	write := func() map[string]analysisv1alpha1.Recommendation {
 		t.Helper()
@@ -185,8 +185,8 @@ func TestClear(t *testing.T) {
 		if old, there := f.all()["web"]; there {
 			next.existing = &old
 		}
-		rd.proposals = []proposal{rd.propose(next)}
-		if err := f.write(t.Context(), rd, &rd.proposals[0]); err != nil {
+		proposed := next.propose(nil, nil)
+		if err := f.write(t.Context(), p, &proposed); err != nil {
 			t.Fatal(err)
 		}
 		return f.all()
@@ -269,15 +269,15 @@ func TestUnreadableKeepsValue(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
 	before := f.all()["web"].Status.RecommendedValue
-	rd := &pass{rule: f.rule(), now: f.clock.Now(), number: 2, selection: selection{unreadable: map[identity]error{}}}
 	one, err := BuiltinSettings().configure(analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := f.all()["web"]
 	target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
-	rd.selection.unreadable[identityOf(target.Ref, "")] = errors.New("no scale subresource")
-	p := rd.propose(task{id: identityOf(target.Ref, "Resource"), recommender: &one, target: target, existing: &old})
+	next := task{id: identityOf(target.Ref, "Resource"), recommender: &one, target: target, existing: &old}
+	unreadable := map[identity]error{identityOf(target.Ref, ""): errors.New("no scale subresource")}
+	p := next.propose(nil, selection{unreadable: unreadable}.errorOf(next))
 	if p.err == nil || p.content.RecommendedValue != before || !strings.Contains(p.content.Description, "The last recommendation is kept") {
 		t.Errorf("%+v", p)
 	}

@@ -17,17 +17,17 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// containerChange is what one container requests and limits, before or after a recommendation.
+// containerChange holds the requests and limits of a container before or after a recommendation.
 type containerChange struct {
 	container string
 	role      workload.Role
 	requests  analysisv1alpha1.ResourceValues
-	// limits hold only what the recommendation changes; nil values take a limit away. gocrane never wrote limits, but a
-	// request above its limit would be refused.
+	// limits holds the limits that change; a nil value removes the limit. gocrane never wrote limits, but the API server rejects
+	// a request above its limit.
 	limits map[corev1.ResourceName]*string
 }
 
-// changesOf returns what the sized containers of a workload ask for today, and what they should.
+// changesOf returns the sized containers of a workload before and after a plan.
 func changesOf(w workload.Workload, plan resource.Plan) (current, recommended []containerChange) {
 	for _, r := range plan.Containers {
 		if r.CPU.Status != rightsize.Ready && r.Memory.Status != rightsize.Ready {
@@ -48,7 +48,30 @@ func changesOf(w workload.Workload, plan resource.Plan) (current, recommended []
 	return current, recommended
 }
 
-// setLimit notes a limit on both sides where it changes.
+// changeOf returns the containers before and after a change of a limit and, with it, of the request.
+func changeOf(container string, role workload.Role, name corev1.ResourceName, from, to string, withRequest bool) (before, after containerChange) {
+	before, after = containerChange{container: container, role: role}, containerChange{container: container, role: role}
+	setLimit(&before, &after, name, &from, &to)
+	if withRequest {
+		before.requests, after.requests = analysisv1alpha1.ResourceValues{name: from}, analysisv1alpha1.ResourceValues{name: to}
+	}
+	return before, after
+}
+
+// withPatch returns the decision with patches of the changed containers, if there are any.
+func (d decision) withPatch(kind string, current, recommended []containerChange) (decision, error) {
+	if len(recommended) == 0 {
+		return d, nil
+	}
+	var err error
+	if d.current, err = encodePatch(kind, current); err != nil {
+		return d, err
+	}
+	d.recommended, err = encodePatch(kind, recommended)
+	return d, err
+}
+
+// setLimit sets a limit on both sides if it changes.
 func setLimit(before, after *containerChange, name corev1.ResourceName, from, to *string) {
 	if from == nil && to == nil || from != nil && to != nil && *from == *to {
 		return
@@ -90,7 +113,7 @@ type patchContainer struct {
 }
 
 type patchResources struct {
-	// Requests must not be null where there are none: a patch would take them away.
+	// Requests is omitted rather than null if there are none: null would remove the requests.
 	Requests analysisv1alpha1.ResourceValues `json:"requests,omitzero"`
 	Limits   map[corev1.ResourceName]*string `json:"limits,omitempty"`
 }
@@ -100,8 +123,8 @@ type patchPodSpec struct {
 	Containers     []patchContainer `json:"containers,omitempty"`
 }
 
-// encodePatch writes the requests as a strategic merge patch of a workload of the given kind, as recommendedInfo and
-// currentInfo hold it. Sidecars stand where the pod template has them, among the init containers.
+// encodePatch returns a strategic merge patch of a workload of the given kind, in the form of recommendedInfo and currentInfo.
+// Sidecars are among the init containers, as in the pod template.
 func encodePatch(kind string, all []containerChange) (string, error) {
 	var spec patchPodSpec
 	for _, r := range all {
@@ -129,7 +152,7 @@ func encodePatch(kind string, all []containerChange) (string, error) {
 	return string(raw), nil
 }
 
-// encodeValue writes the requests as the YAML document of recommendedValue and of the target's annotation.
+// encodeValue returns the YAML document of recommendedValue and of the target's annotation.
 func encodeValue(all []containerChange) (string, error) {
 	proposed := analysisv1alpha1.ProposedRecommendation{
 		ResourceRequest: &analysisv1alpha1.ResourceRequestRecommendation{},
@@ -145,13 +168,13 @@ func encodeValue(all []containerChange) (string, error) {
 	return string(raw), nil
 }
 
-// parsedValue is what a recommended value says.
+// parsedValue is a decoded recommendedValue.
 type parsedValue struct {
 	containers map[string]corev1.ResourceList
 	replicas   *int32
 }
 
-// parseValue reads what encodeValue, or gocrane, wrote. Quantities that do not parse are an error that names them.
+// parseValue decodes a recommendedValue of Crane or gocrane. The error names a quantity that does not parse.
 func parseValue(text string) (parsedValue, error) {
 	var proposed analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(text), &proposed); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/recommend"
@@ -19,27 +18,16 @@ import (
 	"crane.io/crane/pkg/recommend/observation"
 )
 
-// gpuRecommender finds GPUs that containers hold and do not use.
-func gpuRecommender() recommender {
-	return recommender{
-		name:     string(analysisv1alpha1.AnalysisTypeGPU),
-		supports: supportsWorkloads,
-		configure: func(config map[string]string) (evaluator, error) {
-			s, err := gpu.ParseSettings(config)
-			return &gpuEvaluator{settings: s}, err
-		},
-	}
-}
-
+// gpuEvaluator finds GPUs that containers hold and do not use.
 type gpuEvaluator struct {
 	settings gpu.Settings
-	// devices of each pod of each container, by what the source calls them.
+	// devices are by container, pod and the device name of the source.
 	devices map[containerKey]map[string]map[string]*gpu.Device
 }
 
-func (j *gpuEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
-	j.devices = map[containerKey]map[string]map[string]*gpu.Device{}
-	if _, err := w.pods(ctx); err != nil {
+func (e *gpuEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+	e.devices = map[containerKey]map[string]map[string]*gpu.Device{}
+	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -49,23 +37,23 @@ func (j *gpuEvaluator) gather(ctx context.Context, w *passData, targets []worklo
 		{metrics.GPUUse, func(d *gpu.Device, h observation.Hours) { d.Use = h }},
 		{metrics.GPUMemory, func(d *gpu.Device, h observation.Hours) { d.Memory = h }},
 	} {
-		list, err := w.hourlyFigures(ctx, f.of, targets, j.settings.Hours)
+		list, err := d.hourlyFigures(ctx, f.of, targets, e.settings.Hours)
 		if err != nil {
 			return err
 		}
 		for _, h := range list {
-			f.set(j.device(h), h.Values)
+			f.set(e.device(h), h.Values)
 		}
 	}
 	return nil
 }
 
-func (j *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
+func (e *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
 	key := containerKeyOf(h)
-	if j.devices[key] == nil {
-		j.devices[key] = map[string]map[string]*gpu.Device{}
+	if e.devices[key] == nil {
+		e.devices[key] = map[string]map[string]*gpu.Device{}
 	}
-	pods := j.devices[key]
+	pods := e.devices[key]
 	if pods[h.Key.Pod] == nil {
 		pods[h.Key.Pod] = map[string]*gpu.Device{}
 	}
@@ -75,17 +63,17 @@ func (j *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
 	return pods[h.Key.Pod][h.Device]
 }
 
-func (j *gpuEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
+func (e *gpuEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	in := gpu.Input{Replicas: int(target.Replicas)}
 	roles := map[string]workload.Role{}
-	for _, ask := range gpuRequestsOf(w.podsOfWorkload(target.Ref)) {
-		known, there := target.Container(ask.container)
-		if !there {
-			continue // Something has put it into the pods: the workload's template is not where it can be changed.
+	for _, ask := range gpuRequestsOf(d.podsOfWorkload(target.Ref)) {
+		spec, exists := target.Container(ask.container)
+		if !exists {
+			continue // It was injected into the pods, so the pod template cannot change it.
 		}
-		roles[ask.container] = known.Role
+		roles[ask.container] = spec.Role
 		c := gpu.Container{Name: ask.container, Resource: string(ask.resource), Requested: ask.count}
-		for _, devices := range j.devices[containerKey{workloadKeyOf(target.Ref), ask.container}] {
+		for _, devices := range e.devices[containerKey{workloadKeyOf(target.Ref), ask.container}] {
 			var all []gpu.Device
 			for _, d := range devices {
 				all = append(all, *d)
@@ -94,28 +82,22 @@ func (j *gpuEvaluator) decide(w *passData, target workload.Workload) (decision, 
 		}
 		in.Containers = append(in.Containers, c)
 	}
-	plan := gpu.Decide(in, j.settings)
+	plan := gpu.Decide(in, e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
-	out.notApplicable = notApplicableProposal("whether a program can do with fewer GPUs is not seen in how it uses them")
+	out.notApplicable = proposalOnly("usage does not show whether a program works with fewer GPUs")
 	var current, recommended []containerChange
 	for _, r := range plan.Requests {
-		before, after := containerChange{container: r.Container, role: roles[r.Container]}, containerChange{container: r.Container, role: roles[r.Container]}
-		from, to := strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10)
-		// Kubernetes wants requests and limits of devices to be the same, and takes the one from the other.
-		setLimit(&before, &after, corev1.ResourceName(r.Resource), &from, &to)
-		before.requests = analysisv1alpha1.ResourceValues{corev1.ResourceName(r.Resource): from}
-		after.requests = analysisv1alpha1.ResourceValues{corev1.ResourceName(r.Resource): to}
+		// Kubernetes requires the same request and limit of devices.
+		before, after := changeOf(r.Container, roles[r.Container], corev1.ResourceName(r.Resource), strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10), true)
 		current, recommended = append(current, before), append(recommended, after)
 	}
-	err := out.writePatch(target.Kind, current, recommended) // Before out is returned, which it changes.
-	return out, err
+	return out.withPatch(target.Kind, current, recommended)
 }
 
-// gpuRequestsOf are the GPUs that the containers of a workload ask for: those of the pod that asks for most, as pods of two
-// templates may run side by side.
+// gpuRequestsOf returns the GPU requests of a workload by container: the largest of its pods, which may have different templates.
 func gpuRequestsOf(pods []pod) []gpuRequest {
 	most := map[string]gpuRequest{}
 	for _, p := range pods {

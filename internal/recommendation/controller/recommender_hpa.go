@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
@@ -26,74 +25,60 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// hpaRecommender proposes autoscalers. It comes after Resource: where both look at one workload, the autoscaler acts on the
-// requests that Resource proposes.
-func hpaRecommender() recommender {
-	return recommender{
-		name:     string(analysisv1alpha1.AnalysisTypeHPA),
-		supports: supportsScalable,
-		configure: func(config map[string]string) (evaluator, error) {
-			s, err := hpa.ParseSettings(config)
-			return &hpaEvaluator{settings: s}, err
-		},
-	}
-}
-
+// hpaEvaluator recommends horizontal autoscalers. It follows the Resource recommender: the autoscaler acts on the requests that
+// Resource proposes.
 type hpaEvaluator struct {
 	settings hpa.Settings
 	existing map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 }
 
-func (j *hpaEvaluator) usageWindow() time.Duration { return j.settings.Replicas.Window }
-func (j *hpaEvaluator) needsTotals() bool          { return true }
+func (e *hpaEvaluator) usageWindow() time.Duration { return e.settings.Replicas.Window }
+func (e *hpaEvaluator) needsTotals() bool          { return true }
 
-func (j *hpaEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
-	if _, err := w.usage(ctx); err != nil {
+func (e *hpaEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
 	var err error
-	j.existing, err = w.effectiveHPAs(ctx, targets)
+	e.existing, err = d.effectiveHPAs(ctx, targets)
 	return err
 }
 
-func (j *hpaEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
-	in := hpa.Input{Replicas: w.replicasInput(target), PodCPU: j.podCPU(w, target)}
-	existing, there := j.existing[identityOf(target.Ref, "")]
-	if there {
+func (e *hpaEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+	in := hpa.Input{Replicas: d.replicasInput(target), PodCPU: e.podCPU(d, target)}
+	existing, exists := e.existing[identityOf(target.Ref, "")]
+	if exists {
 		in.Existing = boundsOf(existing.Spec)
 	}
-	foreign := firstForeignAutoscaler(w.read.constraints.Autoscalers(target.Ref))
-	if plan, decided := w.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
+	foreign := firstForeignAutoscaler(d.read.constraints.Autoscalers(target.Ref))
+	if plan, decided := d.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
 		if cpu := requestAfter(plan); cpu > 0 && cpu != in.Replicas.CPURequest {
 			in.Replicas.CPURequest, in.RequestChanges = cpu, true
 		}
 	}
-	plan := hpa.Decide(in, j.settings)
+	plan := hpa.Decide(in, e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready || plan.Bounds == (hpa.Bounds{}) {
 		return out, nil
 	}
 	if foreign != "" {
-		out.notApplicable = &condition{
-			conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
-			message: fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload and is not Crane's: two of them would work against each other.", foreign),
-		}
+		out.notApplicable = notApplicable(reasonAutoscalerNotOwned, fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload and is not Crane's: two of them would work against each other.", foreign))
 	}
 	var err error
-	if there {
-		err = j.patch(&out, existing, plan)
+	if exists {
+		err = e.patch(&out, existing, plan)
 	} else {
-		err = j.create(&out, target, plan, w.read.constraints.Autoscalers(target.Ref))
+		err = e.create(&out, target, plan, d.read.constraints.Autoscalers(target.Ref))
 	}
 	return out, err
 }
 
-// podCPU is the 99th percentile of each container of a pod, added up.
-func (j *hpaEvaluator) podCPU(w *passData, target workload.Workload) float64 {
+// podCPU returns the sum of the 99th percentiles of the containers of a pod, in cores; NaN if it is unknown.
+func (e *hpaEvaluator) podCPU(d *passData, target workload.Workload) float64 {
 	sum := 0.0
 	for _, c := range target.Containers {
 		if c.Role != workload.Init {
-			sum += w.read.usage.CPUQuantile(target.Ref, c.Name, w.historyEnd, j.settings.Replicas.Window, 0.99)
+			sum += d.read.usage.CPUQuantile(target.Ref, c.Name, d.historyEnd, e.settings.Replicas.Window, 0.99)
 		}
 	}
 	if sum == 0 {
@@ -102,7 +87,7 @@ func (j *hpaEvaluator) podCPU(w *passData, target workload.Workload) float64 {
 	return sum
 }
 
-// requestAfter is the CPU that the containers which run for the life of a pod should request together.
+// requestAfter returns the CPU request of a pod after a plan, without init containers.
 func requestAfter(plan resource.Plan) series.MilliCPU {
 	var sum series.MilliCPU
 	for _, r := range plan.Containers {
@@ -126,7 +111,7 @@ func firstForeignAutoscaler(all []workload.Autoscaler) string {
 	return ""
 }
 
-// boundsOf are the bounds of an autoscaler that is there.
+// boundsOf returns the bounds of an existing autoscaler.
 func boundsOf(spec autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec) *hpa.Bounds {
 	out := hpa.Bounds{Min: 1, Max: spec.MaxReplicas}
 	if spec.MinReplicas != nil {
@@ -144,22 +129,22 @@ func isCPUMetric(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU
 }
 
-// metricsOf are CPU at a target, and others that are there already.
-func (j *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec) []autoscalingv2.MetricSpec {
+// metricsOf returns a CPU metric with the target, and the other existing metrics if the settings keep them.
+func (e *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec) []autoscalingv2.MetricSpec {
 	out := []autoscalingv2.MetricSpec{{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{
 			Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &target,
 		}},
 	}}
-	if !j.settings.KeepMetrics {
+	if !e.settings.KeepMetrics {
 		return out
 	}
 	return append(out, slices.DeleteFunc(slices.Clone(others), isCPUMetric)...)
 }
 
-// create proposes a whole autoscaler, as a preview: it shows what it would do until somebody lets it act.
-func (j *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
+// create proposes a new autoscaler with the strategy Preview, in which it does not act.
+func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
 	var others []autoscalingv2.MetricSpec
 	for _, a := range there {
 		others = append(others, a.Metrics...)
@@ -168,7 +153,7 @@ func (j *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name},
 		MinReplicas:    &plan.Bounds.Min, MaxReplicas: plan.Bounds.Max,
 		ScaleStrategy: autoscalingv1alpha1.ScaleStrategyPreview,
-		Metrics:       j.metricsOf(plan.Bounds.Target, others),
+		Metrics:       e.metricsOf(plan.Bounds.Target, others),
 	}
 	if plan.Forecast {
 		spec.Prediction = defaultPrediction()
@@ -188,7 +173,7 @@ func (j *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.
 	return nil
 }
 
-// defaultPrediction is gocrane's: an hour ahead, of the minutes of a week.
+// defaultPrediction returns gocrane's prediction: one hour ahead, from the minutes of a week.
 func defaultPrediction() *autoscalingv1alpha1.Prediction {
 	window := int32(3600)
 	return &autoscalingv1alpha1.Prediction{
@@ -199,21 +184,21 @@ func defaultPrediction() *autoscalingv1alpha1.Prediction {
 	}
 }
 
-// boundsPatch is the part of an autoscaler that is patched.
+// boundsPatch are the patched fields of an autoscaler.
 type boundsPatch struct {
 	MinReplicas *int32                     `json:"minReplicas,omitempty"`
 	MaxReplicas int32                      `json:"maxReplicas"`
 	Metrics     []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
 }
 
-// patch proposes other bounds for the autoscaler that is there, and nothing else: what it scales and how is not touched.
-func (j *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
+// patch proposes new bounds for an existing autoscaler and leaves its other fields alone.
+func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
 	for _, side := range []struct {
 		into *string
 		spec boundsPatch
 	}{
 		{&out.current, boundsPatch{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
-		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, j.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
+		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, e.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
 	} {
 		raw, err := json.Marshal(map[string]boundsPatch{"spec": side.spec})
 		if err != nil {

@@ -6,7 +6,6 @@ package controller
 import (
 	"context"
 
-	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/cost"
@@ -16,77 +15,66 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// packingRecommender finds workloads of which one more pod fits on no node. It takes the settings of the Resource
-// recommender: those say what the pods should ask for instead.
-func packingRecommender() recommender {
-	return recommender{
-		name:     string(analysisv1alpha1.AnalysisTypePacking),
-		supports: supportsWorkloads,
-		configure: func(config map[string]string) (evaluator, error) {
-			policies, err := parsePolicies(config)
-			return &packingEvaluator{policies: policies}, err
-		},
-	}
-}
-
+// packingEvaluator finds workloads of which another pod fits on no node. Its settings are those of the Resource recommender, which
+// define the proposed requests.
 type packingEvaluator struct {
 	policies rightsize.PolicySet
 	inputs   map[workload.Ref]packing.Input
 	usage    *profile.Usage
 }
 
-// gather counts room first, and reads what is used only of workloads that are in their own way.
-func (j *packingEvaluator) gather(ctx context.Context, w *passData, targets []workload.Workload) error {
-	if _, err := w.pods(ctx); err != nil {
+// gather computes the free capacity first, and reads the usage of workloads that fit nowhere only.
+func (e *packingEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
-	if _, err := w.allNodes(ctx); err != nil {
+	if _, err := d.allNodes(ctx); err != nil {
 		return err
 	}
-	room := w.nodeCapacity()
-	j.inputs = map[workload.Ref]packing.Input{}
-	var suspects []workload.Workload
+	capacity := d.nodeCapacity()
+	e.inputs = map[workload.Ref]packing.Input{}
+	var blocked []workload.Workload
 	for _, t := range targets {
-		in, err := packingInput(w, t, room)
+		in, err := packingInput(d, t, capacity)
 		if err != nil {
 			return err
 		}
-		j.inputs[t.Ref] = in
+		e.inputs[t.Ref] = in
 		if packing.IsBlocked(in) {
-			suspects = append(suspects, t)
+			blocked = append(blocked, t)
 		}
 	}
-	if len(suspects) == 0 {
+	if len(blocked) == 0 {
 		return nil
 	}
-	limits, err := w.constraints(ctx)
+	limits, err := d.constraints(ctx)
 	if err != nil {
 		return err
 	}
-	reading, cancel := context.WithTimeout(ctx, w.historyTimeout)
+	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
-	j.usage, err = profile.Collect(reading, w.history, profile.Request{
-		Workloads: suspects, End: w.historyEnd, Length: j.policies.Window(), NodeGroups: limits.Nodes.Of,
+	e.usage, err = profile.Collect(reading, d.history, profile.Request{
+		Workloads: blocked, End: d.historyEnd, Length: e.policies.Window(), NodeGroups: limits.Nodes.Of,
 	})
 	if err != nil {
 		return wrapSourceError(err)
 	}
-	j.usage.SetConstraints(limits)
+	e.usage.SetConstraints(limits)
 	return nil
 }
 
-// packingInput takes the pod that asks for most as the one that there could be more of.
-func packingInput(w *passData, t workload.Workload, room []packing.Node) (packing.Input, error) {
-	in := packing.Input{Replicas: t.Replicas, Nodes: room}
+// packingInput returns the input for a workload, with its largest pod.
+func packingInput(d *passData, t workload.Workload, capacity []packing.Node) (packing.Input, error) {
+	in := packing.Input{Replicas: t.Replicas, Nodes: capacity}
 	if t.Kind == "DaemonSet" {
-		in.Replicas = 0 // It has one pod on each node, and needs room on no other.
+		in.Replicas = 0 // It has one pod on each node and needs capacity on no other.
 		return in, nil
 	}
-	for _, p := range w.podsOfWorkload(t.Ref) {
+	for _, p := range d.podsOfWorkload(t.Ref) {
 		if in.Allowed != nil && p.Requests.CPU <= in.Pod.CPU && p.Requests.Memory <= in.Pod.Memory && p.Requests.GPU <= in.Pod.GPU {
 			continue
 		}
-		allowed, err := w.allowedNodes(p)
+		allowed, err := d.allowedNodes(p)
 		if err != nil {
 			return in, err
 		}
@@ -101,14 +89,14 @@ func packingInput(w *passData, t workload.Workload, room []packing.Node) (packin
 	return in, nil
 }
 
-func (j *packingEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
-	in := j.inputs[target.Ref]
+func (e *packingEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+	in := e.inputs[target.Ref]
 	var sized resource.Plan
 	if packing.IsBlocked(in) {
-		policy, why := j.policies.For(target.Subject())
-		of := j.usage.ResourceInput(target, policy, w.now)
+		policy, why := e.policies.For(target.Subject())
+		of := e.usage.ResourceInput(target, policy, d.now)
 		of.PolicyWhy = why
-		of.Autoscaler = w.autoscaler(target.Ref).asInput()
+		of.Autoscaler = d.autoscaler(target.Ref).asInput()
 		if sized = resource.Decide(of); sized.State == recommend.Ready && !sized.Incomplete {
 			after := cost.Amounts{CPU: sized.Pod.CPUAfter, Memory: sized.Pod.MemoryAfter, GPU: in.Pod.GPU}
 			in.Resized = &after
@@ -121,6 +109,5 @@ func (j *packingEvaluator) decide(w *passData, target workload.Workload) (decisi
 		return out, nil
 	}
 	current, recommended := changesOf(target, sized)
-	err := out.writePatch(target.Kind, current, recommended) // Before out is returned, which it changes.
-	return out, err
+	return out.withPatch(target.Kind, current, recommended)
 }

@@ -16,38 +16,27 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// resourceRecommender says what containers should request.
-func resourceRecommender() recommender {
-	return recommender{
-		name:     string(analysisv1alpha1.AnalysisTypeResource),
-		supports: supportsWorkloads,
-		configure: func(config map[string]string) (evaluator, error) {
-			policies, err := parsePolicies(config)
-			return &resourceEvaluator{policies: policies}, err
-		},
-	}
-}
-
+// resourceEvaluator recommends the requests of containers.
 type resourceEvaluator struct{ policies rightsize.PolicySet }
 
-func (j *resourceEvaluator) usageWindow() time.Duration { return j.policies.Window() }
+func (e *resourceEvaluator) usageWindow() time.Duration { return e.policies.Window() }
 
-func (j *resourceEvaluator) gather(ctx context.Context, w *passData, _ []workload.Workload) error {
-	if _, err := w.usage(ctx); err != nil {
+func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
-	w.prices(ctx)
+	d.prices(ctx)
 	return nil
 }
 
-func (j *resourceEvaluator) decide(w *passData, target workload.Workload) (decision, error) {
-	policy, why := j.policies.For(target.Subject())
-	in := w.read.usage.ResourceInput(target, policy, w.now)
+func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+	policy, why := e.policies.For(target.Subject())
+	in := d.read.usage.ResourceInput(target, policy, d.now)
 	in.PolicyWhy = why
-	scaler := w.autoscaler(target.Ref)
+	scaler := d.autoscaler(target.Ref)
 	in.Autoscaler = scaler.asInput()
 	plan := resource.Decide(in)
-	w.plans[target.Ref] = plan
+	d.plans[target.Ref] = plan
 	out := decision{
 		plan: recommend.Plan{
 			State: plan.State, Action: plan.Action, Description: plan.Description, Incomplete: plan.Incomplete,
@@ -58,37 +47,34 @@ func (j *resourceEvaluator) decide(w *passData, target workload.Workload) (decis
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
-	if err := writeResource(&out, target, plan); err != nil {
-		return decision{}, err
+	out, err := out.withResources(target, plan)
+	if err != nil {
+		return out, err
 	}
-	out.savings, out.pricesUnknown = w.read.prices.savingsOf(target, plan), w.read.prices == nil
-	err := scaler.bindScalePoint(&out, plan.ScalePoint)
-	return out, err
+	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
+	return scaler.bindScalePoint(out, plan.ScalePoint)
 }
 
-// writeResource writes the requests in gocrane's formats.
-func writeResource(out *decision, target workload.Workload, plan resource.Plan) error {
+// withResources returns the decision with the requests and limits of a plan in gocrane's formats.
+func (d decision) withResources(target workload.Workload, plan resource.Plan) (decision, error) {
 	current, recommended := changesOf(target, plan)
-	var err error
-	if out.current, err = encodePatch(target.Kind, current); err != nil {
-		return err
+	d, err := d.withPatch(target.Kind, current, recommended)
+	if err != nil {
+		return d, err
 	}
-	if out.recommended, err = encodePatch(target.Kind, recommended); err != nil {
-		return err
-	}
-	out.value, err = encodeValue(recommended)
-	return err
+	d.value, err = encodeValue(recommended)
+	return d, err
 }
 
-// autoscaler is what acts on the utilisation of a workload's requests; without a name where nothing does.
+// autoscaler acts on the utilization of the requests of a workload; without a name there is none.
 type autoscaler struct {
 	workload.Autoscaler
 	targets []workload.UtilizationTarget
 }
 
-// autoscaler is that of a workload.
-func (w *passData) autoscaler(ref workload.Ref) autoscaler {
-	one, targets := w.read.constraints.UtilizationAutoscaler(ref)
+// autoscaler returns the autoscaler of a workload.
+func (d *passData) autoscaler(ref workload.Ref) autoscaler {
+	one, targets := d.read.constraints.UtilizationAutoscaler(ref)
 	return autoscaler{one, targets}
 }
 
@@ -96,23 +82,17 @@ func (a autoscaler) asInput() *resource.Autoscaler {
 	return shared.SizingAutoscaler(a.Autoscaler, a.targets)
 }
 
-// bindScalePoint ties the requests to the autoscaler: they change together or not at all.
-func (a autoscaler) bindScalePoint(out *decision, moves []resource.TargetChange) error {
+// bindScalePoint ties the requests to the targets of the autoscaler: they change together or not at all.
+func (a autoscaler) bindScalePoint(out decision, changes []resource.TargetChange) (decision, error) {
 	switch {
-	case len(moves) == 0:
-		return nil
+	case len(changes) == 0:
+		return out, nil
 	case a.Owner == "":
-		out.notApplicable = &condition{
-			conditionType: analysisv1alpha1.ConditionApplicable, reason: reasonAutoscalerNotOwned,
-			message: fmt.Sprintf("HorizontalPodAutoscaler %s acts on these requests and is not Crane's. "+
-				"Its targets would have to change together with them; the description says to what.", a.Name),
-		}
-		return nil
+		out.notApplicable = notApplicable(reasonAutoscalerNotOwned, fmt.Sprintf("HorizontalPodAutoscaler %s acts on these requests and is not Crane's. "+
+			"Its targets would have to change together with them; the description lists the new targets.", a.Name))
+		return out, nil
 	}
-	text, err := shared.EncodeScalePoint(a.Owner, moves)
-	if err != nil {
-		return err
-	}
+	text, err := shared.EncodeScalePoint(a.Owner, changes)
 	out.annotations[analysisv1alpha1.AnnotationScalePoint] = text
-	return nil
+	return out, err
 }

@@ -19,12 +19,12 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 )
 
-// Reconciler looks after one Recommendation: it exports its value, and deletes a Recommendation of a rule whose target is
-// gone. What becomes of the value is package adoption's.
+// Reconciler exports the value of a Recommendation as metrics, and deletes a Recommendation of a rule whose target was
+// deleted. Package adoption applies the value.
 type Reconciler struct {
 	// Client reads Recommendations from the cache and writes to the API server.
 	Client client.Client
-	// Live reads from the API server. It confirms what would be deleted, and reads kinds of which no cache is kept.
+	// Live reads from the API server. It confirms deletions and reads kinds that are not cached.
 	Live    client.Reader
 	Events  events.EventRecorder
 	Metrics *Metrics
@@ -45,7 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Metrics.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	// A value that cannot be read has no metric; the condition Adopted says what is wrong with it.
+	// An unreadable value has no metric; the condition Adopted explains the error.
 	values, _ := parseValue(rec.Status.RecommendedValue)
 	r.Metrics.observe(rec, values)
 
@@ -53,13 +53,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, r.targetGone(ctx, rec)
-	case err != nil && !meta.IsNoMatchError(err): // A kind that is gone may come back; the rule's next round says what it is.
+	case err != nil && !meta.IsNoMatchError(err): // An uninstalled kind may come back; the next round of the rule reports it.
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, nil
 }
 
-// targetGone deletes a Recommendation that a rule made; one that a user made stays, since it is the user's.
+// targetGone deletes a Recommendation of a rule. One that a user created stays.
 func (r *Reconciler) targetGone(ctx context.Context, rec *analysisv1alpha1.Recommendation) error {
 	if rec.Labels[analysisv1alpha1.LabelRuleUID] == "" {
 		return nil

@@ -4,11 +4,9 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,227 +25,167 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 )
 
-// RuleReconciler runs the rounds of RecommendationRules.
+// RuleReconciler evaluates the targets of RecommendationRules, pass by pass.
 type RuleReconciler struct {
 	// Client reads rules and Recommendations from the cache and writes to the API server.
 	Client client.Client
-	// Live reads Recommendations again after a conflict.
+	// Live reads from the API server.
 	Live    client.Reader
 	Lister  *workload.Lister
 	Kinds   KindResolver
 	History profile.Source
-	// Pricer may be nil: then recommendations say nothing of money.
+	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
 
-	// Settings returns the settings in force. Each pass takes them once.
+	// Settings returns the settings in force. Each pass calls it once.
 	Settings func() Settings
-	// Namespace is where recommendations for cluster-scoped targets go.
+	// Namespace holds the Recommendations of cluster-scoped targets.
 	Namespace string
-	// ListTimeout bounds one list of targets, HistoryTimeout the reading of history of one pass.
+	// ListTimeout bounds one list of targets, HistoryTimeout the reading of history in one pass.
 	ListTimeout, HistoryTimeout time.Duration
-	// Workers is how many Recommendations are written at once.
+	// Workers is the number of Recommendations that are written at the same time.
 	Workers int
-	// PassSize is how many targets one pass takes on, whole namespaces at a time.
+	// PassSize is the number of targets of one pass, rounded to whole namespaces.
 	PassSize int
 
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.PassiveClock
-	// Backoff spaces the tries of a pass that failed as a whole.
+	// Backoff spaces the retries of a pass that failed as a whole.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	progress progressStore
 }
 
-// pass is one pass of a round of one rule, filled in step by step. Most rounds have one pass; those of many targets have
-// several, with the other rules' passes in between.
-type pass struct {
-	// rule is a copy; its status is written back when the pass ends.
-	rule *analysisv1alpha1.RecommendationRule
-	now  time.Time
-	// number is that of this round; a round that is tried again keeps it.
-	number   int32
-	schedule schedule
-	// catchUp tells that the rule is not due. It then evaluates what was too young for the last round, and what somebody
-	// has asked for, and keeps the number and the time of that round.
-	catchUp bool
-	// upToDate tells that a rule which is not due has nothing left of its last round; wait is how long until it is due.
-	upToDate     bool
-	wait         time.Duration
-	recommenders []*configuredRecommender
-	// problems are what is wrong with parts of the rule while the rest of it works.
-	problems []error
-
-	selection  selection
-	stats      passStats
-	existing   map[identity]*analysisv1alpha1.Recommendation
-	duplicates []*analysisv1alpha1.Recommendation
-	progress   *progress
-	// tasks are what this pass deals with, left what is for the next ones.
-	tasks, remaining []task
-	data             *passData
-	proposals        []proposal
-}
-
-// outcome ends a round.
+// outcome is the result of a pass.
 type outcome struct {
-	// condition becomes the rule's Ready condition; without a kind it is left as it is.
+	// condition becomes the Ready condition of the rule; without a type the rule keeps its condition.
 	condition condition
-	// retry asks for another try of the same round after a back-off, otherwise the next one begins after the wait;
-	// a wait of 0 waits for the rule to change.
+	// completed is the time at which the round ended, and number its number; zero while it has not ended.
+	completed time.Time
+	number    int32
+	// retry requests the same pass again after a backoff; otherwise the rule is reconciled again after wait, or when it
+	// changes if wait is 0.
 	retry bool
 	wait  time.Duration
-	// morePasses asks for the next pass, after the other rules had their turn, or after the wait.
-	morePasses bool
 }
 
-// Reconcile implements reconcile.Reconciler: one round of a rule if it is due.
-func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
+// passError ends a pass with a False Ready condition.
+type passError struct {
+	reason string
+	retry  bool
+	error
+}
+
+// Reconcile implements reconcile.Reconciler. It runs one pass over a rule if the rule is due.
+func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rule, err := r.read(ctx, req)
+	if apierrors.IsNotFound(err) {
+		r.Backoff.Forget(req)
+		r.Metrics.forgetRule(req.Name)
+		r.progress.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
 	if err != nil {
-		if apierrors.IsNotFound(err) {
-			r.Backoff.Forget(req)
-			r.Metrics.forgetRule(req.Name)
-			r.progress.forget(req.Name)
-			return ctrl.Result{}, nil
-		}
 		return ctrl.Result{}, fmt.Errorf("reading rule %s: %w", req.Name, err)
 	}
 	if rule.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil // Its Recommendations are the garbage collector's.
+		return ctrl.Result{}, nil // The garbage collector deletes its Recommendations.
 	}
-	rd := &pass{rule: rule.DeepCopy(), now: r.Clock.Now(), number: rule.Status.RunNumber + 1}
-	defer func() { err = errors.Join(err, r.patchStatus(ctx, rule, rd.rule)) }()
-	for _, step := range []func(context.Context, *pass) *outcome{r.plan, r.loadTargets, r.gather, r.decide, r.act} {
-		end := step(ctx, rd)
-		if ctx.Err() != nil {
-			return ctrl.Result{}, nil // Stopping: the next leader begins where this one ended.
-		}
-		if end != nil {
-			return r.conclude(req, rd, end), nil
-		}
+	end, err := r.runPass(ctx, rule)
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // The next leader starts where this one ended.
 	}
-	return r.conclude(req, rd, r.afterPass(rd)), nil
+	if failure := (passError{}); errors.As(err, &failure) {
+		end = outcome{condition: notReady(failure.reason, failure.Error()), retry: failure.retry}
+	}
+	after := rule.DeepCopy()
+	result := r.conclude(req, after, end)
+	return result, r.patchStatus(ctx, rule, after)
 }
 
-// read returns the rule from the cache; where it is due, from the API server, because the cache may not have seen the
-// end of the last round.
+// runPass evaluates the next targets of a rule and writes their Recommendations. Nothing is written unless everything was
+// read. All errors are a passError.
+func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (outcome, error) {
+	if at := rule.Status.LastUpdateTime; at != nil {
+		r.Metrics.recordEvaluation(rule, at.Time)
+	}
+	p, err := planPass(rule, r.Settings(), r.Clock.Now())
+	if err != nil {
+		return outcome{}, err
+	}
+	found, err := existingRecommendations(ctx, r.Client, rule)
+	if err != nil {
+		return outcome{}, passError{reasonReadFailed, true, err}
+	}
+	progress := r.progress.get(rule, p.number)
+	if p.upToDate && !found.anyRequested() && len(progress.failed) == 0 {
+		r.progress.forget(rule.Name)
+		return outcome{wait: p.wait}, nil
+	}
+	var targets selection
+	if len(p.recommenders) > 0 {
+		if targets, err = r.selectTargets(ctx, rule); err != nil {
+			return outcome{}, passError{reasonReadFailed, true, err}
+		}
+	}
+	work := p.split(p.tasks(targets, found, progress), max(1, r.PassSize))
+	data, err := r.gather(ctx, p, targets.readable(work.tasks))
+	if err != nil {
+		return outcome{}, err
+	}
+	proposals := p.decide(work.tasks, targets, data)
+	if ctx.Err() != nil {
+		return outcome{}, nil
+	}
+	progress.record(r.act(ctx, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
+	return r.finish(p, work, targets, progress), nil
+}
+
+// read returns the rule from the cache. A rule that is due is read from the API server, because the cache may lack the end
+// of the last round.
 func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv1alpha1.RecommendationRule, error) {
 	rule := &analysisv1alpha1.RecommendationRule{}
 	if err := r.Client.Get(ctx, req.NamespacedName, rule); err != nil {
 		return nil, err
 	}
-	when, err := parseSchedule(rule)
-	if err != nil {
-		return rule, nil //nolint:nilerr // It is said in the rule's status.
-	}
-	if wait, never := when.wait(rule, r.Clock.Now()); (never || wait > 0) && !hasYoungTargets(rule) {
+	when, invalid := parseSchedule(rule)
+	wait, never := when.wait(rule, r.Clock.Now())
+	if invalid != nil || (never || wait > 0) && !hasYoungTargets(rule) {
 		return rule, nil
 	}
-	fresh := &analysisv1alpha1.RecommendationRule{}
-	if err := r.Live.Get(ctx, req.NamespacedName, fresh); err != nil {
-		return nil, err
-	}
-	return fresh, nil
+	live := &analysisv1alpha1.RecommendationRule{}
+	return live, r.Live.Get(ctx, req.NamespacedName, live)
 }
 
-// plan finds out whether the rule is due, and what it runs.
-func (r *RuleReconciler) plan(_ context.Context, rd *pass) *outcome {
-	when, err := parseSchedule(rd.rule)
-	if err != nil {
-		return &outcome{condition: notReady(reasonInvalidInterval, err.Error())}
+// finish returns the outcome of a pass that wrote everything it could, and of the round if it was the last pass.
+func (r *RuleReconciler) finish(p pass, work passWork, targets selection, progress *progress) outcome {
+	if len(work.remaining) > 0 {
+		return outcome{wait: time.Millisecond}
 	}
-	rd.schedule = when
-	wait, never := when.wait(rd.rule, rd.now)
-	if never || wait > 0 {
-		rd.catchUp, rd.number, rd.wait = true, rd.rule.Status.RunNumber, wait
-		rd.upToDate = !hasYoungTargets(rd.rule)
-	}
-	if at := rd.rule.Status.LastUpdateTime; at != nil {
-		r.Metrics.recordEvaluation(rd.rule, at.Time)
-	}
-	settings := r.Settings()
-	named := map[string]bool{}
-	for i, recommender := range rd.rule.Spec.Recommenders {
-		one, err := settings.configure(recommender)
-		if err == nil && named[recommender.Name] {
-			err = fmt.Errorf("recommender %q stands there twice; the first one counts", recommender.Name)
-		}
-		if err != nil {
-			rd.problems = append(rd.problems, fmt.Errorf("spec.recommenders[%d]: %w", i, err))
-			continue
-		}
-		named[recommender.Name] = true
-		rd.recommenders = append(rd.recommenders, &one)
-	}
-	slices.SortStableFunc(rd.recommenders, func(a, b *configuredRecommender) int {
-		return cmp.Compare(evaluationOrder(a.name), evaluationOrder(b.name))
-	})
-	if len(rd.recommenders) == 0 && len(rd.problems) > 0 {
-		return &outcome{condition: notReady(reasonInvalidConfig, joinErrors(rd.problems))}
-	}
-	return nil
-}
-
-// afterPass ends a pass in which everything was written that can be, and the round with it where nothing is left.
-func (r *RuleReconciler) afterPass(rd *pass) *outcome {
-	if len(rd.remaining) > 0 {
-		return &outcome{morePasses: true, wait: time.Millisecond}
-	}
-	if wait, waits := rd.progress.nextRetry(r.Clock.Now()); waits {
-		end := &outcome{morePasses: true, wait: wait}
-		if !rd.upToDate { // What was asked for beside a round says nothing of the round.
-			end.condition = rd.failed(reasonWriteFailed)
+	now := r.Clock.Now()
+	if wait, waits := progress.nextRetry(now); waits {
+		end := outcome{wait: wait}
+		if !p.upToDate { // A requested evaluation does not change the condition of the round.
+			end.condition = progress.failedCondition(reasonWriteFailed)
 		}
 		return end
 	}
-	r.progress.forget(rd.rule.Name)
-	return r.complete(rd)
-}
-
-// failed says which targets could not be dealt with.
-func (rd *pass) failed(reason string) condition {
-	errs := rd.progress.errors()
-	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(rd.progress.done), joinErrors(errs)))
-}
-
-// complete ends a round in which everything was written.
-func (r *RuleReconciler) complete(rd *pass) *outcome {
-	now := r.Clock.Now()
-	if !rd.catchUp {
-		rd.rule.Status.LastUpdateTime = &metav1.Time{Time: now}
-		rd.rule.Status.RunNumber = rd.number
-		r.Metrics.recordEvaluation(rd.rule, now)
-	}
-	end := &outcome{wait: rd.schedule.next(rd.rule, now)}
-	if rd.upToDate {
-		return &outcome{wait: rd.wait} // The condition is that of the round, which this was not.
-	}
-	switch {
-	case len(rd.progress.failed) > 0:
-		end.condition = rd.failed(reasonTargetsFailed)
-	case len(rd.selection.failures) > 0:
-		end.condition = notReady(reasonSelectorFailed, joinErrors(rd.selection.failures))
-		if rd.schedule.once {
-			end.wait = retryIncomplete
-		}
-	case len(rd.problems) > 0:
-		end.condition = notReady(reasonInvalidConfig, joinErrors(rd.problems))
-	case rd.stats.young > 0:
-		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonTargetsYoung, message: rd.stats.String()}
-		if wait := max(rd.stats.oldEnoughAt.Sub(now), time.Second); end.wait == 0 || wait < end.wait {
-			end.wait = wait
-		}
-	default:
-		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonRoundCompleted, message: rd.stats.String()}
+	r.progress.forget(p.rule.Name)
+	end := p.complete(work.stats, targets, progress, now)
+	if !end.completed.IsZero() {
+		r.Metrics.recordEvaluation(p.rule, end.completed)
 	}
 	return end
 }
 
-// conclude writes the outcome into the rule's status, tells of a failure, and says when to come back.
-func (r *RuleReconciler) conclude(req ctrl.Request, rd *pass, end *outcome) ctrl.Result {
-	if c := end.condition; c.conditionType != "" && c.set(&rd.rule.Status.Conditions, rd.rule.Generation, r.Clock.Now()) && !c.status {
-		r.Events.Eventf(rd.rule, nil, corev1.EventTypeWarning, c.reason, "Evaluate", "%s", c.message)
+// conclude writes an outcome into the status of the rule, emits an event about a failure and schedules the next pass.
+func (r *RuleReconciler) conclude(req ctrl.Request, rule *analysisv1alpha1.RecommendationRule, end outcome) ctrl.Result {
+	if !end.completed.IsZero() {
+		rule.Status.LastUpdateTime, rule.Status.RunNumber = &metav1.Time{Time: end.completed}, end.number
+	}
+	if c := end.condition; c.conditionType != "" && c.set(&rule.Status.Conditions, rule.Generation, r.Clock.Now()) && !c.status {
+		r.Events.Eventf(rule, nil, corev1.EventTypeWarning, c.reason, "Evaluate", "%s", c.message)
 	}
 	if end.retry {
 		return ctrl.Result{RequeueAfter: r.Backoff.When(req)}
@@ -256,11 +194,11 @@ func (r *RuleReconciler) conclude(req ctrl.Request, rd *pass, end *outcome) ctrl
 	return ctrl.Result{RequeueAfter: end.wait}
 }
 
-// patchStatus writes what became of the pass. A rule that somebody has changed meanwhile keeps their change: the condition
-// says of which generation it speaks, and the next pass begins anew.
+// patchStatus writes the status of a rule. If the rule has changed meanwhile, the change is kept: the condition names the
+// generation that it is about, and the next pass evaluates the change.
 func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysisv1alpha1.RecommendationRule) error {
-	if ctx.Err() != nil || equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return nil //nolint:nilerr // A manager that stops writes nothing; the next leader does.
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return nil
 	}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		to := before.DeepCopy()
@@ -272,7 +210,7 @@ func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysi
 				return getErr
 			}
 			if fresh.UID != before.UID {
-				return nil // Another rule of the same name has nothing to do with this pass.
+				return nil // The rule was replaced by another one of the same name.
 			}
 			before = fresh
 		}
@@ -282,8 +220,4 @@ func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysi
 		return fmt.Errorf("writing the status of rule %s: %w", before.Name, err)
 	}
 	return nil
-}
-
-func notReady(reason, message string) condition {
-	return condition{conditionType: analysisv1alpha1.ConditionReady, reason: reason, message: message}
 }

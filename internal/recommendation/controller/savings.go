@@ -17,33 +17,33 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Pricer knows what the nodes of the cluster cost and where pods run.
+// Pricer returns the cost of the nodes of the cluster and the placement of pods.
 type Pricer interface {
 	Prices(ctx context.Context) (*cost.Tariff, workload.Placement, error)
 }
 
-// priceData is a Pricer's answer for one round.
+// priceData is the result of a Pricer for one pass.
 type priceData struct {
 	tariff    *cost.Tariff
 	placement workload.Placement
 }
 
-// prices asks the pricer. A pass goes on without: what a container should request does not depend on money, and the
-// savings of the last round are kept.
-func (w *passData) prices(ctx context.Context) {
-	if w.pricer == nil || w.read.priced {
+// prices reads the prices. Without them a pass continues: requests do not depend on prices, and the savings of the last
+// round are kept.
+func (d *passData) prices(ctx context.Context) {
+	if d.pricer == nil || d.read.priced {
 		return
 	}
-	w.read.priced = true
-	tariff, placed, err := w.pricer.Prices(ctx)
+	d.read.priced = true
+	tariff, placed, err := d.pricer.Prices(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
 		return
 	}
-	w.read.prices = &priceData{tariff: tariff, placement: placed}
+	d.read.prices = &priceData{tariff: tariff, placement: placed}
 }
 
-// savingsOf says what a plan is worth; nil where nothing can be counted, and without prices.
+// savingsOf returns the savings of a plan; nil without prices, and if nothing can be counted.
 func (p *priceData) savingsOf(target workload.Workload, plan recommended.Plan) *analysisv1alpha1.Savings {
 	if p == nil {
 		return nil
@@ -52,7 +52,7 @@ func (p *priceData) savingsOf(target workload.Workload, plan recommended.Plan) *
 	return p.toSavings(plan.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, runs))
 }
 
-// savingsOfScaleDown says what it is worth to have no pods of a workload; nil as above.
+// savingsOfScaleDown returns the savings of running no pods of a workload; nil as in savingsOf.
 func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alpha1.Savings {
 	if p == nil {
 		return nil
@@ -70,7 +70,7 @@ func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alph
 	return p.toSavings(cost.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, all))
 }
 
-// toSavings is a saving as a Recommendation has it; nil where nothing was counted.
+// toSavings converts a saving; nil if nothing was counted.
 func (p *priceData) toSavings(s cost.Saving) *analysisv1alpha1.Savings {
 	if s.Counted == 0 {
 		return nil

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// minRunInterval is the least time between two rounds of one rule. History is read at steps of a minute, so that
-	// a shorter interval would find nothing new.
+	// minRunInterval is the shortest time between two rounds of one rule. History has steps of a minute, so that a shorter
+	// interval would have no new data.
 	minRunInterval = 10 * time.Second
-	// retryIncomplete is the time after which a rule that runs once looks again for targets that it could not select,
-	// for example because their kind was not installed.
+	// retryIncomplete is the time after which a rule that runs once retries selectors that failed, for example because their
+	// kind was not installed.
 	retryIncomplete = 10 * time.Minute
-	// clockTolerance is how far in the future the last round may lie before the clock is taken to have been set back.
+	// clockTolerance is how far in the future the last round may lie; beyond it the clock was set back.
 	clockTolerance = time.Minute
 )
 
-// schedule says when a rule runs.
+// schedule defines when a rule runs.
 type schedule struct {
-	// once rules have one round for each generation of their spec.
+	// once rules have one round per generation of their spec.
 	once     bool
 	interval time.Duration
 }
@@ -47,14 +47,13 @@ func parseSchedule(rule *analysisv1alpha1.RecommendationRule) (schedule, error) 
 	return schedule{interval: max(interval, minRunInterval)}, nil
 }
 
-// wait returns how long to wait for the next round; never is true when none will come before the spec changes.
+// wait returns the time until the next round; never is true if there is none before the spec changes.
 func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time) (wait time.Duration, never bool) {
 	last := rule.Status.LastUpdateTime
 	if last == nil {
 		return 0, false
 	}
-	// A rule whose last round was for an earlier spec, or failed, runs again at once. Rules without a condition come from
-	// gocrane, which wrote none.
+	// A rule whose last round failed, or evaluated an earlier spec, runs again at once. Rules of gocrane have no condition.
 	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
 	if ready != nil && (ready.ObservedGeneration != rule.Generation || isRetriedReason(ready.Reason)) {
 		return 0, false
@@ -72,21 +71,21 @@ func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time)
 	return max(0, last.Add(interval).Sub(now)), false
 }
 
-// next is the time from now to the round after the last, 0 where there is none.
-func (s schedule) next(rule *analysisv1alpha1.RecommendationRule, now time.Time) time.Duration {
-	if s.once || rule.Status.LastUpdateTime == nil {
+// next returns the time from now to the round after one that ended at last; 0 if there is none.
+func (s schedule) next(last, now time.Time) time.Duration {
+	if s.once {
 		return 0
 	}
-	return max(rule.Status.LastUpdateTime.Add(s.interval).Sub(now), time.Second)
+	return max(last.Add(s.interval).Sub(now), time.Second)
 }
 
-// hasYoungTargets tells whether targets were too young for the last round of a rule.
+// hasYoungTargets reports whether targets were too young for the last round of a rule.
 func hasYoungTargets(rule *analysisv1alpha1.RecommendationRule) bool {
 	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == reasonTargetsYoung && rule.Status.LastUpdateTime != nil
 }
 
-// isRetriedReason tells of reasons for which a round is tried again: at once, or when the configuration file has changed.
+// isRetriedReason reports whether a round with this reason is retried, at once or when the configuration file changes.
 func isRetriedReason(reason string) bool {
 	return reason == reasonSourceFailed || reason == reasonReadFailed || reason == reasonWriteFailed || reason == reasonInvalidConfig
 }

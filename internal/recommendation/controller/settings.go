@@ -18,17 +18,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Keys of a recommender's settings beside those of gocrane's Resource recommender.
+// Keys of the settings that all recommenders have, or that Crane adds to gocrane's Resource recommender.
 const (
-	// keyPolicy names a built-in policy of rightsize, or holds one as YAML or JSON, with rules where there are some.
+	// keyPolicy names a built-in policy of package rightsize, or holds a policy with optional rules as YAML or JSON.
 	keyPolicy = "policy"
-	// keyCooldown is the age from which a workload is looked at, a duration. gocrane waits 3m where it is not set; here
-	// the default is 0, because a workload that is too young is said to be learning.
+	// keyCooldown is the age below which a workload is not evaluated, a duration. gocrane's default is 3m; Crane's is 0,
+	// because Recommendations of young workloads have the condition Learning.
 	keyCooldown = "creation-cooldown"
 )
 
-// Settings say which recommenders there are, what each accepts and with which settings it runs. They are read-only:
-// what a rule overrides is merged into a copy.
+// Settings hold the recommenders, the resources they accept and their configuration. They are read-only: overrides of a rule
+// are merged into a copy.
 type Settings struct {
 	recommenders map[string]recommenderSettings
 }
@@ -39,8 +39,7 @@ type recommenderSettings struct {
 	acceptAll bool
 }
 
-// BuiltinSettings are those of a craned without a configuration file: every recommender, for every kind that it can look
-// at.
+// BuiltinSettings returns the settings without a configuration file: every recommender, for every kind that it supports.
 func BuiltinSettings() Settings {
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	for _, r := range recommenders() {
@@ -49,8 +48,8 @@ func BuiltinSettings() Settings {
 	return s
 }
 
-// ParseSettings reads a RecommendationConfiguration, strictly: an unknown field, a wrong kind or a setting that does
-// not parse is an error with its path. A recommender that craned does not have may stand there, and cannot be used.
+// ParseSettings parses a RecommendationConfiguration strictly: unknown fields, another kind and invalid settings are errors
+// with their path. Recommenders that craned does not have are accepted and cannot be used.
 func ParseSettings(data []byte) (Settings, error) {
 	file, err := policyv1alpha1.DecodeRecommendationConfiguration(data)
 	if err != nil {
@@ -59,7 +58,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	for i, r := range file.Recommenders {
 		s.recommenders[r.Name] = recommenderSettings{config: maps.Clone(r.Config), accepted: r.AcceptedResources}
-		if _, served := recommenderByName(r.Name); !served {
+		if evaluationOrder(r.Name) < 0 {
 			continue
 		}
 		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
@@ -69,20 +68,20 @@ func ParseSettings(data []byte) (Settings, error) {
 	return s, nil
 }
 
-// Check says why a rule's recommender could not run with these settings, nil if it could.
+// Check returns the error that would keep a recommender of a rule from running with these settings.
 func (s Settings) Check(r analysisv1alpha1.Recommender) error {
 	_, err := s.configure(r)
 	return err
 }
 
-// configure merges the settings of the file with those of a rule, into a map that is nobody else's.
+// configure returns a recommender with the settings of the file, overridden by those of a rule.
 func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
 	base, known := s.recommenders[r.Name]
-	entry, served := recommenderByName(r.Name)
+	i := evaluationOrder(r.Name)
 	switch {
 	case !known:
 		return configuredRecommender{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
-	case !served:
+	case i < 0:
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
 	config := maps.Clone(base.config)
@@ -90,7 +89,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 		config = map[string]string{}
 	}
 	maps.Copy(config, r.Config)
-	out := configuredRecommender{recommender: entry, accepts: func(w workload.Workload) bool {
+	out := configuredRecommender{recommender: recommenders()[i], accepts: func(w workload.Workload) bool {
 		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
 	if text, set := config[keyCooldown]; set {
@@ -102,14 +101,14 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	}
 	delete(config, keyCooldown)
 	var err error
-	if out.evaluator, err = entry.configure(config); err != nil {
+	if out.evaluator, err = out.configure(config); err != nil {
 		return configuredRecommender{}, err
 	}
 	return out, nil
 }
 
-// parsePolicies takes gocrane's settings where there are any, which are for all workloads alike, else the policy that is named
-// or written out, else Crane's own default.
+// parsePolicies returns the policies of a recommender: gocrane's settings, which apply to all workloads, or the named or
+// inlined policy, or Crane's default.
 func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 	text := strings.TrimSpace(config[keyPolicy])
 	if !strings.ContainsAny(text, "\n{") {
@@ -130,7 +129,7 @@ func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 	return set, nil
 }
 
-// parsePolicy leaves gocrane's settings in the map.
+// parsePolicy removes the name of a policy from the map, but not gocrane's settings.
 func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	name, named := config[keyPolicy]
 	delete(config, keyPolicy)

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/component/configfile"
 )
 
-// settingsWatcher follows the configuration file on the leader, and tells in events, logs and metrics what became of it.
+// settingsWatcher reloads the configuration file on the leader and reports the result in events, logs and metrics.
 type settingsWatcher struct {
 	settings  *configfile.File[Settings]
 	events    events.EventRecorder
@@ -29,19 +29,19 @@ func (settingsWatcher) NeedLeaderElection() bool { return true }
 func (f settingsWatcher) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx).WithName("recommendation")
 	tell := func(kind, reason, text string) {
-		// The namespace stands for the installation: events need an object.
+		// Events need an object; the namespace represents the installation.
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: f.namespace}
 		f.events.Eventf(about, nil, kind, reason, "Load/"+hash(text), "%s", truncateMessage(text))
 	}
 	f.settings.Run(ctx, configfile.Observer[Settings]{
 		Loaded: func(s Settings) {
-			log.Info("Recommendation configuration loaded", "recommenders", s.names())
-			tell(corev1.EventTypeNormal, reasonSettingsLoaded, "A new configuration is in force, with "+s.names()+".")
+			log.Info("loaded the recommendation configuration", "recommenders", s.names())
+			tell(corev1.EventTypeNormal, reasonSettingsLoaded, "A new configuration is in force with these recommenders: "+s.names()+".")
 			f.loaded()
 		},
 		Rejected: func(err error) {
-			log.Error(err, "The recommendation configuration is bad: the old one stays in force")
-			tell(corev1.EventTypeWarning, reasonSettingsRejected, "The old configuration stays in force: "+err.Error())
+			log.Error(err, "rejected the recommendation configuration: the previous one stays in force")
+			tell(corev1.EventTypeWarning, reasonSettingsRejected, "The previous configuration stays in force: "+err.Error())
 		},
 	})
 	return nil
@@ -49,9 +49,9 @@ func (f settingsWatcher) Start(ctx context.Context) error {
 
 var (
 	settingsValidDesc = prometheus.NewDesc("crane_analysis_recommendation_configuration_valid",
-		"1 where the configuration file is in force, 0 where it is bad and an older content is.", nil, nil)
+		"1 if the configuration file is in force, 0 if it is invalid and an older version is in force.", nil, nil)
 	settingsLoadsDesc = prometheus.NewDesc("crane_analysis_recommendation_configuration_loads_total",
-		"Contents of the configuration file that were looked at, by what became of them.", []string{"result"}, nil)
+		"Changes of the configuration file by result: loaded or refused.", []string{"result"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -34,40 +34,41 @@ import (
 )
 
 const (
-	// maxConcurrentPasses is how many rules run at once: one that waits for a slow source must not hold up all others, and
-	// each holds the profiles of its targets in memory.
+	// maxConcurrentPasses bounds the number of rules that run at the same time. A rule that waits for a slow source must not
+	// delay all others, and each holds the profiles of its targets in memory.
 	maxConcurrentPasses = 2
-	// maxConcurrentRecommendations is how many Recommendations are looked after at once.
+	// maxConcurrentRecommendations bounds the number of Recommendations that are reconciled at the same time.
 	maxConcurrentRecommendations = 8
-	// maxConcurrentWrites is how many Recommendations one round writes at once.
+	// maxConcurrentWrites bounds the number of Recommendations that one pass writes at the same time.
 	maxConcurrentWrites = 10
-	// pageSize is how many objects of a kind that is not cached are read at once.
+	// pageSize is the number of objects per list request of kinds that are not cached.
 	pageSize    = 500
 	listTimeout = time.Minute
-	// historyTimeout bounds the reading of one round. A source that needs longer is asked for too much at once.
+	// historyTimeout bounds the reading of history in one pass.
 	historyTimeout = 30 * time.Minute
-	// firstRetry and lastRetry bound the back-off of a round that failed.
+	// firstRetry and lastRetry bound the backoff of a failed pass.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// Config is what the controllers need from outside.
+// Config holds the dependencies of the controllers.
 type Config struct {
 	History profile.Source
-	// Settings are those of the configuration file, which is followed.
+	// Settings is the configuration file, which is reloaded when it changes.
 	Settings *configfile.File[Settings]
-	// Pricer may be nil: then recommendations say nothing of money.
+	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
 	// Namespace is Crane's own.
 	Namespace string
-	// Outdated is the age from which metrics call a recommendation OutDate.
+	// Outdated is the age from which metrics report a Recommendation as OutDate.
 	Outdated time.Duration
-	// Registry takes the metrics.
+	// Registry receives the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.PassiveClock
 }
 
-// AddToManager adds both controllers and their indexes to a manager that has not started.
+// AddToManager adds the controllers of rules, Recommendations and Analytics and their indexes to a manager that has not
+// started.
 func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -98,7 +99,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-// addRules adds the controller of rules, and what follows the configuration file for it.
+// addRules adds the controller of rules and the watcher of the configuration file.
 func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	rules, err := NewRuleReconciler(mgr, cfg, metrics)
 	if err != nil {
@@ -107,7 +108,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	reloaded := make(chan event.GenericEvent, 1)
 	err = builder.ControllerManagedBy(mgr).
 		Named("recommendationrule").
-		// The status is ours: only a change of the spec asks for a round.
+		// Only changes of the spec lead to a pass; the status is written by this controller.
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
@@ -121,7 +122,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		loaded: func() {
 			select {
 			case reloaded <- event.GenericEvent{Object: &analysisv1alpha1.RecommendationRule{}}:
-			default: // One is on its way already.
+			default: // A reload is already pending.
 			}
 		},
 	}
@@ -134,7 +135,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	return nil
 }
 
-// mapToRule maps a Recommendation to the rule that made it.
+// mapToRule returns a request for the rule that created a Recommendation.
 func mapToRule(_ context.Context, o client.Object) []reconcile.Request {
 	rec, ok := o.(*analysisv1alpha1.Recommendation)
 	if !ok {
@@ -147,21 +148,21 @@ func mapToRule(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// newEvaluationRequests lets through that somebody has lowered the run number of a Recommendation.
+// newEvaluationRequests passes updates in which a user lowers the run number of a Recommendation.
 func newEvaluationRequests() predicate.Predicate {
 	asked := func(o client.Object) bool {
 		rec, ok := o.(*analysisv1alpha1.Recommendation)
 		return ok && evaluationRequested(rec)
 	}
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false }, // The rule itself is looked at after a start.
+		CreateFunc:  func(event.CreateEvent) bool { return false }, // After a start the rule itself is reconciled.
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc:  func(e event.UpdateEvent) bool { return asked(e.ObjectNew) && !asked(e.ObjectOld) },
 	}
 }
 
-// NewRuleReconciler builds the reconciler of rules on a manager, whether it runs or is called directly.
+// NewRuleReconciler returns a reconciler of rules that uses the clients of a manager.
 func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*RuleReconciler, error) {
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -195,7 +196,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 	}, nil
 }
 
-// sources reads watched kinds from the cache and all others from the API server, page by page.
+// sources returns the cache for watched kinds and the API server, page by page, for all others.
 func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
 	return func(kind schema.GroupVersionKind) workload.Source {
 		for _, w := range workload.WatchedKinds() {
@@ -207,7 +208,7 @@ func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.
 	}
 }
 
-// AddIndexes adds the indexes that the reconcilers look things up by, but for that of package targets, which others use too.
+// AddIndexes adds the indexes of this package. Package targetindex has an index of its own.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf)
 	if err != nil {
@@ -216,8 +217,8 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// ruleUIDsOf are the UIDs by which the Recommendations of a rule are found: the rule's own, and, for those that gocrane made
-// for an Analytics, that of the Analytics.
+// ruleUIDsOf returns the UIDs by which Recommendations are indexed: that of their rule and, for those that gocrane created,
+// that of their Analytics.
 func ruleUIDsOf(o client.Object) []string {
 	var out []string
 	for _, key := range []string{analysisv1alpha1.LabelRuleUID, analysisv1alpha1.LabelAnalyticsUID} {
@@ -228,7 +229,7 @@ func ruleUIDsOf(o client.Object) []string {
 	return out
 }
 
-// mapTargetToRecommendations maps a workload to its Recommendations.
+// mapTargetToRecommendations returns requests for the Recommendations of a workload.
 func mapTargetToRecommendations(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		all, err := targetindex.ListRecommendations(ctx, reader, targetindex.Key{
@@ -245,7 +246,7 @@ func mapTargetToRecommendations(reader client.Reader, kind schema.GroupVersionKi
 	}
 }
 
-// deletionsOnly lets through that a target is gone.
+// deletionsOnly passes deletions.
 func deletionsOnly() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

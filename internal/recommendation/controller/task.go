@@ -19,23 +19,23 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// task is one target and one recommender that is to look at it.
+// task is the evaluation of one target by one recommender.
 type task struct {
 	id          identity
 	recommender *configuredRecommender
 	target      workload.Workload
-	// existing is the Recommendation that there is, nil where there is none.
+	// existing is the current Recommendation; nil if there is none.
 	existing *analysisv1alpha1.Recommendation
-	// requested tells that somebody has lowered the run number of old: they want to see it evaluated.
+	// requested marks tasks whose evaluation a user requested by lowering the run number of existing.
 	requested bool
 }
 
-// passSize is how many targets one pass takes on, whole namespaces at a time: what is held in memory of them is bounded,
-// and between two passes other rules have their turn.
+// passSize is the number of targets of one pass. It bounds memory and lets other rules run between two passes.
 const passSize = 2000
 
-// splitPass takes the tasks of the first namespaces, some size of them or the one namespace that has more.
-func splitPass(pending []task, size int) (pass, left []task) {
+// splitPass sorts tasks by namespace and returns those of the first namespaces, at most size of them or all of one larger
+// namespace, and the others.
+func splitPass(pending []task, size int) (pass, remaining []task) {
 	slices.SortStableFunc(pending, func(a, b task) int { return cmp.Compare(a.id.namespace, b.id.namespace) })
 	end := 0
 	for end < len(pending) {
@@ -51,8 +51,8 @@ func splitPass(pending []task, size int) (pass, left []task) {
 	return pending[:end], pending[end:]
 }
 
-// progress is how far the round of a rule is. It spares a leader from doing twice what needed no write; a new leader begins
-// with what the annotations of Recommendations say.
+// progress tracks the round of a rule, so that targets that needed no write are not evaluated twice. After a restart the
+// annotations of the Recommendations replace it.
 type progress struct {
 	rule       types.UID
 	generation int64
@@ -61,24 +61,26 @@ type progress struct {
 	failed     map[identity]failure
 }
 
-// failure is a target that could not be dealt with.
+// failure is a target that could not be read or written.
 type failure struct {
-	err   error
-	tries int
-	// retryAt is when it is tried again.
+	err     error
+	tries   int
 	retryAt time.Time
 }
 
-// exhausted tells that a target has been tried often enough: the round counts as done without it.
+// maxTries is the number of attempts for a target that cannot be read or written. After that the round ends without it, so
+// that the other targets are evaluated again.
+const maxTries = 5
+
 func (f failure) exhausted() bool { return f.tries >= maxTries }
 
-// progressStore are the rounds that are under way, by rule.
+// progressStore holds the progress of unfinished rounds by the name of their rule.
 type progressStore struct {
 	mu     sync.Mutex
 	byRule map[string]*progress
 }
 
-// get returns the progress of a round, and begins it where the rule or the number is another.
+// get returns the progress of a round. It is empty for a new rule, generation or round number.
 func (r *progressStore) get(rule *analysisv1alpha1.RecommendationRule, number int32) *progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,38 +95,45 @@ func (r *progressStore) get(rule *analysisv1alpha1.RecommendationRule, number in
 	return p
 }
 
-// forget forgets the round of a rule.
+// forget drops the progress of a rule.
 func (r *progressStore) forget(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byRule, rule)
 }
 
-// recordFailure notes one more failure of a target and spaces its tries.
-func (p *progress) recordFailure(id identity, err error, now time.Time) {
-	f := p.failed[id]
-	wait := min(firstRetry<<min(f.tries, 16), lastRetry)
-	p.failed[id] = failure{err: err, tries: f.tries + 1, retryAt: now.Add(wait)}
+// taskResult is the result of one task; err is nil if it succeeded.
+type taskResult struct {
+	id  identity
+	err error
 }
 
-// recordSuccess notes that a target is dealt with.
-func (p *progress) recordSuccess(id identity) {
-	p.done[id] = true
-	delete(p.failed, id)
+// record adds the results of a pass and schedules the retries of failed tasks, with exponential backoff.
+func (p *progress) record(results []taskResult, now time.Time) {
+	for _, r := range results {
+		if r.err == nil {
+			p.done[r.id] = true
+			delete(p.failed, r.id)
+			continue
+		}
+		tries := p.failed[r.id].tries
+		wait := min(firstRetry<<min(tries, 16), lastRetry)
+		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(wait)}
+	}
 }
 
-// forgetFailures drops failures of targets that are no longer there: nobody waits for their next try.
+// forgetFailures drops the failures of deleted targets, which would delay the end of the round.
 func (p *progress) forgetFailures(gone func(identity) bool) {
 	maps.DeleteFunc(p.failed, func(id identity, _ failure) bool { return gone(id) })
 }
 
-// isDue tells whether a target is to be looked at now.
+// isDue reports whether a task has still to be done in this round and may be tried now.
 func (p *progress) isDue(id identity, now time.Time) bool {
 	f, failed := p.failed[id]
 	return !p.done[id] && (!failed || !f.exhausted() && !f.retryAt.After(now))
 }
 
-// nextRetry returns how long until a target that failed is tried again; ok is false where none is.
+// nextRetry returns the time until the next retry of a failed task, at least one second; ok is false if there is none.
 func (p *progress) nextRetry(now time.Time) (wait time.Duration, ok bool) {
 	for _, f := range p.failed {
 		if f.exhausted() {
@@ -137,37 +146,32 @@ func (p *progress) nextRetry(now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// errors are the failures in the order of their targets.
-func (p *progress) errors() []error {
-	ids := make([]identity, 0, len(p.failed))
-	for id := range p.failed {
-		ids = append(ids, id)
+// failedCondition returns a False Ready condition that lists the failed targets.
+func (p *progress) failedCondition(reason string) condition {
+	var errs []error
+	for _, id := range slices.SortedFunc(maps.Keys(p.failed), identity.compare) {
+		errs = append(errs, p.failed[id].err)
 	}
-	slices.SortFunc(ids, identity.compare)
-	out := make([]error, len(ids))
-	for i, id := range ids {
-		out[i] = p.failed[id].err
-	}
-	return out
+	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(p.done), joinErrors(errs)))
 }
 
-// roundMark is the value of analysisv1alpha1.AnnotationEvaluatedRound.
+// roundMark returns the value of analysisv1alpha1.AnnotationEvaluatedRound.
 func roundMark(generation int64, number int32) string {
 	return fmt.Sprintf("%d.%d", generation, number)
 }
 
-// isEvaluatedIn tells whether a round has written all of a Recommendation. The annotation goes out with or after the status of
-// an object that was there, and before that of a new one, whose conditions are then still empty.
+// isEvaluatedIn reports whether a round has written a Recommendation completely. The annotation is written with or after the
+// status of an existing object, and before the status of a new one, which then has no conditions yet.
 func isEvaluatedIn(rec *analysisv1alpha1.Recommendation, generation int64, number int32) bool {
 	return rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] == roundMark(generation, number) && len(rec.Status.Conditions) > 0
 }
 
-// evaluationRequested tells whether somebody has lowered the run number of a Recommendation, or taken it away.
+// evaluationRequested reports whether a user lowered or removed the run number of a Recommendation.
 func evaluationRequested(rec *analysisv1alpha1.Recommendation) bool {
 	_, mark, marked := strings.Cut(rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound], ".")
 	written, err := strconv.ParseInt(mark, 10, 32)
 	if !marked || err != nil {
-		return false // Of gocrane, or of an earlier craned: the next round marks it.
+		return false // Written by gocrane or an earlier craned: the next round marks it.
 	}
 	number, err := strconv.ParseInt(rec.Annotations[analysisv1alpha1.AnnotationRunNumber], 10, 32)
 	return err != nil || number < written

@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricebook reads price books from files and holds the one that is used where nobody gives one. What is in a
-// price book, and what it means, is pkg/cost's; this package only knows YAML and the file system, so that craned and
-// the command line read the same files alike.
+// Package pricebook reads price books from YAML files and embeds the default one, so that craned and the command line read
+// the same files. The content of a price book belongs to pkg/cost.
 package pricebook
 
 import (
@@ -22,10 +21,10 @@ import (
 //go:embed default.yaml
 var defaultFile embed.FS
 
-// maxFile bounds what is read as a price book; one is a few kilobytes.
+// maxFile bounds the size of a price book; typical ones have a few kilobytes.
 const maxFile = 1 << 20
 
-// Default returns the price book that Crane comes with. The file says where its figures are from.
+// Default returns the built-in price book. The file names the source of its figures.
 func Default() (*cost.PriceBook, error) {
 	content, err := defaultFile.ReadFile("default.yaml")
 	if err != nil {
@@ -34,8 +33,8 @@ func Default() (*cost.PriceBook, error) {
 	return parse("built-in price book", content)
 }
 
-// Load reads a price book in YAML or JSON; an empty path is the default. The error names the file, and for what is
-// wrong in it the path of each field.
+// Load reads a price book in YAML or JSON; an empty path returns the default. Errors name the file and the paths of invalid
+// fields.
 func Load(path string) (*cost.PriceBook, error) {
 	if path == "" {
 		return Default()

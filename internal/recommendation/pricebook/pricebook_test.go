@@ -46,7 +46,7 @@ func TestDefault(t *testing.T) {
 
 // TestExample keeps the example in the repository one that is read.
 func TestExample(t *testing.T) {
-	book, err := Load(filepath.Join("..", "..", "examples", "pricebook.yaml"))
+	book, err := Load(filepath.Join("..", "..", "..", "examples", "pricebook.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLoadFails(t *testing.T) {
 		"empty":        {write("empty.yaml", ""), "empty.yaml"},
 		"not YAML":     {write("broken.yaml", "a: [b"), "broken.yaml"},
 		"twice":        {write("twice.yaml", "currency: USD\ncurrency: EUR\n"), "currency"},
-		"zero":         {write("zero.yaml", "currency: USD\nsource: s\ndate: '2026-01-01'\ndefault: {prices: {cpu: 0, memory: 1}}\n"), "zero.yaml: default.prices.cpu: 0"},
+		"zero":         {write("zero.yaml", "currency: USD\nsource: s\ndate: '2026-01-01'\ndefault: {prices: {cpu: 0, memory: 1}}\n"), "zero.yaml: default.prices.cpu: \"0\""},
 		"a bare date":  {write("date.yaml", "currency: USD\nsource: s\ndate: 2026-13-01\ndefault: {prices: {cpu: 1, memory: 1}}\n"), "date"},
 		"far too long": {write("long.yaml", "#"+strings.Repeat("x", maxFile)), "larger"},
 	} {

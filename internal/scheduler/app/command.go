@@ -1,9 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app makes crane-scheduler: kube-scheduler of the version in go.mod with Crane's plugins in its registry and their
-// arguments in its schemes. It wires and decides nothing; options, profiles, health checks, leader election and the
-// scheduling loop are upstream's. It and simulate are the rooms that link k8s.io/kubernetes; the plugins do not.
+// Package app builds crane-scheduler: kube-scheduler of the version in go.mod with Crane's plugins in its registry
+// and their arguments in its schemes.
+//
+// Options, profiles, health checks, leader election and the scheduling loop are upstream's. Only this package and
+// simulate link k8s.io/kubernetes; the plugins do not.
 package app
 
 import (
@@ -26,9 +28,9 @@ import (
 	"crane.io/crane/internal/scheduler/simulate"
 )
 
-// NewCommand returns the command of crane-scheduler. It takes kube-scheduler's flags.
+// NewCommand returns the command of crane-scheduler, with kube-scheduler's flags.
 func NewCommand() *cobra.Command {
-	// One scheme decodes the file, the other gives defaults to plugin arguments and converts them.
+	// One scheme decodes the file, the other sets defaults of plugin arguments and converts them.
 	pluginconfig.AddToScheme(scheme.Scheme)
 	pluginconfig.AddToScheme(configv1.GetPluginArgConversionScheme())
 
@@ -40,7 +42,7 @@ func NewCommand() *cobra.Command {
 	cmd.SilenceErrors = true
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// Upstream prints the version of Kubernetes and ends the process.
+		// Upstream prints the version of Kubernetes and exits.
 		if f := cmd.Flags().Lookup("version"); f != nil && f.Changed && f.Value.String() != "false" {
 			fmt.Fprintln(cmd.OutOrStdout(), "crane-scheduler", version.Long())
 		}
@@ -54,7 +56,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// plugins lists what is added to upstream's registry, and registers the metrics of it.
+// plugins returns the additions to upstream's registry, and registers their metrics.
 func plugins() []upstream.Option {
 	load := dynamic.NewFactory(clock.RealClock{}, dynamic.Registries{
 		Metrics: legacyregistry.Register, Policies: legacyregistry.Registerer().Register,

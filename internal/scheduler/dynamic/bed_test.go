@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// start is when every test begins.
+// start is the start time of every test.
 func start() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // state is a CycleState.
@@ -41,7 +41,7 @@ func (s *state) Read(key fwk.StateKey) (fwk.StateData, error) {
 
 func (s *state) Write(key fwk.StateKey, v fwk.StateData) { s.data.Store(key, v) }
 
-// nodeInfo is a NodeInfo of a node whose pods request so much.
+// nodeInfo is a NodeInfo with the given requests.
 type nodeInfo struct {
 	fwk.NodeInfo
 	node      *corev1.Node
@@ -59,7 +59,7 @@ type requested struct {
 func (r requested) GetMilliCPU() int64 { return r.cpu }
 func (r requested) GetMemory() int64   { return r.memory }
 
-// fixedPolicy is a source of policies that a test sets.
+// fixedPolicy is a policy source set by a test.
 type fixedPolicy struct{ policy *nodeload.Policy }
 
 func (f *fixedPolicy) Policy() *nodeload.Policy { return f.policy }
@@ -76,8 +76,8 @@ func (r *recorded) Eventf(_, _ runtime.Object, _, reason, _, note string, args .
 	r.notes = append(r.notes, reason+": "+fmt.Sprintf(note, args...))
 }
 
-// bed is a plugin with nodes.
-type bed struct {
+// fixture is a plugin with nodes.
+type fixture struct {
 	testing.TB
 	*Plugin
 	clock    *clocktesting.FakeClock
@@ -87,9 +87,9 @@ type bed struct {
 	infos    []fwk.NodeInfo
 }
 
-func newBed(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node) *bed {
+func newFixture(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node) *fixture {
 	t.Helper()
-	b := &bed{
+	b := &fixture{
 		TB: t, clock: clocktesting.NewFakeClock(start()), policies: &fixedPolicy{policyOf(t, nodeload.GocraneSpec())},
 		events: &recorded{}, registry: metrics.NewKubeRegistry(),
 	}
@@ -121,8 +121,8 @@ func policyOf(t testing.TB, spec nodeload.Spec) *nodeload.Policy {
 	return p
 }
 
-// replace puts another object of a node into the snapshot.
-func (b *bed) replace(node *corev1.Node) {
+// replace replaces the object of a node in the snapshot.
+func (b *fixture) replace(node *corev1.Node) {
 	for i, info := range b.infos {
 		if info.Node().Name == node.Name {
 			b.infos[i] = &nodeInfo{node: node, requested: info.(*nodeInfo).requested}
@@ -130,8 +130,8 @@ func (b *bed) replace(node *corev1.Node) {
 	}
 }
 
-// try runs the plugin for a pod up to scores, as the framework does, and returns what it says of every node.
-func (b *bed) try(pod *corev1.Pod) (*state, map[string]string, map[string]int64) {
+// schedule runs the plugin for a pod up to scores, as the framework does, and returns its answer for every node.
+func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[string]int64) {
 	b.Helper()
 	s, reasons, scores := &state{}, map[string]string{}, map[string]int64{}
 	ctx := b.Context()
@@ -176,10 +176,10 @@ func (b *bed) try(pod *corev1.Pod) (*state, map[string]string, map[string]int64)
 	return s, reasons, scores
 }
 
-// place runs a whole cycle: of the best nodes the first by name is taken. It returns "" where none is left.
-func (b *bed) place(pod *corev1.Pod) string {
+// placePod runs a whole cycle: the first by name of the best nodes is selected. It returns "" if there is none.
+func (b *fixture) placePod(pod *corev1.Pod) string {
 	b.Helper()
-	s, _, scores := b.try(pod)
+	s, _, scores := b.schedule(pod)
 	best := ""
 	for _, name := range sortedNames(scores) {
 		if best == "" || scores[name] > scores[best] {
@@ -194,8 +194,8 @@ func (b *bed) place(pod *corev1.Pod) string {
 	return best
 }
 
-// loads are annotations with every metric of gocrane's policy, measured at a time.
-func loads(cpu, memory float64, measured time.Time) map[string]string {
+// loadAnnotations returns every metric of gocrane's policy, measured at one time.
+func loadAnnotations(cpu, memory float64, measured time.Time) map[string]string {
 	annotations := map[string]string{"unrelated": "1"}
 	for _, m := range nodeload.GocraneSpec().Metrics {
 		value := cpu
@@ -207,8 +207,8 @@ func loads(cpu, memory float64, measured time.Time) map[string]string {
 	return annotations
 }
 
-// machine is a node of 10 cores and 100 GiB.
-func machine(name string, annotations map[string]string) *corev1.Node {
+// newNode returns a node of 10 cores and 100 GiB.
+func newNode(name string, annotations map[string]string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Annotations: maps.Clone(annotations)},
 		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
@@ -217,8 +217,8 @@ func machine(name string, annotations map[string]string) *corev1.Node {
 	}
 }
 
-// asking is a pod with one container that requests so much.
-func asking(name, cpu, memory string) *corev1.Pod {
+// newPod returns a pod with one container and the given requests.
+func newPod(name, cpu, memory string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
@@ -227,16 +227,16 @@ func asking(name, cpu, memory string) *corev1.Pod {
 	}
 }
 
-// on is the pod on a node.
-func on(pod *corev1.Pod, node string) *corev1.Pod {
+// bindTo returns the pod bound to a node.
+func bindTo(pod *corev1.Pod, node string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
 	return pod
 }
 
-// running is the pod on a node, running since a time.
-func running(pod *corev1.Pod, node string, since time.Time) *corev1.Pod {
-	pod = on(pod, node)
+// newRunningPod returns the pod on a node, running since a time.
+func newRunningPod(pod *corev1.Pod, node string, since time.Time) *corev1.Pod {
+	pod = bindTo(pod, node)
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},

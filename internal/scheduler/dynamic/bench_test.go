@@ -19,34 +19,34 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// large is 5,000 nodes with 30 pods each, of which five are on their way.
-func large(b testing.TB) *bed {
+// newLargeFixture has 5,000 nodes with 30 pods each, five of them arriving.
+func newLargeFixture(b testing.TB) *fixture {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var machines []*corev1.Node
 	for i := range 5000 {
-		machines = append(machines, machine(fmt.Sprintf("node-%04d", i), loads(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), start())))
+		machines = append(machines, newNode(fmt.Sprintf("node-%04d", i), loadAnnotations(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), start())))
 	}
-	bed := newBed(b, nodeload.Strategy{}, machines...)
-	bed.try(asking("first", "100m", "1Gi"))
+	bed := newFixture(b, nodeload.Strategy{}, machines...)
+	bed.schedule(newPod("first", "100m", "1Gi"))
 	for _, m := range machines {
 		for i := range 30 {
-			pod := asking(fmt.Sprint(m.Name, "-", i), "10m", "100Mi")
+			pod := newPod(fmt.Sprint(m.Name, "-", i), "10m", "100Mi")
 			if i < 5 {
-				bed.PodAdded(on(pod, m.Name))
+				bed.PodAdded(bindTo(pod, m.Name))
 			} else {
-				bed.PodAdded(running(pod, m.Name, start().Add(-24*time.Hour)))
+				bed.PodAdded(newRunningPod(pod, m.Name, start().Add(-24*time.Hour)))
 			}
 		}
 	}
 	return bed
 }
 
-// BenchmarkFilterAndScore is what the plugin costs for one node and one pod: Filter and Score of 5,000 nodes with 30 pods
-// each, with cycle state, bookkeeping for explanations and normalising; an operation is one node. best-ns/op is that of the
-// fastest pass over all nodes, which says more on a machine that does other things as well.
+// BenchmarkFilterAndScore measures the plugin for one node and one pod: Filter and Score of 5,000 nodes with 30 pods
+// each, with cycle state, explanations and normalising; an operation is one node. best-ns/op is that of the fastest
+// pass over all nodes, which is more stable on a busy machine.
 func BenchmarkFilterAndScore(b *testing.B) {
-	bed, ctx := large(b), b.Context()
-	pod, s := asking("web", "100m", "1Gi"), &state{}
+	bed, ctx := newLargeFixture(b), b.Context()
+	pod, s := newPod("web", "100m", "1Gi"), &state{}
 	bed.PreFilter(ctx, s, pod, bed.infos)
 	scores := make(fwk.NodeScoreList, len(bed.infos))
 	best := time.Duration(math.MaxInt64)
@@ -67,13 +67,13 @@ func BenchmarkFilterAndScore(b *testing.B) {
 	b.ReportMetric(float64(best)/float64(len(bed.infos)), "best-ns/op")
 }
 
-// BenchmarkScoreOfTheNext is what Score costs for one node and a pod whose like came before: one node has changed since.
+// BenchmarkScoreOfTheNext measures Score for one node and a pod like the one before: one node has changed since.
 func BenchmarkScoreOfTheNext(b *testing.B) {
-	bed, ctx := large(b), b.Context()
+	bed, ctx := newLargeFixture(b), b.Context()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for done := 0; done < b.N; done += len(bed.infos) {
-		pod, s := asking(fmt.Sprint("web-", done), "100m", "1Gi"), &state{}
+		pod, s := newPod(fmt.Sprint("web-", done), "100m", "1Gi"), &state{}
 		bed.PreFilter(ctx, s, pod, bed.infos)
 		for _, info := range bed.infos {
 			bed.Score(ctx, s, pod, info)
@@ -82,10 +82,10 @@ func BenchmarkScoreOfTheNext(b *testing.B) {
 	}
 }
 
-// BenchmarkPreFilter is what the plugin costs for one pod before any node is asked, without a census.
+// BenchmarkPreFilter measures the plugin for one pod before the nodes, without a new fleet snapshot.
 func BenchmarkPreFilter(b *testing.B) {
-	bed, ctx := large(b), b.Context()
-	pod := asking("web", "100m", "1Gi")
+	bed, ctx := newLargeFixture(b), b.Context()
+	pod := newPod("web", "100m", "1Gi")
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
@@ -93,9 +93,9 @@ func BenchmarkPreFilter(b *testing.B) {
 	}
 }
 
-// BenchmarkCensus is what looking at all nodes together costs, once in a second.
+// BenchmarkCensus measures a fleet snapshot, which is built once per second.
 func BenchmarkCensus(b *testing.B) {
-	bed := large(b)
+	bed := newLargeFixture(b)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
@@ -103,14 +103,14 @@ func BenchmarkCensus(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve is what a placement costs, on nodes to which ever more pods are on their way.
+// BenchmarkReserve measures a placement on nodes with ever more arriving pods.
 func BenchmarkReserve(b *testing.B) {
-	bed, ctx := large(b), b.Context()
-	pod, s := asking("web", "100m", "1Gi"), &state{}
+	bed, ctx := newLargeFixture(b), b.Context()
+	pod, s := newPod("web", "100m", "1Gi"), &state{}
 	bed.PreFilter(ctx, s, pod, bed.infos)
 	pods := make([]*corev1.Pod, b.N)
 	for i := range pods {
-		pods[i] = asking(fmt.Sprint("web-", i), "100m", "1Gi")
+		pods[i] = newPod(fmt.Sprint("web-", i), "100m", "1Gi")
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -119,26 +119,26 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// BenchmarkNodeChange is what a new object of a node costs: reading its annotations and working out what is on its way.
+// BenchmarkNodeChange measures a changed node object: parsing its annotations and computing the pending load.
 func BenchmarkNodeChange(b *testing.B) {
-	bed := large(b)
+	bed := newLargeFixture(b)
 	e, rules := bed.entry("node-0000"), bed.rules.Load()
-	objects := []*corev1.Node{machine("node-0000", loads(0.2, 0.2, start())), machine("node-0000", loads(0.3, 0.3, start()))}
+	objects := []*corev1.Node{newNode("node-0000", loadAnnotations(0.2, 0.2, start())), newNode("node-0000", loadAnnotations(0.3, 0.3, start()))}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		e.look(&bed.reader, objects[i%2], rules, start())
+		e.refresh(&bed.reader, objects[i%2], rules, start())
 	}
 }
 
-// TestManyAtOnce runs everything that runs at once in a scheduler, for the race detector: cycles with parallel filters,
-// pods that come and go, policies, queueing hints and people who ask why.
+// TestManyAtOnce runs everything that is concurrent in a scheduler, for the race detector: cycles with parallel
+// filters, pod events, policies, queueing hints and explanations.
 func TestManyAtOnce(t *testing.T) {
 	var machines []*corev1.Node
 	for i := range 50 {
-		machines = append(machines, machine(fmt.Sprint("n-", i), loads(float64(i)/60, 0.3, start())))
+		machines = append(machines, newNode(fmt.Sprint("n-", i), loadAnnotations(float64(i)/60, 0.3, start())))
 	}
-	b := newBed(t, nodeload.Strategy{}, machines...)
+	b := newFixture(t, nodeload.Strategy{}, machines...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
 	repeat := func(do func(i int)) {
@@ -148,26 +148,26 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
-	b.try(asking("first", "100m", "1Gi"))
+	b.schedule(newPod("first", "100m", "1Gi"))
 	repeat(func(i int) {
-		pod := asking(fmt.Sprint("other-", i), "10m", "10Mi")
+		pod := newPod(fmt.Sprint("other-", i), "10m", "10Mi")
 		node := fmt.Sprint("n-", i%60)
-		b.PodAdded(on(pod, node))
-		b.PodUpdated(on(pod, node), running(pod, node, start()))
-		b.PodDeleted(running(pod, node, start()))
+		b.PodAdded(bindTo(pod, node))
+		b.PodUpdated(bindTo(pod, node), newRunningPod(pod, node, start()))
+		b.PodDeleted(newRunningPod(pod, node, start()))
 	})
 	repeat(func(i int) {
 		b.Explain("shop", fmt.Sprint("web-", i%200))
 		b.Recent()
 	})
 	repeat(func(i int) {
-		if _, err := b.nodeHint(klog.Background(), asking("waiting", "100m", "1Gi"), machines[0], machines[i%50]); err != nil {
+		if _, err := b.nodeHint(klog.Background(), newPod("waiting", "100m", "1Gi"), machines[0], machines[i%50]); err != nil {
 			t.Error(err)
 		}
 	})
 	repeat(func(int) { b.clock.Step(time.Millisecond) })
 	for i := range 50 {
-		pod, s := asking(fmt.Sprint("web-", i), "10m", "10Mi"), &state{}
+		pod, s := newPod(fmt.Sprint("web-", i), "10m", "10Mi"), &state{}
 		b.PreFilter(ctx, s, pod, b.infos)
 		var filters sync.WaitGroup
 		for part := range 4 {

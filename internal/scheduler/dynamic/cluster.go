@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// censusPeriod is how often all nodes are looked at together, if pods come. Between two looks nothing of all nodes is
-	// touched; what a node itself reports counts at once.
+	// censusPeriod is the interval between fleet snapshots while pods are scheduled. Between two of them no node is
+	// read that is not evaluated; a changed node object takes effect at once.
 	censusPeriod = time.Second
-	// forgetAfter is for how many looks a node may be missing before it is forgotten.
-	forgetAfter = 120
+	// dropAfter is the number of snapshots without a node after which it is dropped.
+	dropAfter = 120
 )
 
-// Policies is where the policy in force comes from; it may change at any time. Asking must cost next to nothing.
+// Policies returns the policy in force, which may change at any time. It must be cheap.
 type Policies interface {
 	Policy() *nodeload.Policy
 }
 
-// cluster is what the plugin knows of all nodes.
+// cluster is the plugin's state of all nodes.
 type cluster struct {
 	clock    clock.PassiveClock
 	policies Policies
@@ -39,39 +39,39 @@ type cluster struct {
 	minFresh series.Ratio
 	reader   reader
 	log      logr.Logger
-	told     *told
+	told     *profileMetrics
 
 	entries sync.Map // name of a node to *entry
 	rules   atomic.Pointer[nodeload.Rules]
-	// refused is the policy that could not be used last.
+	// refused is the last policy that could not be used.
 	refused atomic.Pointer[nodeload.Policy]
-	last    atomic.Pointer[census]
-	// objects are the entries by the objects that the last census saw. They are not part of it, because attempts that are
-	// remembered keep theirs, and would keep objects that are long replaced.
+	last    atomic.Pointer[fleetSnapshot]
+	// objects are the entries by the node objects of the last snapshot. They are not part of it, because recorded
+	// attempts keep their snapshot, and would keep replaced objects alive.
 	objects atomic.Pointer[objects]
 	memos   memos
 
-	mu     sync.Mutex // one census at a time
+	mu     sync.Mutex // serialises snapshots
 	number uint64     // guarded by mu
 }
 
-// census is the result of a look at all nodes.
-type census struct {
+// fleetSnapshot is the state of all nodes at one time.
+type fleetSnapshot struct {
 	*nodeload.Fleet
-	// size is the number of nodes that were there to look at.
+	// size is the number of nodes.
 	size int
-	// roster are the names of the nodes by their slot.
+	// roster holds the names of the nodes by their slot.
 	roster []string
-	// entries by name. A map that nobody changes is found faster in than one that somebody may.
+	// entries by name. An immutable map is faster than a sync.Map.
 	entries map[string]*entry
-	// peaks of the nodes, raised by what has changed since.
+	// peaks of the nodes, raised by changes since.
 	peaks *nodeload.Peaks
 }
 
-// objects find the entry of a node by its object: to look at names costs more than all else that is done for a node.
+// objects finds the entry of a node by its object: a lookup by name would dominate the cost per node.
 type objects = map[*corev1.Node]*entry
 
-// find returns the entry of a node. One that has come since the census is not in it.
+// find returns the entry of a node. A node added since the snapshot is not in it.
 func (c *cluster) find(cycle *cycle, node *corev1.Node) *entry {
 	if e, ok := cycle.objects[node]; ok {
 		return e
@@ -82,14 +82,14 @@ func (c *cluster) find(cycle *cycle, node *corev1.Node) *entry {
 	return c.entry(node.Name)
 }
 
-// raise takes into the peaks of the last census what a node has become.
+// raise adds a changed node to the peaks of the last snapshot.
 func (c *cluster) raise(n *nodeload.Node) {
 	if last := c.last.Load(); last != nil && n != nil {
 		last.peaks.Raise(n)
 	}
 }
 
-// placed puts a pod on its way to a node.
+// placed adds an arriving pod to a node.
 func (c *cluster) placed(node, pod string, use nodeload.Amount) {
 	c.raise(c.entry(node).placed(pod, use))
 }
@@ -104,7 +104,7 @@ func (c *cluster) entry(node string) *entry {
 	return e.(*entry)
 }
 
-// currentRules are those of the policy in force. A policy that the plugin cannot use leaves the old rules in force.
+// currentRules returns the rules of the policy in force. An unusable policy leaves the old rules in force.
 func (c *cluster) currentRules() *nodeload.Rules {
 	rules, policy := c.rules.Load(), c.policies.Policy()
 	if rules.Policy == policy || c.refused.Load() == policy {
@@ -119,14 +119,14 @@ func (c *cluster) currentRules() *nodeload.Rules {
 	for _, warning := range policy.Warnings {
 		c.log.Info("Policy", "warning", warning)
 	}
-	c.told.dropped(rules.Policy, policy)
+	c.told.dropMetrics(rules.Policy, policy)
 	c.rules.Store(next)
 	return next
 }
 
-// look returns the last census, or takes one if that is older than its period, of other rules, or of another number of
-// nodes.
-func (c *cluster) look(nodes []fwk.NodeInfo) *census {
+// summarize returns the last snapshot, or builds one if that is older than its period, of other rules, or of another
+// number of nodes.
+func (c *cluster) summarize(nodes []fwk.NodeInfo) *fleetSnapshot {
 	rules, now := c.currentRules(), c.clock.Now()
 	if last := c.last.Load(); last != nil && last.Rules == rules && len(nodes) == last.size {
 		if age := now.Sub(last.Time); age >= 0 && age < censusPeriod {
@@ -136,12 +136,12 @@ func (c *cluster) look(nodes []fwk.NodeInfo) *census {
 	return c.take(rules, nodes, now)
 }
 
-func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time) *census {
+func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time) *fleetSnapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number++
 	count := rules.NewCount(now)
-	roster, entries := c.roll(list)
+	roster, entries := c.nodeSlots(list)
 	peaks, seen := rules.NewPeaks(), make(objects, len(list))
 	onWay := 0
 	for _, info := range list {
@@ -151,7 +151,7 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 		}
 		e := entries[object.Name]
 		e.seen, seen[object] = c.number, e
-		e.look(&c.reader, object, rules, now)
+		e.refresh(&c.reader, object, rules, now)
 		requested := info.GetRequested()
 		node := e.tick(now)
 		onWay += node.Arriving
@@ -160,17 +160,17 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 			CPU: series.MilliCPU(requested.GetMilliCPU()), Memory: series.Bytes(requested.GetMemory()),
 		})
 	}
-	c.forget()
-	taken := &census{Fleet: count.Fleet(c.minFresh), size: len(list), roster: roster, entries: entries, peaks: peaks}
+	c.dropGoneNodes()
+	taken := &fleetSnapshot{Fleet: count.Fleet(c.minFresh), size: len(list), roster: roster, entries: entries, peaks: peaks}
 	c.objects.Store(&seen)
 	c.last.Store(taken)
-	c.told.counted(taken, onWay)
+	c.told.recordSnapshot(taken, onWay)
 	return taken
 }
 
-// roll names the nodes and gives each its slot. The names of the last census serve again while the nodes are the same:
-// attempts that are remembered keep those of their time.
-func (c *cluster) roll(list []fwk.NodeInfo) ([]string, map[string]*entry) {
+// nodeSlots returns the node names and entries, and assigns slots. The names of the last snapshot are shared while
+// the nodes are the same: recorded attempts keep theirs.
+func (c *cluster) nodeSlots(list []fwk.NodeInfo) ([]string, map[string]*entry) {
 	if last := c.last.Load(); last != nil && len(last.roster) == len(list) {
 		same := true
 		for i := 0; same && i < len(list); i++ {
@@ -193,15 +193,15 @@ func (c *cluster) roll(list []fwk.NodeInfo) ([]string, map[string]*entry) {
 	return roster, entries
 }
 
-// forget drops nodes that are gone. Those that pods were sent to and that were never seen get the same time.
-func (c *cluster) forget() {
+// dropGoneNodes drops deleted nodes. Nodes with reserved pods that were never seen are kept as long.
+func (c *cluster) dropGoneNodes() {
 	c.entries.Range(func(name, value any) bool {
 		e := value.(*entry)
 		switch {
 		case e.seen == c.number:
 		case e.seen == 0:
 			e.seen = c.number - 1
-		case c.number-e.seen > forgetAfter:
+		case c.number-e.seen > dropAfter:
 			c.entries.Delete(name)
 		default:
 			e.slot.Store(-1)
@@ -210,22 +210,22 @@ func (c *cluster) forget() {
 	})
 }
 
-// known is what is known of a node in a cycle of a census.
-func (c *cluster) known(taken *census, e *entry, node *corev1.Node) *view {
+// viewOf returns the view of a node in a cycle.
+func (c *cluster) viewOf(taken *fleetSnapshot, e *entry, node *corev1.Node) *view {
 	if v := e.view.Load(); v != nil && v.object == node && v.Rules == taken.Rules {
 		return v
 	}
-	v := e.look(&c.reader, node, taken.Rules, c.clock.Now())
+	v := e.refresh(&c.reader, node, taken.Rules, c.clock.Now())
 	c.raise(&v.Node)
 	return v
 }
 
-// NodeChanged takes up what a node reports. The node informer calls it; who drives the plugin without an informer may.
+// NodeChanged processes a node object. The node informer calls it, or the driver of a plugin without an informer.
 func (c *cluster) NodeChanged(object *corev1.Node) {
-	c.raise(&c.entry(object.Name).look(&c.reader, object, c.rules.Load(), c.clock.Now()).Node)
+	c.raise(&c.entry(object.Name).refresh(&c.reader, object, c.rules.Load(), c.clock.Now()).Node)
 }
 
-// nodeHandler passes on what an informer tells. Nodes that are gone are forgotten by the looks at all of them.
+// nodeHandler forwards informer events. Deleted nodes are dropped by the snapshots.
 func (c *cluster) nodeHandler() cache.ResourceEventHandler {
 	changed := func(obj any) {
 		if object, ok := obj.(*corev1.Node); ok {

@@ -1,13 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dynamic is the scheduler plugin Dynamic: a thin shell over pkg/nodeload. It keeps, for every node, what the
-// node reports and what is on its way, asks pkg/nodeload whether a pod may go there and how well, and remembers its latest
-// answers so that people can ask why.
+// Package dynamic is the scheduler plugin Dynamic, which filters and scores nodes by measured load with pkg/nodeload.
 //
-// It imports the interfaces of the scheduler framework and not kube-scheduler. It has no clock of its own and no goroutine
-// that decides: whoever drives it in virtual time (the simulator) calls the same methods and gets the same answers.
+// It keeps the reported and the pending load of every node and records its latest answers for explanations. It
+// imports the interfaces of the scheduler framework and not kube-scheduler. It has no clock of its own and no
+// deciding goroutine, so the simulator drives it in virtual time with the same results.
 //
-// Locks, outermost first: Factory.mu, ring.mu, entry.mu, history.mu. None is held over a call of the framework. Filter and
-// Score take none in the usual case: they load a pointer to what was made when something about the node changed.
+// Locks, outermost first: Factory.mu, attemptRing.mu, entry.mu, history.mu. None is held over a call of the
+// framework. Filter and Score usually take none: they load a pointer to a view built when the node changed.
 package dynamic

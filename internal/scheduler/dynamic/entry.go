@@ -15,15 +15,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// entry is one node.
+// entry is the state of one node.
 type entry struct {
-	// view is what decisions read; nil until the node was seen.
+	// view is the input of decisions; nil until the node was seen.
 	view atomic.Pointer[view]
-	// closedBy is the last attempt that found the node closed.
+	// closedBy is the number of the last attempt that found the node closed.
 	closedBy atomic.Uint64
-	// expired is set when a metric of the node becomes stale, by time alone.
+	// expired is set when a metric of the node becomes stale by time alone.
 	expired atomic.Bool
-	// slot is the node's place in the roster of the last census.
+	// slot is the node's index in the roster of the last snapshot.
 	slot atomic.Int32
 
 	mu       sync.Mutex
@@ -31,28 +31,29 @@ type entry struct {
 	report   nodeload.Report   // of view.object by view.Rules; guarded by mu
 	varies   [2]nodeload.Deviation
 	uid      types.UID
-	// seen is the census that saw the node last; of the census alone.
+	// seen is the number of the last snapshot with the node; used by snapshots only.
 	seen uint64
 }
 
-// view is what is known of a node, and the object that it was read from. It is never changed. The Node is part of it and
-// not pointed to: what a cycle reads of thousands of nodes is not in the processor's cache, and every pointer costs.
+// view is an immutable state of a node and the object that it was read from. The Node is embedded instead of pointed
+// to, because a cycle reads thousands of them and each pointer costs a cache miss.
 type view struct {
 	nodeload.Node
 	object *corev1.Node
-	// made is when, in nanoseconds since 1970.
+	// made is the creation time, in nanoseconds since 1970.
 	made int64
 }
 
-// reader reads nodes.
+// reader parses node annotations.
 type reader struct {
 	format nodeload.Format
-	// unreadable is called for annotations that cannot be read.
-	unreadable func(nodeload.Unreadable)
+	// unreadable is called for invalid annotations.
+	unreadable func(nodeload.ParseErrors)
 }
 
-// look is what is known of the node by the rules; read anew only where the object or the rules are others than last time.
-func (e *entry) look(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
+// refresh returns the view of the node by the rules; annotations are parsed only if the object or the rules have
+// changed.
+func (e *entry) refresh(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
 		return v
 	}
@@ -61,7 +62,7 @@ func (e *entry) look(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	return e.read(r, object, rules, now)
 }
 
-// read needs mu.
+// read parses the annotations; the caller holds mu.
 func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
 		return v
@@ -70,34 +71,34 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 		e.uid, e.varies = object.UID, [2]nodeload.Deviation{}
 	}
 	report, bad := read(r.format, object, rules)
-	if bad != (nodeload.Unreadable{}) {
+	if bad != (nodeload.ParseErrors{}) {
 		r.unreadable(bad)
 	}
 	for k, resource := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
 		gauge := rules.GaugeSample(resource, report.Samples)
-		// A time of the future would end all learning.
+		// A sample from the future would block all later ones.
 		if !gauge.Time.IsZero() && !gauge.Time.After(now.Add(nodeload.MaxSkew)) {
 			e.varies[k].Add(gauge)
 		}
 		report.Deviation[k] = e.varies[k].Ratio()
 	}
 	e.report = report
-	return e.make(object, rules, now)
+	return e.buildView(object, rules, now)
 }
 
-// make needs mu.
-func (e *entry) make(object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
-	v := &view{Node: *rules.Look(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
+// buildView builds the view; the caller holds mu.
+func (e *entry) buildView(object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
+	v := &view{Node: *rules.NodeAt(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
 	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
 		e.expired.Store(true)
 	}
 	return v
 }
 
-// stalePeriod is how often the pods on their way to a node without fresh metrics are looked at.
+// stalePeriod is the interval of updates of a node without fresh metrics that has arriving pods.
 const stalePeriod = 15 * time.Second
 
-// tick makes the view anew if time has changed it: a metric has become stale, or is and pods are on their way.
+// tick rebuilds the view if time has changed it: a metric has become stale, or is stale and pods are arriving.
 func (e *entry) tick(now time.Time) *nodeload.Node {
 	v := e.view.Load()
 	fresh := v.FreshAt(now)
@@ -109,19 +110,19 @@ func (e *entry) tick(now time.Time) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v = e.view.Load()
-	return &e.make(v.object, v.Rules, now).Node
+	return &e.buildView(v.object, v.Rules, now).Node
 }
 
-// peek is what would be known of the node if it were object; nothing is changed.
-func (e *entry) peek(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
+// preview returns the view that object would have; nothing is changed.
+func (e *entry) preview(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
 	report, _ := read(r.format, object, rules)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return rules.Peek(report, &e.arrivals, now)
+	return rules.PeekNode(report, &e.arrivals, now)
 }
 
-// placed puts a pod on its way that does not run yet, in time that does not grow with what is on its way already. It returns
-// what the node is then; nil if it was on its way already, or the node was not seen yet.
+// placed adds an arriving pod that does not run yet, in constant time. It returns the new node, or nil if the pod was
+// added before or the node was not seen yet.
 func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,13 +134,13 @@ func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 	if v == nil {
 		return nil
 	}
-	next := &view{Node: *v.Joined(use), object: v.object, made: v.made}
+	next := &view{Node: *v.WithPod(use), object: v.object, made: v.made}
 	e.view.Store(next)
 	return &next.Node
 }
 
-// change changes the arrivals and makes the view anew if that says that they are others now. It returns what the node is then,
-// or nil as placed does.
+// change changes the arrivals and rebuilds the view if do returns true. It returns the new node, or nil as placed
+// does.
 func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,15 +151,15 @@ func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeloa
 	if v == nil {
 		return nil
 	}
-	return &e.make(v.object, v.Rules, now).Node
+	return &e.buildView(v.object, v.Rules, now).Node
 }
 
-func read(format nodeload.Format, object *corev1.Node, rules *nodeload.Rules) (nodeload.Report, nodeload.Unreadable) {
+func read(format nodeload.Format, object *corev1.Node, rules *nodeload.Rules) (nodeload.Report, nodeload.ParseErrors) {
 	samples, bad := rules.Read(format, object.Annotations)
 	return nodeload.Report{Capacity: capacity(object), Samples: samples}, bad
 }
 
-// capacity is the whole machine: loads are shares of it, and not of what is allocatable.
+// capacity returns the capacity of the node: loads are shares of it, not of the allocatable resources.
 func capacity(node *corev1.Node) nodeload.Amount {
 	resources := node.Status.Capacity
 	if len(resources) == 0 {

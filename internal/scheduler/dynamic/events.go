@@ -18,19 +18,19 @@ const (
 	// ReasonLoadAvoided is the reason of the event on a pod that was placed while nodes were closed for it.
 	ReasonLoadAvoided = "LoadAvoided"
 	actionScheduling  = "Scheduling"
-	// eventPeriod is the mean time between two events, eventBurst how many may come at once. An event costs the API server
-	// a write, as a placement does; who wants to know all asks the plugin.
+	// eventPeriod is the mean interval of events, eventBurst the maximum burst. An event costs the API server a
+	// write, like a placement; the explain endpoint has all attempts.
 	eventPeriod = time.Second
 	eventBurst  = 10
 )
 
-// recorder writes events; it is a part of what the framework hands out.
+// recorder writes events; it is part of the framework's recorder.
 type recorder interface {
 	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
 }
 
-// events tells about pods that were placed while nodes were closed for them, at a bounded rate. Of pods that are placed
-// nowhere the scheduler itself tells, with the plugin's reasons.
+// events reports pods that were placed while nodes were closed for them, at a bounded rate. The scheduler itself
+// reports pods that were not placed, with the plugin's reasons.
 type events struct {
 	recorder recorder // nil for none
 	clock    clock.PassiveClock
@@ -45,7 +45,7 @@ func newEvents(r recorder, clk clock.PassiveClock, dropped func()) *events {
 	return &events{recorder: r, clock: clk, dropped: dropped}
 }
 
-// newRecorder is nil where the framework has none: an interface that holds a nil is not nil.
+// newRecorder returns nil if the framework has no recorder: an interface that holds a nil is not nil.
 func newRecorder(r kubeevents.EventRecorder) recorder {
 	if r == nil {
 		return nil
@@ -53,7 +53,7 @@ func newRecorder(r kubeevents.EventRecorder) recorder {
 	return r
 }
 
-// policyReference is what events about the policy file are about: the ConfigMap that config/ makes of it.
+// policyReference is the object of events about the policy file: its ConfigMap in config/.
 func policyReference() runtime.Object {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "crane-system", Name: "crane-node-load-policy"}
 }

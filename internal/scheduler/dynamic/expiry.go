@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// expire wakes the pods that wait when a metric has become stale, of which no event tells: a metric that closed a node closes it
-// no more, and where too few nodes are fresh load decides nothing. It ends with ctx.
+// expire wakes waiting pods when a metric has become stale, which causes no event: a stale metric no longer closes a
+// node, and with too few fresh nodes load is ignored. It returns when ctx ends.
 func (p *Plugin) expire(ctx context.Context, clk clock.WithTicker) {
 	ticker := clk.NewTicker(stalePeriod)
 	defer ticker.Stop()
@@ -24,8 +24,8 @@ func (p *Plugin) expire(ctx context.Context, clk clock.WithTicker) {
 	}
 }
 
-// wake makes the scheduler try pods again if a metric of a node has become stale since the last time. It costs nothing while no
-// pod waits for load.
+// wake makes the scheduler retry pods if a metric of a node has become stale since the last call. It is cheap while
+// no pod waits because of load.
 func (p *Plugin) wake() {
 	if p.rejected.Len() == 0 {
 		return
@@ -40,7 +40,7 @@ func (p *Plugin) wake() {
 		return true
 	})
 	if expired {
-		p.last.Store(nil) // which metrics are in force may be another matter now
+		p.last.Store(nil) // the set of metrics in force may have changed
 		p.retry()
 	}
 }

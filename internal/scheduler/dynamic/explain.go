@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Explain says why the latest attempt to place the pod saw each node as it did. ok is false where the pod is not among the
-// latest.
+// Explain returns how the latest attempt to place the pod filtered and scored each node. ok is false if the pod is
+// not among the recorded ones.
 func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
 	noted, ok := p.ring.find(namespace, name)
 	if !ok {
@@ -22,7 +22,7 @@ func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
 	return noted.explain(p.profile), true
 }
 
-// Recent lists the pods of the latest attempts as namespace/name, the latest first, each once.
+// Recent lists the pods of the recorded attempts as namespace/name, the latest first, each once.
 func (p *Plugin) Recent() []string {
 	p.ring.mu.Lock()
 	defer p.ring.mu.Unlock()
@@ -35,8 +35,8 @@ func (p *Plugin) Recent() []string {
 	return pods
 }
 
-// noted is a copy of an attempt, which the ring may forget while somebody reads it.
-type noted struct {
+// attemptCopy is a copy of an attempt, whose slot in the ring may be reused while the copy is read.
+type attemptCopy struct {
 	*attempt
 	node   string
 	undone bool
@@ -45,23 +45,23 @@ type noted struct {
 
 type words struct{ filter, score uint64 }
 
-func (r *ring) find(namespace, name string) (noted, bool) {
+func (r *attemptRing) find(namespace, name string) (attemptCopy, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range slices.Backward(r.attempts) {
 		if a.namespace != namespace || a.name != name {
 			continue
 		}
-		n := noted{attempt: a, node: a.node, undone: a.undone, words: make([]words, len(a.answers))}
+		n := attemptCopy{attempt: a, node: a.node, undone: a.undone, words: make([]words, len(a.answers))}
 		for i := range a.answers {
 			n.words[i] = words{filter: a.answers[i].filter.Load(), score: a.answers[i].score.Load()}
 		}
 		return n, true
 	}
-	return noted{}, false
+	return attemptCopy{}, false
 }
 
-func (n noted) explain(profile string) nodeload.Explanation {
+func (n attemptCopy) explain(profile string) nodeload.Explanation {
 	taken := n.taken
 	e := nodeload.Explanation{
 		Pod: n.namespace + "/" + n.name, Profile: profile, Attempt: n.number, Time: n.at.UTC(), Outcome: n.outcome(), Node: n.node,
@@ -75,7 +75,7 @@ func (n noted) explain(profile string) nodeload.Explanation {
 		}
 	}
 	for slot, w := range n.words {
-		// Where no node can be closed, the one that is chosen without a score was the only one that others left.
+		// If no node can be closed, a node selected without a score was the only one left by other plugins.
 		if w.filter|w.score == 0 && (!n.clear.Load() || taken.roster[slot] != n.node) {
 			e.NotAsked++
 			continue
@@ -88,7 +88,7 @@ func (n noted) explain(profile string) nodeload.Explanation {
 	return e
 }
 
-func (n noted) outcome() string {
+func (n attemptCopy) outcome() string {
 	switch {
 	case n.undone:
 		return "placed on " + n.node + " and taken back"
@@ -98,7 +98,7 @@ func (n noted) outcome() string {
 	return "not placed"
 }
 
-// rank puts the chosen node first, then those with scores, and those that are closed last.
+// rank sorts the selected node first, then scored nodes, then closed ones.
 func rank(n nodeload.NodeExplanation, chosen string) int {
 	switch {
 	case n.Name == chosen:
@@ -111,7 +111,7 @@ func rank(n nodeload.NodeExplanation, chosen string) int {
 	return 3
 }
 
-func (n noted) answer(node string, w words) nodeload.NodeExplanation {
+func (n attemptCopy) answer(node string, w words) nodeload.NodeExplanation {
 	e := nodeload.NodeExplanation{Name: node, Unknown: (w.filter|w.score)&wasUnknown != 0}
 	switch {
 	case w.filter&wasClosed != 0:
@@ -124,7 +124,7 @@ func (n noted) answer(node string, w words) nodeload.NodeExplanation {
 		e.Load, e.OnWay = unfixed(w.score>>16), unsigned(w.score)
 		e.Incoming = series.Ratio(n.taken.Incoming(n.use))
 		if scale := n.scale.Load(); scale != nil {
-			// Costs are noted with seven decimals; the best must not fall short of itself.
+			// Costs are stored with seven decimals; the best must not score below 100 by rounding.
 			score := scale.Score(e.Cost - 1/costUnits)
 			e.Score = &score
 		}

@@ -15,13 +15,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// TestExplain: for one pod and every node it is told why the node was filtered or scored as it was.
+// TestExplain checks the explanation of one pod for every node.
 func TestExplain(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.7, 0.2, start())),
-		machine("unknown", nil), machine("warm", loads(0.4, 0.2, start())))
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())),
+		newNode("unknown", nil), newNode("warm", loadAnnotations(0.4, 0.2, start())))
 	b.history.Learn(Workload{"shop", "StatefulSet", "web"}, nodeload.Amount{CPU: 500, Memory: 2 << 30})
-	pod := owned(asking("web", "1", "1Gi"), "StatefulSet", "web")
-	if got := b.place(pod); got != "cool" {
+	pod := owned(newPod("web", "1", "1Gi"), "StatefulSet", "web")
+	if got := b.placePod(pod); got != "cool" {
 		t.Fatalf("placed on %q", got)
 	}
 	e, ok := b.Explain("shop", "web")
@@ -48,10 +48,10 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s %s %s: %q; want %+v", n.Name, n.Verdict, score, n.Reason(), w)
 		}
 	}
-	// A pod that has ended is taken off.
-	old := running(asking("old", "2", "1Gi"), "warm", start().Add(-24*time.Hour))
+	// An ended pod is subtracted.
+	old := newRunningPod(newPod("old", "2", "1Gi"), "warm", start().Add(-24*time.Hour))
 	b.PodDeleted(old)
-	b.try(pod)
+	b.schedule(pod)
 	if e, _ := b.Explain("shop", "web"); e.Nodes[1].Name != "warm" || e.Nodes[1].OnWay >= 0 || !strings.Contains(e.Nodes[1].Reason(), "on its way -") {
 		t.Errorf("after a pod has ended: %s: %s", e.Nodes[1].Name, e.Nodes[1].Reason())
 	}
@@ -60,16 +60,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestRingIsBounded: many attempts on many nodes take no more room than they may, and the latest are there.
+// TestRingIsBounded checks that recorded attempts stay within their memory bound and that the latest are kept.
 func TestRingIsBounded(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{})
+	b := newFixture(t, nodeload.Strategy{})
 	for i := range 20000 {
-		b.infos = append(b.infos, &nodeInfo{node: machine(fmt.Sprint("n-", i), nil)})
+		b.infos = append(b.infos, &nodeInfo{node: newNode(fmt.Sprint("n-", i), nil)})
 	}
 	for i := range 100 {
-		b.PreFilter(t.Context(), &state{}, asking(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
+		b.PreFilter(t.Context(), &state{}, newPod(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
 	}
-	if n := len(b.ring.attempts); n*20000*answerBytes > ringBytes || n < fewestAttempts {
+	if n := len(b.ring.attempts); n*20000*answerBytes > ringBytes || n < minAttempts {
 		t.Errorf("%d attempts are kept", n)
 	}
 	if recent := b.Recent(); recent[0] != "shop/web-99" {
@@ -78,13 +78,13 @@ func TestRingIsBounded(t *testing.T) {
 	if _, ok := b.Explain("shop", "web-0"); ok {
 		t.Error("the first is still there")
 	}
-	// With fewer nodes there is room for more attempts.
+	// With fewer nodes more attempts fit.
 	b.infos = b.infos[:10]
 	for i := range 1000 {
-		b.PreFilter(t.Context(), &state{}, asking(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
+		b.PreFilter(t.Context(), &state{}, newPod(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
 	}
-	if n := len(b.ring.attempts); n != mostAttempts {
-		t.Errorf("%d attempts are kept, want %d", n, mostAttempts)
+	if n := len(b.ring.attempts); n != maxAttempts {
+		t.Errorf("%d attempts are kept, want %d", n, maxAttempts)
 	}
 	if e, ok := b.Explain("shop", "web-999"); !ok || e.NotAsked != 10 || e.Outcome != "not placed" {
 		t.Errorf("%v %+v", ok, e)
@@ -92,8 +92,8 @@ func TestRingIsBounded(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())))
-	b.place(asking("web", "1", "1Gi"))
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())))
+	b.placePod(newPod("web", "1", "1Gi"))
 	f := NewFactory(b.clock, Registries{})
 	f.plugins = []*Plugin{b.Plugin}
 	get := func(method, host, path string) (int, string) {
@@ -127,11 +127,11 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestServeOnLoopback starts the real listener; an address that is taken stops nothing.
+// TestServeOnLoopback starts the real listener; an address in use stops nothing.
 func TestServeOnLoopback(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	f := NewFactory(newBed(t, nodeload.Strategy{}).clock, Registries{})
+	f := NewFactory(newFixture(t, nodeload.Strategy{}).clock, Registries{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.explain(t.Context(), strings.TrimPrefix(server.URL, "http://"))
@@ -143,10 +143,10 @@ func TestServeOnLoopback(t *testing.T) {
 	}
 }
 
-// TestMetricsAreBounded looks at what the registry tells, and that series go with what they are of.
+// TestMetricsAreBounded checks the registered metrics, and that series are deleted with their subject.
 func TestMetricsAreBounded(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.9, 0.2, start())), machine("odd", map[string]string{"cpu_usage_avg_5m": "x"}))
-	b.place(asking("web", "1", "1Gi"))
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.9, 0.2, start())), newNode("odd", map[string]string{"cpu_usage_avg_5m": "x"}))
+	b.placePod(newPod("web", "1", "1Gi"))
 	series := func() string {
 		families, err := b.registry.Gather()
 		if err != nil {
@@ -181,7 +181,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	spec.Metrics, spec.Predicates, spec.Priorities = spec.Metrics[3:], nil, nil
 	b.policies.policy = policyOf(t, spec)
 	b.clock.Step(time.Second)
-	b.try(asking("web", "1", "1Gi"))
+	b.schedule(newPod("web", "1", "1Gi"))
 	if got := series(); strings.Contains(got, "cpu_usage_avg_5m") {
 		t.Errorf("a metric that no policy names is still told:\n%s", got)
 	}

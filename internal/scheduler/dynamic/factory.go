@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	_ "time/tzdata" // images without zones know those of old writers all the same
+	_ "time/tzdata" // images without zone files parse times of old writers all the same
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -25,16 +25,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Registries are where a Factory registers metrics: those of a scheduler serve /metrics. A nil function registers nothing.
+// Registries register the metrics of a Factory, in a scheduler those of /metrics. A nil function registers nothing.
 type Registries struct {
-	// Metrics takes the plugin's own.
+	// Metrics registers the plugin's own metrics.
 	Metrics func(metrics.Registerable) error
-	// Policies takes those of the policy file.
+	// Policies registers those of the policy file.
 	Policies func(prometheus.Collector) error
 }
 
-// Factory makes the plugins of a scheduler's profiles. They share what does not belong to a profile: policy files, what is
-// known of workloads, metrics, the address that explains.
+// Factory creates the plugins of a scheduler's profiles. They share what is not specific to a profile: policy files,
+// workload history, metrics and the explain address.
 type Factory struct {
 	clock      clock.WithTicker
 	metrics    *Metrics
@@ -49,7 +49,7 @@ type Factory struct {
 	known    bool                        // metrics are registered; guarded by mu
 }
 
-// NewFactory makes a Factory on a clock.
+// NewFactory returns a Factory with the given clock.
 func NewFactory(clk clock.WithTicker, registries Registries) *Factory {
 	return &Factory{
 		clock: clk, metrics: NewMetrics(), registries: registries, history: &History{},
@@ -57,10 +57,11 @@ func NewFactory(clk clock.WithTicker, registries Registries) *Factory {
 	}
 }
 
-// History is what the plugins know of workloads. What it learns counts from the next pod on.
+// History returns the usage of workloads. Changes apply from the next pod on.
 func (f *Factory) History() *History { return f.history }
 
-// New makes the plugin of one profile. It fails where arguments or the policy file are bad. Its goroutines end with ctx.
+// New creates the plugin of one profile. It returns an error for invalid arguments or an invalid policy. Its
+// goroutines end with ctx.
 func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, err := pluginconfig.DynamicArgsFrom(obj)
 	if err != nil {
@@ -96,7 +97,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	if err := p.start(f.metrics, newRecorder(handle.EventRecorder())); err != nil {
 		return nil, fmt.Errorf("plugin %s: %s: %w", Name, args.PolicyConfigPath, err)
 	}
-	if err := follow(handle.SharedInformerFactory(), p); err != nil {
+	if err := watchInformers(handle.SharedInformerFactory(), p); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
 	f.plugins = append(f.plugins, p)
@@ -109,7 +110,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	return p, nil
 }
 
-// start fills in what is made of the rest.
+// start initialises the derived fields.
 func (p *Plugin) start(m *Metrics, r recorder) error {
 	rules, err := nodeload.NewRules(p.policies.Policy(), p.strategy)
 	if err != nil {
@@ -123,9 +124,9 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 	return nil
 }
 
-// follow makes the plugin hear of pods, and of nodes as soon as they change: reading what they report is not left to the pods that
-// are placed, and a node that has become hot is known before the next look at all of them.
-func follow(factory informers.SharedInformerFactory, p *Plugin) error {
+// watchInformers subscribes the plugin to pods and to node changes, so that annotations are parsed outside of
+// scheduling cycles and a hot node takes effect before the next snapshot.
+func watchInformers(factory informers.SharedInformerFactory, p *Plugin) error {
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.podHandler()); err != nil {
 		return fmt.Errorf("following pods: %w", err)
 	}
@@ -137,14 +138,14 @@ func follow(factory informers.SharedInformerFactory, p *Plugin) error {
 
 func percentage(p int32) series.Ratio { return series.Ratio(p) / 100 }
 
-// all are the plugins of all profiles.
+// all returns the plugins of all profiles.
 func (f *Factory) all() []*Plugin {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.plugins
 }
 
-// register needs mu.
+// register registers the metrics; the caller holds mu.
 func (f *Factory) register() error {
 	if f.known || f.registries.Metrics == nil {
 		return nil
@@ -156,7 +157,7 @@ func (f *Factory) register() error {
 	return nil
 }
 
-// policy opens a file that no other profile has opened, and follows it; needs mu.
+// policy opens and follows a file unless another profile has opened it; the caller holds mu.
 func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*policyfile.File, error) {
 	if file, open := f.policies[path]; open {
 		return file, nil
@@ -168,7 +169,7 @@ func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*
 	f.policies[path] = file
 	if f.registries.Policies != nil {
 		if err := f.registries.Policies(file); err != nil {
-			// The metrics of one file have no label to tell it from another.
+			// The metrics of a file have no label that identifies it.
 			klog.FromContext(ctx).V(1).Info("No metrics of this policy file, another one has them", "path", path)
 		}
 	}
@@ -178,7 +179,7 @@ func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*
 	return file, nil
 }
 
-// policyObserver tells what became of a policy file.
+// policyObserver reports loaded and rejected policy files.
 type policyObserver struct {
 	log     klog.Logger
 	events  recorder
@@ -190,15 +191,15 @@ const (
 	ReasonPolicyLoaded  = "PolicyLoaded"
 	ReasonPolicyRefused = "PolicyRefused"
 	actionLoading       = "LoadPolicy"
-	// longestNote is what an event takes.
-	longestNote = 1000
+	// maxNote is the maximum length of an event note.
+	maxNote = 1000
 )
 
 // PolicyLoaded implements nodeloadpolicy.Observer.
 func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
 	o.log.Info("New policy is in force", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
 	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("the scheduler takes a new policy of %d metrics", len(p.Metrics)))
-	// Those of other files look once more than they need to.
+	// Plugins with other files retry once more than needed.
 	for _, plugin := range o.plugins() {
 		plugin.retry()
 	}
@@ -214,5 +215,5 @@ func (o *policyObserver) tell(kind, reason, note string) {
 	if o.events == nil {
 		return
 	}
-	o.events.Eventf(policyReference(), nil, kind, reason, actionLoading, "%s", note[:min(len(note), longestNote)])
+	o.events.Eventf(policyReference(), nil, kind, reason, actionLoading, "%s", note[:min(len(note), maxNote)])
 }

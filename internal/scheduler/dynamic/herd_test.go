@@ -14,9 +14,9 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// TestHerd is the case that a scheduler which looks at measured load alone gets wrong: one node reports 10 %, the others
-// 50 %, requests are uneven, metrics are frozen, and a burst of equal pods comes at once. With the plugin no node ends above
-// the mean by more than one pod's estimate; by gocrane's formula nearly all of them land on the one node.
+// TestHerd covers a case in which scheduling by measured load alone fails: one node reports 10 %, the others 50 %,
+// requests are uneven, metrics are frozen, and a burst of equal pods arrives. With the plugin no node ends above the
+// mean by more than one pod's estimate; by gocrane's formula nearly all pods land on the one node.
 func TestHerd(t *testing.T) {
 	const nodes = 20
 	for _, burst := range []int{1, 5, 17, 60, 200} {
@@ -24,7 +24,8 @@ func TestHerd(t *testing.T) {
 			ours, estimate := herd(t, nodes, burst, seed)
 			theirs := gocraneHerd(nodes, burst, estimate)
 			t.Logf("burst of %d, seed %d: above the mean by %.4f, a pod is %.4f; gocrane's formula %.4f", burst, seed, above(ours), estimate, above(theirs))
-			// The mean is that of the nodes that took part: while the cold node fills up, those at 50 % are above it.
+			// The mean is that of the nodes that got pods: until the cold node has filled up, those at 50 % are above
+			// it.
 			if over := overshoot(ours, estimate); over > estimate+1e-9 {
 				t.Errorf("burst of %d, seed %d: a node ends %.4f above the mean, a pod is %.4f", burst, seed, over, estimate)
 			}
@@ -35,7 +36,7 @@ func TestHerd(t *testing.T) {
 	}
 }
 
-// herd places a burst with the plugin and returns the load of each node with all pods that went there.
+// herd places a burst with the plugin and returns the load of each node with all its pods.
 func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estimate float64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var machines []*corev1.Node
@@ -44,10 +45,10 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 		if i == 0 {
 			load = 0.1
 		}
-		machines = append(machines, machine(fmt.Sprintf("node-%02d", i), loads(load, load, start())))
+		machines = append(machines, newNode(fmt.Sprintf("node-%02d", i), loadAnnotations(load, load, start())))
 	}
-	b := newBed(t, nodeload.Strategy{}, machines...)
-	// No limit: the question is where Score leads.
+	b := newFixture(t, nodeload.Strategy{}, machines...)
+	// No limit: the test is about Score.
 	spec := nodeload.GocraneSpec()
 	spec.Predicates = nil
 	b.policies.policy = policyOf(t, spec)
@@ -55,7 +56,7 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 		b.infos[i] = &nodeInfo{node: info.Node(), requested: requested{cpu: 1_000 + rng.Int64N(8_000), memory: (10 + rng.Int64N(80)) << 30}}
 	}
 	for i := range burst {
-		if b.place(asking(fmt.Sprintf("burst-%d", i), "100m", "1Gi")) == "" {
+		if b.placePod(newPod(fmt.Sprintf("burst-%d", i), "100m", "1Gi")) == "" {
 			t.Fatal("not placed")
 		}
 	}
@@ -70,8 +71,8 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 	return loadOf, float64(e.CPU) / 10_000
 }
 
-// gocraneHerd places the same burst by gocrane's formula, whose inputs do not change while metrics are frozen:
-// score = int(sum(weight*(1-load)*100)/sum(weight)) - int(10*hot value), and the hot value is written with the metrics.
+// gocraneHerd places the same burst by gocrane's formula, whose inputs do not change while metrics are frozen: score
+// = int(sum(weight*(1-load)*100)/sum(weight)) - int(10*hot value), and the hot value is written with the metrics.
 func gocraneHerd(count, burst int, estimate float64) []float64 {
 	loadOf, score := make([]float64, count), make([]int, count)
 	for i := range loadOf {
@@ -94,7 +95,7 @@ func above(loads []float64) float64 {
 	return slices.Max(loads) - sum/float64(len(loads))
 }
 
-// overshoot is how far the most loaded of the nodes that took pods is above the mean of all; nothing where none is.
+// overshoot returns how far the most loaded node that got pods is above the mean of all; 0 if none is.
 func overshoot(loads []float64, estimate float64) float64 {
 	var sum, most float64
 	for i, l := range loads {

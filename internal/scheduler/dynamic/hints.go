@@ -13,13 +13,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// EventsToRegister lists what can open a node for a pod that the plugin kept off it. Two things do so without an event, a new
-// policy and a metric that becomes stale: after these the plugin itself makes the scheduler look again.
+// EventsToRegister lists the events that can open a node for a rejected pod. A new policy and a stale metric cause no
+// event: the plugin itself activates pods after these.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
-			// A new node, a new load, a larger machine. Taints are listed because the scheduler would add them on its own,
-			// without a hint, to whoever waits for new nodes.
+			// A new node, a new load, a larger machine. Taints are listed because the scheduler would add them
+			// itself, without a hint.
 			Event: fwk.ClusterEvent{
 				Resource:   fwk.Node,
 				ActionType: fwk.Add | fwk.UpdateNodeAnnotation | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint,
@@ -27,14 +27,14 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			QueueingHintFn: p.nodeHint,
 		},
 		{
-			// A pod that was on its way to a node and is gone leaves room there. A pod that asks for less counts for less.
+			// A deleted arriving pod frees its node. A pod with lower requests counts for less.
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
 			QueueingHintFn: p.podHint,
 		},
 	}, nil
 }
 
-// nodeHint queues a pod if the node closed for it, or for one that came later, and is open for it now.
+// nodeHint queues a pod if the node was closed for it, or later for another pod, and is open for it now.
 func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	node, ok := newObj.(*corev1.Node)
 	if !ok {
@@ -48,7 +48,7 @@ func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj an
 	return hint, nil
 }
 
-// podHint queues a pod if a pod is gone from a node that closed for it and is open now, or if it asks for less itself.
+// podHint queues a pod if a pod left a node that was closed and is open now, or if its own requests decreased.
 func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	if changed, ok := newObj.(*corev1.Pod); ok {
 		if changed.UID == pod.UID {
@@ -60,7 +60,7 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 	if !ok || gone.Spec.NodeName == "" || !p.wasClosed(pod, gone.Spec.NodeName) {
 		return fwk.QueueSkip, nil
 	}
-	// The plugin's own handler may hear of it later than the queue.
+	// The plugin's own handler may get the event later than the queue.
 	p.PodDeleted(gone)
 	v := p.entry(gone.Spec.NodeName).view.Load()
 	if v == nil {
@@ -71,8 +71,8 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 	return hint, nil
 }
 
-// wasClosed tells whether the node was found closed in the last attempt of the pod, or later for another. It is true where
-// nothing is known of the pod: to look once too often costs a cycle, to look too seldom five minutes.
+// wasClosed reports whether the node was closed in the last attempt of the pod, or later for another. It is true for
+// an unknown pod: an unneeded retry costs a cycle, a missed one five minutes.
 func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
 	last, known := p.rejected.Load(pod.UID)
 	if !known {
@@ -82,14 +82,15 @@ func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
 	return seen && e.(*entry).closedBy.Load() >= last.attempt
 }
 
-// wouldFit tells whether the node is open for the pod as it is now, which the scheduler's snapshot may not know yet.
+// wouldFit reports whether the node is open for the pod in its current state, which may be newer than the scheduler's
+// snapshot.
 func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint {
 	last := p.last.Load()
 	if last == nil {
 		return fwk.Queue
 	}
 	now := p.clock.Now()
-	node := p.entry(object.Name).peek(&p.reader, object, last.Rules, now)
+	node := p.entry(object.Name).preview(&p.reader, object, last.Rules, now)
 	use, _ := p.estimate(pod, last.Share)
 	if limit, _ := last.Closed(node, use, now.UnixNano()); limit != nodeload.Open {
 		return fwk.QueueSkip
@@ -97,7 +98,7 @@ func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint
 	return fwk.Queue
 }
 
-// retry makes the scheduler try all pods again that the plugin kept off a node.
+// retry makes the scheduler retry all pods that the plugin rejected on a node.
 func (p *Plugin) retry() {
 	if p.activate == nil {
 		return

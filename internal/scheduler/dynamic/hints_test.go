@@ -24,28 +24,28 @@ func tombstone(pod *corev1.Pod) any {
 	return cache.DeletedFinalStateUnknown{Key: pod.Namespace + "/" + pod.Name, Obj: pod}
 }
 
-// TestNodeHint: a pod is queued when a node that was closed for it has opened, and not otherwise.
+// TestNodeHint checks that a pod is queued when a node that was closed for it has opened, and not otherwise.
 func TestNodeHint(t *testing.T) {
-	hot, cool := machine("hot", loads(0.8, 0.2, start())), machine("cool", loads(0.2, 0.2, start()))
-	b := newBed(t, nodeload.Strategy{}, hot, cool)
-	pod, stranger := asking("web", "100m", "1Gi"), asking("other", "100m", "1Gi")
-	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+	hot, cool := newNode("hot", loadAnnotations(0.8, 0.2, start())), newNode("cool", loadAnnotations(0.2, 0.2, start()))
+	b := newFixture(t, nodeload.Strategy{}, hot, cool)
+	pod, stranger := newPod("web", "100m", "1Gi"), newPod("other", "100m", "1Gi")
+	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
 		t.Fatal(reasons)
 	}
-	relabelled := machine("cool", loads(0.1, 0.2, start()))
+	relabelled := newNode("cool", loadAnnotations(0.1, 0.2, start()))
 	for _, c := range []struct {
 		name     string
 		pod      *corev1.Pod
 		old, new any
 		want     fwk.QueueingHint
 	}{
-		{"as hot as before", pod, hot, machine("hot", loads(0.79, 0.2, start())), fwk.QueueSkip},
-		{"cooled down", pod, hot, machine("hot", loads(0.3, 0.2, start())), fwk.Queue},
-		{"cooled down, but not for this pod", asking("web", "9", "1Gi"), hot, machine("hot", loads(0.5, 0.2, start())), fwk.QueueSkip},
-		{"its load is unreadable now", pod, hot, machine("hot", nil), fwk.Queue},
+		{"as hot as before", pod, hot, newNode("hot", loadAnnotations(0.79, 0.2, start())), fwk.QueueSkip},
+		{"cooled down", pod, hot, newNode("hot", loadAnnotations(0.3, 0.2, start())), fwk.Queue},
+		{"cooled down, but not for this pod", newPod("web", "9", "1Gi"), hot, newNode("hot", loadAnnotations(0.5, 0.2, start())), fwk.QueueSkip},
+		{"its load is unreadable now", pod, hot, newNode("hot", nil), fwk.Queue},
 		{"one that was open all the time", pod, cool, relabelled, fwk.QueueSkip},
-		{"a new node", pod, nil, machine("new", nil), fwk.Queue},
-		{"a new hot node", pod, nil, machine("new", loads(0.9, 0.2, start())), fwk.QueueSkip},
+		{"a new node", pod, nil, newNode("new", nil), fwk.Queue},
+		{"a new hot node", pod, nil, newNode("new", loadAnnotations(0.9, 0.2, start())), fwk.QueueSkip},
 		{"a pod of which nothing is known", stranger, cool, relabelled, fwk.Queue},
 		{"not a node", pod, nil, "node", fwk.QueueSkip},
 	} {
@@ -53,22 +53,22 @@ func TestNodeHint(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", c.name, got, err, c.want)
 		}
 	}
-	// In a later attempt the node is open; that another pod finds it closed afterwards may be news again.
-	b.replace(machine("hot", loads(0.3, 0.2, start())))
-	b.infos = append(b.infos, &nodeInfo{node: machine("late", loads(0.9, 0.2, start()))})
-	b.try(pod)
-	if got, _ := b.nodeHint(klog.Background(), pod, hot, machine("hot", loads(0.2, 0.2, start()))); got != fwk.QueueSkip {
+	// In a later attempt the node is open; a later attempt of another pod may find it closed again.
+	b.replace(newNode("hot", loadAnnotations(0.3, 0.2, start())))
+	b.infos = append(b.infos, &nodeInfo{node: newNode("late", loadAnnotations(0.9, 0.2, start()))})
+	b.schedule(pod)
+	if got, _ := b.nodeHint(klog.Background(), pod, hot, newNode("hot", loadAnnotations(0.2, 0.2, start()))); got != fwk.QueueSkip {
 		t.Errorf("a node that was open in the last attempt: %v", got)
 	}
 }
 
 func TestPodHint(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.4, 0.2, start())), machine("b", loads(0.9, 0.2, start())))
-	coming, waiting := asking("coming", "2", "1Gi"), asking("waiting", "1", "1Gi")
-	if b.place(coming) != "a" {
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.4, 0.2, start())), newNode("b", loadAnnotations(0.9, 0.2, start())))
+	coming, waiting := newPod("coming", "2", "1Gi"), newPod("waiting", "1", "1Gi")
+	if b.placePod(coming) != "a" {
 		t.Fatal("not placed")
 	}
-	if b.place(waiting) != "" {
+	if b.placePod(waiting) != "" {
 		t.Fatal("placed although a has no room")
 	}
 	skip := func(name string, gone *corev1.Pod) {
@@ -76,10 +76,10 @@ func TestPodHint(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	skip("a pod that was nowhere", asking("x", "1", "1Gi"))
-	skip("a pod of a node that stays hot", on(asking("x", "1", "1Gi"), "b"))
-	skip("a pod of an unknown node", on(asking("x", "1", "1Gi"), "c"))
-	if got, _ := b.podHint(klog.Background(), waiting, on(coming, "a"), nil); got != fwk.Queue {
+	skip("a pod that was nowhere", newPod("x", "1", "1Gi"))
+	skip("a pod of a node that stays hot", bindTo(newPod("x", "1", "1Gi"), "b"))
+	skip("a pod of an unknown node", bindTo(newPod("x", "1", "1Gi"), "c"))
+	if got, _ := b.podHint(klog.Background(), waiting, bindTo(coming, "a"), nil); got != fwk.Queue {
 		t.Errorf("a pod that was on its way is gone: %v", got)
 	}
 	if got, _ := b.podHint(klog.Background(), waiting, waiting, waiting); got != fwk.Queue {
@@ -88,7 +88,7 @@ func TestPodHint(t *testing.T) {
 	if got, _ := b.podHint(klog.Background(), waiting, coming, coming); got != fwk.QueueSkip {
 		t.Errorf("another pod asks for less: %v", got)
 	}
-	if b.place(waiting) != "a" || b.rejected.Len() != 0 {
+	if b.placePod(waiting) != "a" || b.rejected.Len() != 0 {
 		t.Errorf("not placed after all, %d rejected", b.rejected.Len())
 	}
 }
@@ -110,11 +110,12 @@ func TestEventsToRegister(t *testing.T) {
 	}
 }
 
-// TestEventsAreBounded: a burst of placements beside hot nodes writes a burst of events and then one in a second.
+// TestEventsAreBounded checks that a burst of placements beside hot nodes writes a burst of events and then one per
+// second.
 func TestEventsAreBounded(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.01, 0.01, start())), machine("hot", loads(0.9, 0.2, start())))
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.01, 0.01, start())), newNode("hot", loadAnnotations(0.9, 0.2, start())))
 	for i := range 3 * eventBurst {
-		b.place(asking(fmt.Sprint("web-", i), "1m", "1Mi"))
+		b.placePod(newPod(fmt.Sprint("web-", i), "1m", "1Mi"))
 	}
 	if len(b.events.notes) != eventBurst {
 		t.Fatalf("%d events", len(b.events.notes))
@@ -123,17 +124,17 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("%q, want %q", b.events.notes[0], want)
 	}
 	b.clock.Step(time.Second)
-	b.place(asking("late", "1m", "1Mi"))
-	b.place(asking("later", "1m", "1Mi"))
+	b.placePod(newPod("late", "1m", "1Mi"))
+	b.placePod(newPod("later", "1m", "1Mi"))
 	if len(b.events.notes) != eventBurst+1 {
 		t.Errorf("%d events after another second", len(b.events.notes))
 	}
 }
 
-// TestRetryAfterNewPolicy: what a new policy may have opened is tried again, and nothing else.
+// TestRetryAfterNewPolicy checks that rejected pods are retried after a new policy, and no others.
 func TestRetryAfterNewPolicy(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.8, 0.2, start())))
-	waiting := asking("waiting", "100m", "1Gi")
+	b := newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.8, 0.2, start())))
+	waiting := newPod("waiting", "100m", "1Gi")
 	b.retry()
 	var got map[string]*corev1.Pod
 	b.activate = func(pods map[string]*corev1.Pod) { got = pods }
@@ -142,7 +143,7 @@ func TestRetryAfterNewPolicy(t *testing.T) {
 	if got != nil {
 		t.Errorf("%v are tried again, and nobody waits", got)
 	}
-	b.try(waiting)
+	b.schedule(waiting)
 	o.PolicyLoaded(b.policies.policy)
 	if len(got) != 1 || got["shop/waiting"] != waiting {
 		t.Errorf("%v are tried again", got)
@@ -153,14 +154,13 @@ func TestRetryAfterNewPolicy(t *testing.T) {
 	}
 }
 
-// TestStaleMetricWakes: when the metric that closed a node becomes stale, of which nobody tells the scheduler, the pod that waits is
-// tried again, once.
+// TestStaleMetricWakes checks that a waiting pod is retried once when the metric that closed a node becomes stale.
 func TestStaleMetricWakes(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.9, 0.2, start())), machine("hotter", loads(0.95, 0.2, start())))
+	b := newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.9, 0.2, start())), newNode("hotter", loadAnnotations(0.95, 0.2, start())))
 	var woken []string
 	b.activate = func(pods map[string]*corev1.Pod) { woken = append(woken, sortedNames(pods)...) }
-	pod := asking("web", "100m", "1Gi")
-	if _, reasons, _ := b.try(pod); len(reasons) != 2 {
+	pod := newPod("web", "100m", "1Gi")
+	if _, reasons, _ := b.schedule(pod); len(reasons) != 2 {
 		t.Fatal(reasons)
 	}
 	b.clock.Step(7 * time.Minute)
@@ -169,23 +169,23 @@ func TestStaleMetricWakes(t *testing.T) {
 	}
 	// The average is stale after eight minutes, the maximum of an hour after twenty.
 	b.clock.Step(2 * time.Minute)
-	// That the end of another pod lets the node be looked at first makes no difference.
-	b.PodAdded(running(asking("other", "100m", "1Gi"), "hot", b.clock.Now()))
-	b.PodDeleted(running(asking("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	// That the end of another pod refreshes the node first makes no difference.
+	b.PodAdded(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	b.PodDeleted(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
 	b.wake()
 	b.wake()
 	if want := []string{"shop/web"}; !slices.Equal(woken, want) {
 		t.Errorf("%v are tried, want %v", woken, want)
 	}
-	if _, reasons, _ := b.try(pod); reasons["hot"] != ErrReasonTooLoaded+"cpu_usage_max_avg_1h" {
+	if _, reasons, _ := b.schedule(pod); reasons["hot"] != ErrReasonTooLoaded+"cpu_usage_max_avg_1h" {
 		t.Errorf("closed %v", reasons)
 	}
 	b.clock.Step(12 * time.Minute)
 	b.wake()
-	if _, reasons, _ := b.try(pod); len(woken) != 2 || len(reasons) != 0 {
+	if _, reasons, _ := b.schedule(pod); len(woken) != 2 || len(reasons) != 0 {
 		t.Errorf("%v are tried; closed still %v", woken, reasons)
 	}
-	b.place(pod)
+	b.placePod(pod)
 	b.clock.Step(24 * time.Hour)
 	if b.wake(); len(woken) != 2 {
 		t.Error("nobody waits, and somebody is tried")

@@ -13,17 +13,17 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// Workload names what a pod belongs to.
+// Workload identifies the workload of a pod.
 type Workload struct {
 	Namespace, Kind, Name string
 }
 
-// hashLabel is what a Deployment writes on its pods and ends the names of its ReplicaSets with.
+// hashLabel is the label that a Deployment sets on its pods and appends to the names of its ReplicaSets.
 const hashLabel = "pod-template-hash"
 
-// WorkloadOf is the workload of a pod, by what stands in the pod: no other object is read. A ReplicaSet whose name ends in
-// the pod's template hash is that of a Deployment, a Job whose name ends in a number of eight digits is that of a CronJob.
-// A pod without a controller belongs to nothing.
+// WorkloadOf returns the workload of a pod from the pod alone. A ReplicaSet whose name ends in the pod's template
+// hash belongs to a Deployment, a Job whose name ends in a number of eight digits to a CronJob. A pod without a
+// controller has no workload.
 func WorkloadOf(pod *corev1.Pod) Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -48,14 +48,13 @@ func digits(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
 }
 
-// History is what workloads were found to use, for each of their pods. It is safe for concurrent use; the zero History
-// knows nothing.
+// History holds the usage of workloads per pod. It is safe for concurrent use; the zero History is empty.
 type History struct {
 	mu   sync.RWMutex
 	uses map[Workload]nodeload.Amount // guarded by mu
 }
 
-// Learn says what a pod of the workload uses. Where both amounts are 0 the workload is forgotten.
+// Learn sets the usage of a workload's pod. The workload is removed if both amounts are 0.
 func (h *History) Learn(w Workload, use nodeload.Amount) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +68,7 @@ func (h *History) Learn(w Workload, use nodeload.Amount) {
 	h.uses[w] = use
 }
 
-// Use is what a pod of the workload uses; 0 where that is not known.
+// Use returns the usage of a workload's pod; 0 if unknown.
 func (h *History) Use(w Workload) nodeload.Amount {
 	if w.Name == "" {
 		return nodeload.Amount{}
@@ -79,7 +78,7 @@ func (h *History) Use(w Workload) nodeload.Amount {
 	return h.uses[w]
 }
 
-// Len is the number of workloads that something is known of.
+// Len returns the number of workloads.
 func (h *History) Len() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

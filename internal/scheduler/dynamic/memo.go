@@ -12,36 +12,36 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// mostMemos bounds how many kinds of pods have a memo between two looks at all nodes.
-const mostMemos = 8
+// maxMemos is the maximum number of pod kinds with a memo between two snapshots.
+const maxMemos = 8
 
-// memos are what Score found since the last look at all nodes, for pods that use the same, as those of one workload do.
-// Placing a pod changes one node; what the others cost the next such pod is known, and reading it in one place is a fraction
-// of the work of reading their loads in many. They end with the census, after a second, and with them what time alone changes.
+// memos cache the results of Score since the last snapshot for pods with equal usage, such as those of one workload.
+// Placing a pod changes one node; the cached costs of the others are read from one array instead of many views. A
+// memo ends with its snapshot, after a second, so changes by time alone need no invalidation.
 type memos struct {
 	mu    sync.Mutex
-	taken *census // guarded by mu
-	// once are the uses that came once: what is kept for a pod that has no like is of no use to anybody. Guarded by mu.
+	taken *fleetSnapshot // guarded by mu
+	// once are usages seen once: a cache for a pod without a similar one is useless. Guarded by mu.
 	once []nodeload.Amount
 	uses []nodeload.Amount // guarded by mu
-	// kept are those of uses, and after them what is left of former ones; guarded by mu.
+	// kept are the memos of uses, followed by reusable ones; guarded by mu.
 	kept []memo
 }
 
-// memo is by slot of the roster. The cycles of one profile follow one another, and within a cycle each node is asked about by
-// one goroutine: it needs no lock.
-type memo []weighed
+// memo is indexed by slot. Cycles of one profile are sequential, and within a cycle each node is evaluated by one
+// goroutine, so it needs no lock.
+type memo []cachedScore
 
-// weighed is what Score found of a node as it was then.
-type weighed struct {
+// cachedScore is the result of Score for one state of a node.
+type cachedScore struct {
 	view   *view
 	object *corev1.Node
 	word   uint64
 	cost   int64
 }
 
-// of returns the memo of pods that use so much. The first pod of its kind has none.
-func (m *memos) of(taken *census, use nodeload.Amount) memo {
+// of returns the memo of pods with the given usage; nil for the first one.
+func (m *memos) of(taken *fleetSnapshot, use nodeload.Amount) memo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.taken != taken {
@@ -51,10 +51,10 @@ func (m *memos) of(taken *census, use nodeload.Amount) memo {
 		return m.kept[i]
 	}
 	switch {
-	case len(m.uses) == mostMemos:
+	case len(m.uses) == maxMemos:
 		return nil
 	case !slices.Contains(m.once, use):
-		if len(m.once) == mostMemos {
+		if len(m.once) == maxMemos {
 			m.once = m.once[:0]
 		}
 		m.once = append(m.once, use)
@@ -64,7 +64,7 @@ func (m *memos) of(taken *census, use nodeload.Amount) memo {
 	return m.blank(len(m.uses)-1, len(taken.roster))
 }
 
-// blank needs mu.
+// blank returns an empty memo; the caller holds mu.
 func (m *memos) blank(i, nodes int) memo {
 	if i == len(m.kept) {
 		m.kept = append(m.kept, nil)
@@ -77,8 +77,8 @@ func (m *memos) blank(i, nodes int) memo {
 	return m.kept[i]
 }
 
-// find returns what was found, or nil where nothing was or the node has changed since.
-func (m memo) find(slot int, e *entry, object *corev1.Node) *weighed {
+// find returns the cached result, or nil if there is none or the node has changed.
+func (m memo) find(slot int, e *entry, object *corev1.Node) *cachedScore {
 	if uint(slot) >= uint(len(m)) {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (m memo) find(slot int, e *entry, object *corev1.Node) *weighed {
 	return w
 }
 
-func (m memo) keep(slot int, w weighed) {
+func (m memo) keep(slot int, w cachedScore) {
 	if uint(slot) < uint(len(m)) {
 		m[slot] = w
 	}

@@ -14,18 +14,18 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// What Score remembers must be what it would find: through placements, nodes that report anew, nodes that come, other
-// pods, time and another policy.
+// TestMemosTellTheTruth checks that cached scores equal computed ones, across placements, changed and new nodes,
+// other pods, time and another policy.
 func TestMemosTellTheTruth(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	random := func(i int, at time.Time) *corev1.Node {
-		return machine(fmt.Sprint("n-", i), loads(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), at))
+		return newNode(fmt.Sprint("n-", i), loadAnnotations(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), at))
 	}
 	var machines []*corev1.Node
 	for i := range 20 {
 		machines = append(machines, random(i, start()))
 	}
-	b := newBed(t, nodeload.Strategy{}, machines...)
+	b := newFixture(t, nodeload.Strategy{}, machines...)
 	requests := []string{"50m", "100m", "200m", "300m", "400m", "500m", "600m", "700m", "800m", "900m", "1"}
 	remembered := 0
 	for step := range 2000 {
@@ -37,7 +37,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 		case 1:
 			b.clock.Step(time.Duration(rng.IntN(700)) * time.Millisecond)
 		case 2:
-			b.PodDeleted(running(asking(fmt.Sprint("web-", rng.IntN(step+1)), "100m", "1Gi"), "n-1", b.clock.Now()))
+			b.PodDeleted(newRunningPod(newPod(fmt.Sprint("web-", rng.IntN(step+1)), "100m", "1Gi"), "n-1", b.clock.Now()))
 		case 3:
 			if rng.IntN(20) == 0 {
 				b.infos = append(b.infos, &nodeInfo{node: random(len(b.infos), b.clock.Now())})
@@ -47,7 +47,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 				b.policies.policy = policyOf(t, nodeload.GocraneSpec())
 			}
 		}
-		pod, s := asking(fmt.Sprint("web-", step), requests[min(rng.IntN(len(requests)), rng.IntN(len(requests)))], "1Gi"), &state{}
+		pod, s := newPod(fmt.Sprint("web-", step), requests[min(rng.IntN(len(requests)), rng.IntN(len(requests)))], "1Gi"), &state{}
 		b.PreFilter(t.Context(), s, pod, b.infos)
 		c, err := b.cycle(s, pod)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 				remembered++
 			}
 			got, _ := b.Score(t.Context(), s, pod, info)
-			parts := c.Weigh(&b.known(c.census, e, info.Node()).Node, c.use, c.now)
+			parts := c.CostOf(&b.viewOf(c.fleetSnapshot, e, info.Node()).Node, c.use, c.now)
 			if want := int64(float64(parts.Cost) * costScale); got != want {
 				t.Fatalf("step %d: the cost of %s is %d, want %d", step, info.Node().Name, got, want)
 			}

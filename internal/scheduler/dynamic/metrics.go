@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// Metrics are what the plugins of all profiles tell. Labels are bounded: profiles and metrics are those of files, the
-// others are of fixed sets. A metric's series are made when there is something to count.
+// Metrics are the metrics of the plugins of all profiles. Labels are bounded: profiles and metrics come from files,
+// others from fixed sets. A series is created at its first use.
 type Metrics struct {
 	attempts    *metrics.CounterVec
 	abstentions *metrics.CounterVec
@@ -27,7 +27,7 @@ type Metrics struct {
 	noEvent     *metrics.Counter
 }
 
-// NewMetrics makes metrics that are in no registry yet.
+// NewMetrics returns unregistered metrics.
 func NewMetrics() *Metrics {
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
 		return metrics.NewCounterVec(&metrics.CounterOpts{
@@ -60,7 +60,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Register puts all of them into a registry.
+// Register registers all of them.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	for _, metric := range []metrics.Registerable{
 		m.attempts, m.abstentions, m.closures, m.passed, m.unreadable, m.nodes, m.metricNodes, m.onWay, m.share,
@@ -73,30 +73,30 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 	return nil
 }
 
-// told are the metrics of one profile.
-type told struct {
+// profileMetrics are the metrics of one profile.
+type profileMetrics struct {
 	*Metrics
 	profile string
 	unknown metrics.CounterMetric
 }
 
-// of are those of a profile, after Register.
-func (m *Metrics) of(profile string) *told {
-	return &told{Metrics: m, profile: profile, unknown: m.passed.WithLabelValues(profile)}
+// of returns the metrics of a profile, after Register.
+func (m *Metrics) of(profile string) *profileMetrics {
+	return &profileMetrics{Metrics: m, profile: profile, unknown: m.passed.WithLabelValues(profile)}
 }
 
-func (t *told) began(basis nodeload.Basis, abstains bool) {
+func (t *profileMetrics) began(basis nodeload.Basis, abstains bool) {
 	t.attempts.WithLabelValues(t.profile, basis.String()).Inc()
 	if abstains {
 		t.abstentions.WithLabelValues(t.profile).Inc()
 	}
 }
 
-func (t *told) closed(metric string) { t.closures.WithLabelValues(t.profile, metric).Inc() }
+func (t *profileMetrics) closed(metric string) { t.closures.WithLabelValues(t.profile, metric).Inc() }
 
-func (t *told) passedUnknown() { t.unknown.Inc() }
+func (t *profileMetrics) passedUnknown() { t.unknown.Inc() }
 
-func (t *told) annotations(bad nodeload.Unreadable) {
+func (t *profileMetrics) annotations(bad nodeload.ParseErrors) {
 	for fault, n := range map[string]int{"form": bad.Form, "value": bad.Value, "time": bad.Time} {
 		if n > 0 {
 			t.unreadable.WithLabelValues(t.profile, fault).Add(float64(n))
@@ -104,8 +104,8 @@ func (t *told) annotations(bad nodeload.Unreadable) {
 	}
 }
 
-// counted tells what a census found.
-func (t *told) counted(taken *census, onWay int) {
+// recordSnapshot sets the gauges of a snapshot.
+func (t *profileMetrics) recordSnapshot(taken *fleetSnapshot, onWay int) {
 	for _, state := range []nodeload.State{nodeload.Fresh, nodeload.Stale, nodeload.Absent} {
 		t.nodes.WithLabelValues(t.profile, state.String()).Set(float64(taken.States[state]))
 	}
@@ -117,8 +117,8 @@ func (t *told) counted(taken *census, onWay int) {
 	t.share.WithLabelValues(t.profile, string(nodeload.Memory)).Set(float64(taken.Share.Memory))
 }
 
-// dropped takes away the series of metrics that a new policy does not name.
-func (t *told) dropped(old, policy *nodeload.Policy) {
+// dropMetrics deletes the series of metrics that a new policy does not have.
+func (t *profileMetrics) dropMetrics(old, policy *nodeload.Policy) {
 	for _, metric := range old.Metrics {
 		if !slices.ContainsFunc(policy.Metrics, func(m nodeload.Metric) bool { return m.Name == metric.Name }) {
 			labels := map[string]string{"profile": t.profile, "metric": metric.Name}

@@ -17,34 +17,36 @@ import (
 // Name of the plugin.
 const Name = pluginconfig.DynamicName
 
-// stateKey is where a cycle is kept.
+// stateKey is the key of a cycle in the CycleState.
 const stateKey fwk.StateKey = "crane.io/" + Name
 
 // Plugin is the scheduler plugin Dynamic.
 type Plugin struct {
 	cluster
 	history *History
-	ring    ring
-	metrics *told
+	ring    attemptRing
+	metrics *profileMetrics
 	events  *events
 	profile string
-	// peers are the plugins of all profiles, this one among them: what one of them reserves is on its way for all.
+	// peers are the plugins of all profiles, including this one: a reservation of one is pending load for all.
 	peers func() []*Plugin
-	// activate makes the scheduler try pods again, named namespace/name; nil where there is none.
+	// activate makes the scheduler retry pods, by namespace/name; nil if there is none.
 	activate func(map[string]*corev1.Pod)
-	// snapshot lists all nodes, for cycles that begin without PreFilter.
+	// snapshot lists all nodes, for cycles without PreFilter.
 	snapshot func() ([]fwk.NodeInfo, error)
 
 	attempts atomic.Uint64
-	// recent is the cycle that began last: it is found faster here than in its state, once for each node.
+	// recent is the latest cycle, which is faster to load here than from the CycleState of each node.
 	recent atomic.Pointer[recent]
-	// rejected are the pods by UID that the plugin kept off a node in their last attempt, and that are not placed.
+	// rejected holds the pods, by UID, that the plugin rejected on a node in their last attempt and that are not
+	// placed.
 	rejected rejections
-	// reserved are the nodes of pods by UID that this scheduler placed and that the API server does not show there yet.
+	// reserved holds the nodes of pods, by UID, that this scheduler placed and that the API server does not show
+	// there yet.
 	reserved reservations
 }
 
-// recent is a cycle and the state that it is kept in.
+// recent is a cycle and its CycleState.
 type recent struct {
 	state fwk.CycleState
 	cycle *cycle
@@ -64,31 +66,32 @@ var (
 // Name implements fwk.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// cycle is what holds for one pod in one attempt to place it.
+// cycle is the state of one attempt to place one pod.
 type cycle struct {
-	*census
+	*fleetSnapshot
 	objects objects
-	// now in nanoseconds since 1970.
+	// now is in nanoseconds since 1970.
 	now int64
 	use nodeload.Amount
-	// memo is what Score found for pods that use as much; nil for none.
+	// memo caches Score for pods with equal usage; nil for none.
 	memo memo
-	// number of the attempt, from 1 up.
+	// number is the number of the attempt, from 1.
 	number uint64
-	// open says that load is no reason to keep the pod off a node.
+	// open means that load does not exclude nodes for the pod.
 	open bool
-	// wasRejected is set by the first node that is closed.
+	// wasRejected is set by the first closed node.
 	wasRejected atomic.Bool
-	// attempt is where answers are noted.
+	// attempt records the answers.
 	attempt *attempt
 }
 
-// Clone implements fwk.StateData. Nothing in a cycle depends on the pods of a node, so AddPod and RemovePod change nothing.
+// Clone implements fwk.StateData. A cycle does not depend on the pods of a node, so AddPod and RemovePod change
+// nothing.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-// PreFilter looks at the pod and, at most once in a second, at all nodes together. It skips Filter for pods that load must
-// not stop, where too few nodes say how loaded they are, and where even the fullest node is open, what the plugin has heard of
-// since the last look included.
+// PreFilter evaluates the pod and, at most once per second, all nodes together. It skips Filter for pods that load
+// must not block, if too few nodes report their load, and if even the fullest node is open, including changes since
+// the last snapshot.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	c := p.begin(state, pod, nodes)
 	spotless := !c.open && !c.Abstains() && !c.MayClose(c.peaks, c.use)
@@ -99,15 +102,15 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	return nil, nil
 }
 
-// PreFilterExtensions implements fwk.PreFilterPlugin; there are none: who else is on a node does not matter, what it
-// reports does.
+// PreFilterExtensions implements fwk.PreFilterPlugin; there are none, because only the reported load of a node
+// matters and not its pods.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *cycle {
-	taken := p.look(nodes)
+	taken := p.summarize(nodes)
 	use, basis := p.estimate(pod, taken.Share)
 	c := &cycle{
-		census: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
+		fleetSnapshot: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
 		open: isDaemon(pod) || isCritical(pod), memo: p.memos.of(taken, use),
 	}
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
@@ -117,7 +120,7 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 	return c
 }
 
-// cycle returns that of the pod. Where a profile does not enable PreFilter it begins here.
+// cycle returns the cycle of the pod. In a profile without PreFilter it starts here.
 func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 	if last := p.recent.Load(); last != nil && last.state == state {
 		return last.cycle, nil
@@ -133,10 +136,10 @@ func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 }
 
 func (p *Plugin) estimate(pod *corev1.Pod, share nodeload.Share) (nodeload.Amount, nodeload.Basis) {
-	return nodeload.Estimate(asks(pod), p.history.Use(WorkloadOf(pod)), share)
+	return nodeload.Estimate(podRequest(pod), p.history.Use(WorkloadOf(pod)), share)
 }
 
-// Filter closes a node that would pass a limit.
+// Filter excludes a node that would exceed a limit.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c, err := p.cycle(state, pod)
 	if err != nil {
@@ -147,7 +150,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 	e := p.find(c, object)
-	node := &p.known(c.census, e, object).Node
+	node := &p.viewOf(c.fleetSnapshot, e, object).Node
 	limit, unknown := c.Closed(node, c.use, c.now)
 	c.attempt.filtered(e, node, limit, unknown)
 	if unknown {
@@ -166,38 +169,38 @@ func (p *Plugin) reject(c *cycle, pod *corev1.Pod, e *entry, limit int) *fwk.Sta
 	}
 	metric := c.Rules.Policy.Metrics[c.Rules.Policy.Limits[limit].Metric].Name
 	p.metrics.closed(metric)
-	// Evicting pods would not help: what they use stays in the measured load for minutes, and nobody is to lose a pod
-	// because a node is warm. Rebalancing does that, with budgets.
+	// Preemption would not help: the measured load contains evicted pods for minutes, and pods must not be lost
+	// because of a warm node. Rebalancing moves pods, with budgets.
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonTooLoaded+metric)
 }
 
-// ErrReasonTooLoaded is followed by the name of the metric whose limit closed the node. It names neither node nor numbers,
-// so that the scheduler's event counts nodes by it.
+// ErrReasonTooLoaded is followed by the name of the metric whose limit excluded the node. It has neither node nor
+// numbers, so that the scheduler's event counts nodes by it.
 const ErrReasonTooLoaded = "node(s) had too much load by "
 
-// PreScore skips Score where it has nothing to go by, and for pods whose node is given.
+// PreScore skips Score if no weighted metric is in force, and for pods whose node is given.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	c, err := p.cycle(state, pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if !c.Weighs() || isDaemon(pod) {
+	if !c.HasWeights() || isDaemon(pod) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
 }
 
-// costScale is how many units of score are a cost of 1 until NormalizeScore makes scores of them.
+// costScale converts costs to integers until NormalizeScore turns them into scores.
 const costScale = 1e9
 
-// Score is the cost of the node, the smaller the better; NormalizeScore turns it around.
+// Score returns the cost of the node, smaller is better; NormalizeScore inverts it.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c, err := p.cycle(state, pod)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
 	object := info.Node()
-	if object == nil || !c.Weighs() {
+	if object == nil || !c.HasWeights() {
 		return 0, nil
 	}
 	e := p.find(c, object)
@@ -206,9 +209,9 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 		c.attempt.scored(slot, w.word)
 		return w.cost, nil
 	}
-	v := p.known(c.census, e, object)
-	parts := c.Weigh(&v.Node, c.use, c.now)
-	w := weighed{view: v, object: object, word: scoreWord(parts), cost: int64(float64(parts.Cost) * costScale)}
+	v := p.viewOf(c.fleetSnapshot, e, object)
+	parts := c.CostOf(&v.Node, c.use, c.now)
+	w := cachedScore{view: v, object: object, word: scoreWord(parts), cost: int64(float64(parts.Cost) * costScale)}
 	c.memo.keep(slot, w)
 	c.attempt.scored(slot, w.word)
 	return w.cost, nil
@@ -217,7 +220,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore turns costs into scores from 0 to 100.
+// NormalizeScore converts costs into scores from 0 to 100.
 func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	if len(scores) == 0 {
 		return nil
@@ -240,7 +243,7 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, pod *co
 
 func costOf(score int64) nodeload.Cost { return nodeload.Cost(float64(score) / costScale) }
 
-// Reserve puts the pod on its way to the node, for the plugins of all profiles.
+// Reserve adds the pod to the pending load of the node, for the plugins of all profiles.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c, err := p.cycle(state, pod)
 	if err != nil {
@@ -256,10 +259,10 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	return nil
 }
 
-// Unreserve takes the pod off again. It may come more than once, and without Reserve.
+// Unreserve removes the pod again. It may be called more than once, and without Reserve.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
 	for _, peer := range p.peers() {
-		peer.gone(pod.UID, node)
+		peer.removePod(pod.UID, node)
 	}
 	if data, err := state.Read(stateKey); err == nil {
 		p.ring.unplaced(data.(*cycle).attempt)

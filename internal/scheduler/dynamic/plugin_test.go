@@ -20,9 +20,9 @@ import (
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func TestHotNodeIsClosedAndCoolOneBest(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.7, 0.2, start())),
-		machine("warm", loads(0.5, 0.2, start())), machine("full", loads(0.2, 0.66, start())))
-	_, reasons, scores := b.try(asking("web", "1", "1Gi"))
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())),
+		newNode("warm", loadAnnotations(0.5, 0.2, start())), newNode("full", loadAnnotations(0.2, 0.66, start())))
+	_, reasons, scores := b.schedule(newPod("web", "1", "1Gi"))
 	if want := map[string]string{
 		"hot": ErrReasonTooLoaded + "cpu_usage_avg_5m", "full": ErrReasonTooLoaded + "mem_usage_avg_5m",
 	}; !maps.Equal(reasons, want) {
@@ -33,18 +33,18 @@ func TestHotNodeIsClosedAndCoolOneBest(t *testing.T) {
 	}
 }
 
-// TestGarbageIsUnknown: a node whose annotations a stranger wrote is neither closed nor preferred nor shunned.
+// TestGarbageIsUnknown checks that a node with invalid annotations is neither closed nor preferred nor avoided.
 func TestGarbageIsUnknown(t *testing.T) {
 	for _, garbage := range []string{
 		"", "garbage", "-0.5,2026-03-01T12:00:00Z", "1e308,2026-03-01T12:00:00Z", "NaN,2026-03-01T12:00:00Z", "0.1,2026-03-01T12:00:00Z,",
 		"0.1,2099-01-01T00:00:00Z", "0.1,2026-03-01T04:00:00Z", "0.1,yesterday", strings.Repeat("9", 100000),
 	} {
-		annotations := loads(0.3, 0.3, start())
+		annotations := loadAnnotations(0.3, 0.3, start())
 		for name := range annotations {
 			annotations[name] = garbage
 		}
-		b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.29, 0.3, start())), machine("b", loads(0.31, 0.3, start())), machine("c", annotations))
-		_, reasons, scores := b.try(asking("web", "100m", "1Gi"))
+		b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.29, 0.3, start())), newNode("b", loadAnnotations(0.31, 0.3, start())), newNode("c", annotations))
+		_, reasons, scores := b.schedule(newPod("web", "100m", "1Gi"))
 		if len(reasons) != 0 || scores["a"] != 100 || scores["c"] == 100 || scores["c"] < scores["b"] {
 			t.Errorf("%.30q: closed %v, scores %v", garbage, reasons, scores)
 		}
@@ -53,45 +53,45 @@ func TestGarbageIsUnknown(t *testing.T) {
 
 func TestWhoIsExempt(t *testing.T) {
 	critical := int32(systemCritical)
-	daemon := owned(asking("log", "100m", "1Gi"), "DaemonSet", "log")
-	dns := asking("dns", "100m", "1Gi")
+	daemon := owned(newPod("log", "100m", "1Gi"), "DaemonSet", "log")
+	dns := newPod("dns", "100m", "1Gi")
 	dns.Spec.Priority = &critical
-	b := newBed(t, nodeload.Strategy{}, machine("hot", loads(0.9, 0.2, start())), machine("hotter", loads(0.95, 0.2, start())))
-	if _, reasons, scores := b.try(daemon); len(reasons) != 0 || scores != nil {
+	b := newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.9, 0.2, start())), newNode("hotter", loadAnnotations(0.95, 0.2, start())))
+	if _, reasons, scores := b.schedule(daemon); len(reasons) != 0 || scores != nil {
 		t.Errorf("a DaemonSet's pod: closed %v, scores %v", reasons, scores)
 	}
-	if _, reasons, scores := b.try(dns); len(reasons) != 0 || scores["hot"] != 100 {
+	if _, reasons, scores := b.schedule(dns); len(reasons) != 0 || scores["hot"] != 100 {
 		t.Errorf("a critical pod: closed %v, scores %v", reasons, scores)
 	}
-	if _, reasons, _ := b.try(asking("web", "100m", "1Gi")); len(reasons) != 2 {
+	if _, reasons, _ := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 2 {
 		t.Errorf("any other pod: closed %v", reasons)
 	}
 }
 
-// TestAbstains: with fewer than half of the nodes fresh nothing is filtered and nothing is scored, and once they are again
-// it is, within a second.
+// TestAbstains checks that nothing is filtered or scored with fewer than half of the nodes fresh, and that this ends
+// within a second after they are fresh again.
 func TestAbstains(t *testing.T) {
-	nodes := []*corev1.Node{machine("a", loads(0.9, 0.2, start())), machine("b", nil), machine("c", nil)}
-	b := newBed(t, nodeload.Strategy{}, nodes...)
-	if _, reasons, scores := b.try(asking("web", "100m", "1Gi")); len(reasons) != 0 || scores != nil {
+	nodes := []*corev1.Node{newNode("a", loadAnnotations(0.9, 0.2, start())), newNode("b", nil), newNode("c", nil)}
+	b := newFixture(t, nodeload.Strategy{}, nodes...)
+	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 || scores != nil {
 		t.Errorf("one of three is fresh: closed %v, scores %v", reasons, scores)
 	}
-	b.replace(machine("b", loads(0.3, 0.2, start())))
+	b.replace(newNode("b", loadAnnotations(0.3, 0.2, start())))
 	b.clock.Step(time.Second)
-	if _, reasons, scores := b.try(asking("web", "100m", "1Gi")); len(reasons) != 1 || len(scores) != 2 {
+	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 1 || len(scores) != 2 {
 		t.Errorf("two of three are fresh: closed %v, scores %v", reasons, scores)
 	}
 	// An hour without Prometheus: everything is stale.
 	b.clock.Step(time.Hour)
-	if _, reasons, _ := b.try(asking("web", "100m", "1Gi")); len(reasons) != 0 {
+	if _, reasons, _ := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 {
 		t.Errorf("metrics of an hour ago close %v", reasons)
 	}
 }
 
-// TestFilterWithoutPreFilter is a profile as gocrane's documents have it, with filter and score alone.
+// TestFilterWithoutPreFilter uses a profile as in gocrane's documentation, with filter and score only.
 func TestFilterWithoutPreFilter(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("cool", loads(0.2, 0.2, start())), machine("hot", loads(0.7, 0.2, start())))
-	s, pod := &state{}, asking("web", "100m", "1Gi")
+	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())))
+	s, pod := &state{}, newPod("web", "100m", "1Gi")
 	if b.Filter(t.Context(), s, pod, b.infos[1]).IsSuccess() || !b.Filter(t.Context(), s, pod, b.infos[0]).IsSuccess() {
 		t.Error("want the hot node closed and the cool one open")
 	}
@@ -101,9 +101,9 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 }
 
 func TestReserveAndUnreserve(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.3, 0.3, start())))
-	pod := asking("web", "1", "1Gi")
-	s, _, _ := b.try(pod)
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())), newNode("b", loadAnnotations(0.3, 0.3, start())))
+	pod := newPod("web", "1", "1Gi")
+	s, _, _ := b.schedule(pod)
 	onWay := func(node string) float64 { return float64(b.entry(node).view.Load().Loads[0].OnWay) }
 	for range 2 {
 		b.Reserve(t.Context(), s, pod, "a")
@@ -111,29 +111,29 @@ func TestReserveAndUnreserve(t *testing.T) {
 			t.Fatalf("on its way to a: %v", got)
 		}
 	}
-	if got := b.place(asking("next", "1", "1Gi")); got != "b" {
+	if got := b.placePod(newPod("next", "1", "1Gi")); got != "b" {
 		t.Errorf("the next pod goes to %q", got)
 	}
 	for range 2 {
 		b.Unreserve(t.Context(), s, pod, "a")
 	}
-	b.Unreserve(t.Context(), &state{}, asking("never", "1", "1Gi"), "a")
+	b.Unreserve(t.Context(), &state{}, newPod("never", "1", "1Gi"), "a")
 	if onWay("a") != 0 || b.entry("a").onWay() != 0 {
 		t.Errorf("on its way to a: %v", onWay("a"))
 	}
 	// The API server shows the placement; the pod does not count twice.
-	b.PodUpdated(asking("next", "1", "1Gi"), on(asking("next", "1", "1Gi"), "b"))
+	b.PodUpdated(newPod("next", "1", "1Gi"), bindTo(newPod("next", "1", "1Gi"), "b"))
 	if b.entry("b").onWay() != 1 || b.reserved.Len() != 0 {
 		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.reserved.Len())
 	}
 }
 
-// TestPodsOfOthers follows pods that another scheduler places, from binding to their end, and looks for leaks.
+// TestPodsOfOthers follows pods placed by another scheduler, from binding to their end, and checks for leaks.
 func TestPodsOfOthers(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())))
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())))
 	handler := b.podHandler()
-	b.try(asking("any", "1", "1Gi"))
-	pending := asking("web", "1", "1Gi")
+	b.schedule(newPod("any", "1", "1Gi"))
+	pending := newPod("web", "1", "1Gi")
 	count := func() int { return b.entry("a").onWay() }
 	for _, step := range []struct {
 		name string
@@ -141,16 +141,18 @@ func TestPodsOfOthers(t *testing.T) {
 		want int
 	}{
 		{"made", func() { handler.OnAdd(pending, false) }, 0},
-		{"bound", func() { handler.OnUpdate(pending, on(pending, "a")) }, 1},
-		{"labelled", func() { handler.OnUpdate(on(pending, "a"), on(pending, "a")) }, 1},
-		{"running", func() { handler.OnUpdate(on(pending, "a"), running(pending, "a", b.clock.Now())) }, 1},
-		{"an old one seen at start", func() { handler.OnAdd(running(asking("old", "1", "1Gi"), "a", start().Add(-24*time.Hour)), true) }, 1},
-		{"a young one seen at start", func() { handler.OnAdd(running(asking("young", "1", "1Gi"), "a", start().Add(-time.Minute)), true) }, 2},
-		{"deleted", func() { handler.OnDelete(running(pending, "a", start())) }, 1},
+		{"bound", func() { handler.OnUpdate(pending, bindTo(pending, "a")) }, 1},
+		{"labelled", func() { handler.OnUpdate(bindTo(pending, "a"), bindTo(pending, "a")) }, 1},
+		{"running", func() { handler.OnUpdate(bindTo(pending, "a"), newRunningPod(pending, "a", b.clock.Now())) }, 1},
+		{"an old one seen at start", func() { handler.OnAdd(newRunningPod(newPod("old", "1", "1Gi"), "a", start().Add(-24*time.Hour)), true) }, 1},
+		{"a young one seen at start", func() {
+			handler.OnAdd(newRunningPod(newPod("young", "1", "1Gi"), "a", start().Add(-time.Minute)), true)
+		}, 2},
+		{"deleted", func() { handler.OnDelete(newRunningPod(pending, "a", start())) }, 1},
 		{"ended", func() {
-			done := running(asking("young", "1", "1Gi"), "a", start())
+			done := newRunningPod(newPod("young", "1", "1Gi"), "a", start())
 			done.Status.Phase = corev1.PodSucceeded
-			handler.OnUpdate(running(asking("young", "1", "1Gi"), "a", start()), done)
+			handler.OnUpdate(newRunningPod(newPod("young", "1", "1Gi"), "a", start()), done)
 		}, 0},
 	} {
 		step.do()
@@ -158,9 +160,9 @@ func TestPodsOfOthers(t *testing.T) {
 			t.Fatalf("%s: %d pods on their way, want %d", step.name, got, step.want)
 		}
 	}
-	// Reserved, bound, and deleted while nobody watched: the last that was seen has no node.
-	pod := asking("unseen", "1", "1Gi")
-	if b.place(pod) != "a" || count() != 1 {
+	// Reserved, bound, and deleted between two watches: the last state that was seen has no node.
+	pod := newPod("unseen", "1", "1Gi")
+	if b.placePod(pod) != "a" || count() != 1 {
 		t.Fatal("not placed")
 	}
 	handler.OnDelete(tombstone(pod))
@@ -169,23 +171,24 @@ func TestPodsOfOthers(t *testing.T) {
 	}
 }
 
-// TestHandOver: a pod is on its way until a sample holds it, and only the part that it does not hold.
+// TestHandOver checks that a pod is pending load until a sample contains it, and only by the part that it does not
+// contain.
 func TestHandOver(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.3, 0.3, start())))
-	pod := asking("web", "1", "1Gi")
-	if b.place(pod) != "a" {
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())), newNode("b", loadAnnotations(0.3, 0.3, start())))
+	pod := newPod("web", "1", "1Gi")
+	if b.placePod(pod) != "a" {
 		t.Fatal("not placed on a")
 	}
 	whole := float64(b.entry("a").view.Load().Loads[0].OnWay)
-	b.PodUpdated(on(pod, "a"), running(pod, "a", start()))
+	b.PodUpdated(bindTo(pod, "a"), newRunningPod(pod, "a", start()))
 	for _, c := range []struct {
 		after time.Duration
 		want  float64
 	}{{30 * time.Second, 1}, {3 * time.Minute, 0.5}, {330 * time.Second, 0}} {
 		b.clock.SetTime(start().Add(c.after))
-		b.replace(machine("a", loads(0.3, 0.3, b.clock.Now())))
-		b.replace(machine("b", loads(0.3, 0.3, b.clock.Now())))
-		b.try(asking("any", "1", "1Gi"))
+		b.replace(newNode("a", loadAnnotations(0.3, 0.3, b.clock.Now())))
+		b.replace(newNode("b", loadAnnotations(0.3, 0.3, b.clock.Now())))
+		b.schedule(newPod("any", "1", "1Gi"))
 		if got := float64(b.entry("a").view.Load().Loads[0].OnWay) / whole; math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("after %v %v of the pod is on its way, want %v", c.after, got, c.want)
 		}
@@ -196,11 +199,11 @@ func TestHandOver(t *testing.T) {
 }
 
 func TestHistoryCounts(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())))
-	pod := owned(asking("web-5d4f-x", "1", "1Gi"), "ReplicaSet", "web-5d4f")
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())))
+	pod := owned(newPod("web-5d4f-x", "1", "1Gi"), "ReplicaSet", "web-5d4f")
 	pod.Labels = map[string]string{hashLabel: "5d4f"}
 	b.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{CPU: 2000, Memory: 3 << 30})
-	b.place(pod)
+	b.placePod(pod)
 	if got := b.entry("a").view.Load().Loads[0].OnWay; math.Abs(float64(got)-0.2) > 1e-9 {
 		t.Errorf("on its way: %v, want the 2 cores of the history", got)
 	}
@@ -213,34 +216,34 @@ func TestHistoryCounts(t *testing.T) {
 	}
 }
 
-// TestNewPolicy: a policy that comes while pods are placed counts for the next pod; one that cannot be used does not.
+// TestNewPolicy checks that a new policy applies to the next pod, and an unusable one does not.
 func TestNewPolicy(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.5, 0.3, start())))
-	pod := asking("web", "100m", "1Gi")
-	if _, reasons, _ := b.try(pod); len(reasons) != 0 {
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.5, 0.3, start())))
+	pod := newPod("web", "100m", "1Gi")
+	if _, reasons, _ := b.schedule(pod); len(reasons) != 0 {
 		t.Fatalf("closed %v", reasons)
 	}
 	spec := nodeload.GocraneSpec()
 	spec.Metrics, spec.Priorities = spec.Metrics[:1], spec.Priorities[:1]
 	spec.Predicates = []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.4}}
 	b.policies.policy = policyOf(t, spec)
-	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
 		t.Errorf("closed %v by the new policy", reasons)
 	}
 	b.policies.policy = &nodeload.Policy{Metrics: make([]nodeload.Metric, 100)}
-	if _, reasons, _ := b.try(pod); len(reasons) != 1 {
+	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
 		t.Errorf("closed %v after a policy that cannot be used", reasons)
 	}
 }
 
 func TestForgetsNodes(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.5, 0.3, start())), machine("b", loads(0.5, 0.3, start())))
-	b.try(asking("web", "1", "1Gi"))
-	b.PodAdded(on(asking("lost", "1", "1Gi"), "nowhere"))
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.5, 0.3, start())), newNode("b", loadAnnotations(0.5, 0.3, start())))
+	b.schedule(newPod("web", "1", "1Gi"))
+	b.PodAdded(bindTo(newPod("lost", "1", "1Gi"), "nowhere"))
 	b.infos = b.infos[:1]
-	for range forgetAfter + 2 {
+	for range dropAfter + 2 {
 		b.clock.Step(censusPeriod)
-		b.try(asking("web", "1", "1Gi"))
+		b.schedule(newPod("web", "1", "1Gi"))
 	}
 	b.entries.Range(func(name, _ any) bool {
 		if name != "a" {
@@ -250,21 +253,21 @@ func TestForgetsNodes(t *testing.T) {
 	})
 }
 
-// TestNodesComeAndGo: what is told of a node stays that node's when others take its place in the list, and attempts keep the
-// names of their time, which are shared while the nodes are the same.
+// TestNodesComeAndGo checks that the state of a node stays with it when other nodes take its place in the list, and
+// that attempts keep the names of their time, shared while the nodes are the same.
 func TestNodesComeAndGo(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.2, 0.2, start())), machine("b", loads(0.3, 0.2, start())), machine("c", loads(0.9, 0.2, start())))
-	first, second := asking("first", "1", "1Gi"), asking("second", "1", "1Gi")
-	b.try(first)
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.2, 0.2, start())), newNode("b", loadAnnotations(0.3, 0.2, start())), newNode("c", loadAnnotations(0.9, 0.2, start())))
+	first, second := newPod("first", "1", "1Gi"), newPod("second", "1", "1Gi")
+	b.schedule(first)
 	before := b.last.Load()
 	b.clock.Step(censusPeriod)
-	b.try(asking("between", "1", "1Gi"))
+	b.schedule(newPod("between", "1", "1Gi"))
 	if after := b.last.Load(); after == before || &after.roster[0] != &before.roster[0] {
 		t.Error("the names are not shared")
 	}
-	b.infos = []fwk.NodeInfo{b.infos[2], b.infos[1], &nodeInfo{node: machine("d", loads(0.4, 0.2, start()))}}
+	b.infos = []fwk.NodeInfo{b.infos[2], b.infos[1], &nodeInfo{node: newNode("d", loadAnnotations(0.4, 0.2, start()))}}
 	b.clock.Step(censusPeriod)
-	b.try(second)
+	b.schedule(second)
 	for pod, want := range map[string][]string{"first": {"a", "b", "c"}, "second": {"b", "d", "c"}} {
 		e, _ := b.Explain("shop", pod)
 		var got []string
@@ -275,8 +278,8 @@ func TestNodesComeAndGo(t *testing.T) {
 			t.Errorf("%s: %v, want %v with the last closed", pod, got, want)
 		}
 	}
-	// A node that goes while the list is read has no object.
-	if taken := b.look(append(b.infos, &nodeInfo{})); len(taken.roster) != 3 || taken.Nodes != 3 {
+	// A node deleted while the list is read has no object.
+	if taken := b.summarize(append(b.infos, &nodeInfo{})); len(taken.roster) != 3 || taken.Nodes != 3 {
 		t.Errorf("%v of %d nodes", taken.roster, taken.Nodes)
 	}
 }
@@ -290,12 +293,12 @@ func TestSignPod(t *testing.T) {
 		}
 		return fragments[0].Value
 	}
-	one := sign(asking("web-1", "1", "1Gi"))
-	if sign(asking("web-2", "1", "1Gi")) != one {
+	one := sign(newPod("web-1", "1", "1Gi"))
+	if sign(newPod("web-2", "1", "1Gi")) != one {
 		t.Error("equal pods have other signatures")
 	}
 	for _, other := range []*corev1.Pod{
-		asking("web-1", "2", "1Gi"), owned(asking("web-1", "1", "1Gi"), "StatefulSet", "web"), owned(asking("web-1", "1", "1Gi"), "DaemonSet", "web"),
+		newPod("web-1", "2", "1Gi"), owned(newPod("web-1", "1", "1Gi"), "StatefulSet", "web"), owned(newPod("web-1", "1", "1Gi"), "DaemonSet", "web"),
 	} {
 		if sign(other) == one {
 			t.Errorf("%+v has the same signature", other.ObjectMeta)
@@ -305,30 +308,31 @@ func TestSignPod(t *testing.T) {
 
 var _ fwk.StateData = (*cycle)(nil)
 
-// TestFilterIsSkipped: while even the fullest node is open no node is asked about, and what is placed or reported changes that.
+// TestFilterIsSkipped checks that Filter is skipped while even the fullest node is open, and that placements and
+// reports change that.
 func TestFilterIsSkipped(t *testing.T) {
-	b := newBed(t, nodeload.Strategy{}, machine("a", loads(0.3, 0.3, start())), machine("b", loads(0.5, 0.3, start())))
+	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())), newNode("b", loadAnnotations(0.5, 0.3, start())))
 	skips := func(pod *corev1.Pod) bool {
 		_, status := b.PreFilter(t.Context(), &state{}, pod, b.infos)
 		return status.IsSkip()
 	}
-	small, large := asking("small", "100m", "1Gi"), asking("large", "4", "1Gi")
+	small, large := newPod("small", "100m", "1Gi"), newPod("large", "4", "1Gi")
 	if !skips(small) || skips(large) {
 		t.Errorf("15 points below the limit: a pod of one skips %v, one of thirty %v", skips(small), skips(large))
 	}
-	s, _, _ := b.try(small)
+	s, _, _ := b.schedule(small)
 	b.Reserve(t.Context(), s, small, "b")
-	// What others bind counts as well, without a new look at all nodes.
-	b.PodAdded(on(asking("others", "2500m", "1Gi"), "b"))
+	// Pods bound by other schedulers count as well, without a new snapshot.
+	b.PodAdded(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	if skips(small) {
 		t.Error("what is on its way to the fullest node is not seen")
 	}
-	b.PodDeleted(on(asking("others", "2500m", "1Gi"), "b"))
+	b.PodDeleted(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	b.clock.Step(time.Second)
 	if !skips(small) {
 		t.Error("a pod that is gone counts")
 	}
-	b.NodeChanged(machine("a", loads(0.649, 0.3, start())))
+	b.NodeChanged(newNode("a", loadAnnotations(0.649, 0.3, start())))
 	if skips(small) {
 		t.Error("a new load is not seen before the next look")
 	}
@@ -336,13 +340,13 @@ func TestFilterIsSkipped(t *testing.T) {
 	if !skips(small) {
 		t.Error("the scheduler's own view of the node does not count with the next look")
 	}
-	b.replace(machine("a", nil))
+	b.replace(newNode("a", nil))
 	b.clock.Step(time.Second)
 	if skips(small) {
 		t.Error("a node that says nothing is not asked about")
 	}
-	// The only node that others leave is chosen without a score: it is explained all the same, and the others are not.
-	b.replace(machine("a", loads(0.3, 0.3, start())))
+	// The only node left by other plugins is selected without a score: it is explained, and the others are not.
+	b.replace(newNode("a", loadAnnotations(0.3, 0.3, start())))
 	b.clock.Step(time.Second)
 	alone := &state{}
 	b.PreFilter(t.Context(), alone, small, b.infos)
@@ -352,7 +356,7 @@ func TestFilterIsSkipped(t *testing.T) {
 	}
 }
 
-// onWay is the number of pods on their way.
+// onWay returns the number of arriving pods.
 func (e *entry) onWay() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

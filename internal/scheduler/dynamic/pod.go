@@ -13,13 +13,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// systemCritical is the least priority of system-cluster-critical and system-node-critical.
+// systemCritical is the lowest priority of system-cluster-critical and system-node-critical.
 const systemCritical = 2_000_000_000
 
-// asks is what the pod asks for while it lives: its containers and sidecars, and the overhead of its runtime. Init
-// containers end before it lives. What is set for the pod as a whole counts instead of what its containers say.
-func asks(pod *corev1.Pod) nodeload.Ask {
-	var ask nodeload.Ask
+// podRequest returns the requests of the running pod: its containers, sidecars and overhead. Init containers are
+// excluded, because they end before. Requests of the pod as a whole replace those of its containers.
+func podRequest(pod *corev1.Pod) nodeload.PodRequest {
+	var ask nodeload.PodRequest
 	bounded := nodeload.Amount{CPU: 1, Memory: 1} // 1 while every container has a limit.
 	add := func(r *corev1.ResourceRequirements) {
 		request, limit := amount(r.Requests), amount(r.Limits)
@@ -38,7 +38,7 @@ func asks(pod *corev1.Pod) nodeload.Ask {
 			add(&c.Resources)
 		}
 	}
-	// A pod is bounded only if all of its containers are.
+	// A pod has a limit only if all of its containers have one.
 	ask.Limit.CPU *= bounded.CPU
 	ask.Limit.Memory *= bounded.Memory
 	if whole := pod.Spec.Resources; whole != nil {
@@ -57,7 +57,7 @@ func asks(pod *corev1.Pod) nodeload.Ask {
 	return ask
 }
 
-// orLimit is what the API server does: a container with a limit and no request requests the limit.
+// orLimit returns the limit if there is no request, as the API server does.
 func orLimit[T ~int64](request, limit T) T {
 	if request == 0 {
 		return limit
@@ -76,7 +76,7 @@ func override(a *nodeload.Amount, list corev1.ResourceList) {
 	set(corev1.ResourceMemory, func(resource.Quantity) { a.Memory = whole.Memory })
 }
 
-// isDaemon tells that the pod belongs to a DaemonSet: its node is given, and load is no reason against it.
+// isDaemon reports whether the pod belongs to a DaemonSet: its node is given, so load must not exclude it.
 func isDaemon(pod *corev1.Pod) bool {
 	for i := range pod.OwnerReferences {
 		if pod.OwnerReferences[i].Kind == "DaemonSet" {
@@ -86,12 +86,12 @@ func isDaemon(pod *corev1.Pod) bool {
 	return false
 }
 
-// isCritical tells that the cluster cannot do without the pod.
+// isCritical reports whether the pod has a system-critical priority.
 func isCritical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical
 }
 
-// runningSince is when the last of the pod's containers started; zero while one of them has not.
+// runningSince returns when the last of the pod's containers started; zero while one has not.
 func runningSince(pod *corev1.Pod) time.Time {
 	if pod.Status.Phase != corev1.PodRunning {
 		return time.Time{}
@@ -109,12 +109,12 @@ func runningSince(pod *corev1.Pod) time.Time {
 	return since.Time
 }
 
-// ended tells that the pod uses nothing any more.
+// ended reports whether the pod has terminated.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// startOf is when a pod started that may have ended; zero where it never ran.
+// startOf returns when a possibly ended pod started; zero if it never ran.
 func startOf(pod *corev1.Pod) time.Time {
 	if since := runningSince(pod); !since.IsZero() {
 		return since
@@ -125,7 +125,7 @@ func startOf(pod *corev1.Pod) time.Time {
 	return pod.Status.StartTime.Time
 }
 
-// endOf is when the last of the pod's containers ended, if that is known, else now.
+// endOf returns when the last of the pod's containers ended, else now.
 func endOf(pod *corev1.Pod, now time.Time) time.Time {
 	var last time.Time
 	for i := range pod.Status.ContainerStatuses {

@@ -16,9 +16,9 @@ import (
 )
 
 func TestWorkloadOf(t *testing.T) {
-	withHash := owned(asking("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
+	withHash := owned(newPod("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
 	withHash.Labels = map[string]string{hashLabel: "7d9f"}
-	loose := owned(asking("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
+	loose := owned(newPod("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
 	loose.Labels = map[string]string{hashLabel: "other"}
 	for _, c := range []struct {
 		pod        *corev1.Pod
@@ -26,11 +26,11 @@ func TestWorkloadOf(t *testing.T) {
 	}{
 		{withHash, "Deployment", "web"},
 		{loose, "ReplicaSet", "web-7d9f"},
-		{owned(asking("p", "1", "1Gi"), "Job", "backup-28954321"), "CronJob", "backup"},
-		{owned(asking("p", "1", "1Gi"), "Job", "backup-2"), "Job", "backup-2"},
-		{owned(asking("p", "1", "1Gi"), "Job", "-12345678"), "Job", "-12345678"},
-		{owned(asking("p", "1", "1Gi"), "StatefulSet", "db"), "StatefulSet", "db"},
-		{asking("p", "1", "1Gi"), "", ""},
+		{owned(newPod("p", "1", "1Gi"), "Job", "backup-28954321"), "CronJob", "backup"},
+		{owned(newPod("p", "1", "1Gi"), "Job", "backup-2"), "Job", "backup-2"},
+		{owned(newPod("p", "1", "1Gi"), "Job", "-12345678"), "Job", "-12345678"},
+		{owned(newPod("p", "1", "1Gi"), "StatefulSet", "db"), "StatefulSet", "db"},
+		{newPod("p", "1", "1Gi"), "", ""},
 	} {
 		if w := WorkloadOf(c.pod); w.Kind != c.kind || w.Name != c.name {
 			t.Errorf("%v, want %s %s", w, c.kind, c.name)
@@ -55,24 +55,24 @@ func TestAsks(t *testing.T) {
 		Overhead: list("10m", "16Mi"),
 	}}
 	const gib = 1 << 30
-	want := nodeload.Ask{
+	want := nodeload.PodRequest{
 		Request: nodeload.Amount{CPU: 1610, Memory: 3*gib + 16<<20}, Limit: nodeload.Amount{CPU: 2710, Memory: 4*gib + 16<<20},
 	}
-	if got := asks(pod); got != want {
+	if got := podRequest(pod); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	pod.Spec.Containers[1].Resources.Limits = nil
-	if got := asks(pod); got.Limit != (nodeload.Amount{}) {
+	if got := podRequest(pod); got.Limit != (nodeload.Amount{}) {
 		t.Errorf("limit %+v of a pod that is not bounded", got.Limit)
 	}
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("4", "4Gi"), Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
-	if got := asks(pod); got.Request.CPU != 4010 || got.Limit.CPU != 5010 || got.Limit.Memory != 0 {
+	if got := podRequest(pod); got.Request.CPU != 4010 || got.Limit.CPU != 5010 || got.Limit.Memory != 0 {
 		t.Errorf("%+v of a pod with resources of its own", got)
 	}
 }
 
 func TestRunningSince(t *testing.T) {
-	pod := running(asking("p", "1", "1Gi"), "n", start())
+	pod := newRunningPod(newPod("p", "1", "1Gi"), "n", start())
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start().Add(time.Minute))}},
 	})
@@ -90,10 +90,11 @@ func TestRunningSince(t *testing.T) {
 	}
 }
 
-// TestStartAndEnd: a pod that ended counts from its start to the end of its last container, as far as it says.
+// TestStartAndEnd checks that an ended pod counts from its start to the end of its last container, as far as
+// reported.
 func TestStartAndEnd(t *testing.T) {
 	ended := func(status corev1.PodStatus, finished ...time.Time) *corev1.Pod {
-		pod := on(asking("p", "1", "1Gi"), "n")
+		pod := bindTo(newPod("p", "1", "1Gi"), "n")
 		pod.Status = status
 		for _, at := range finished {
 			var state corev1.ContainerState
@@ -114,7 +115,7 @@ func TestStartAndEnd(t *testing.T) {
 	}{
 		{"succeeded", ended(done, late, early), start(), late},
 		{"failed", ended(corev1.PodStatus{Phase: corev1.PodFailed, StartTime: began}, early), start(), early},
-		{"deleted while it ran", running(asking("p", "1", "1Gi"), "n", early), early, now},
+		{"deleted while it ran", newRunningPod(newPod("p", "1", "1Gi"), "n", early), early, now},
 		{"one container does not say when it ended", ended(done, early, time.Time{}), start(), now},
 		{"it says nothing of its containers", ended(done), start(), now},
 		{"its clock is ahead", ended(done, now.Add(time.Minute)), start(), now},
@@ -151,16 +152,16 @@ func TestLearned(t *testing.T) {
 		{"garbage", "Resource", "{{{", nodeload.Amount{}, true},
 		{"a negative amount", "Resource", "resourceRequest: {containers: [{target: {cpu: \"-5\"}}]}", nodeload.Amount{}, true},
 	} {
-		kept, err := slim(recommendation(c.kind, c.value))
+		kept, err := trimRecommendation(recommendation(c.kind, c.value))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, use, ok := learned(kept.(*unstructured.Unstructured))
+		w, use, ok := usageOfRecommendation(kept.(*unstructured.Unstructured))
 		if ok != c.ok || use != c.want || ok && w != (Workload{"shop", "Deployment", web}) {
 			t.Errorf("%s: %v %+v %v", c.name, w, use, ok)
 		}
 	}
-	kept, _ := slim(recommendation("Resource", value))
+	kept, _ := trimRecommendation(recommendation("Resource", value))
 	if labels := kept.(*unstructured.Unstructured).GetLabels(); labels != nil {
 		t.Errorf("labels %v are kept", labels)
 	}

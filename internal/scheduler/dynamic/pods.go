@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// table holds something for some pods by UID.
+// table maps pod UIDs to values.
 type table[V any] struct {
 	mu   sync.Mutex
 	rows map[types.UID]V // guarded by mu
@@ -49,14 +49,14 @@ func (t *table[V]) Len() int {
 	return len(t.rows)
 }
 
-// All is a copy of all rows.
+// All returns a copy of all rows.
 func (t *table[V]) All() map[types.UID]V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.rows)
 }
 
-// rejection is the last attempt of a pod that the plugin kept off a node.
+// rejection is the last attempt of a pod that the plugin rejected on a node.
 type rejection struct {
 	attempt uint64
 	pod     *corev1.Pod
@@ -67,9 +67,9 @@ type (
 	reservations = table[string]
 )
 
-// PodAdded takes up a pod that is there. Those that others placed are on their way from now on, those that run for so long
-// that every metric knows them are not. The pod informer calls it, as it does PodUpdated and PodDeleted; who drives the
-// plugin without an informer calls them itself.
+// PodAdded processes an existing pod. Pods placed by other schedulers become pending load, except those that run for
+// so long that every metric contains them. The pod informer calls it, PodUpdated and PodDeleted, or the driver of a
+// plugin without an informer.
 func (p *Plugin) PodAdded(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
@@ -97,7 +97,7 @@ func (p *Plugin) PodAdded(pod *corev1.Pod) {
 	}
 }
 
-// PodUpdated follows a pod: it was placed, it runs, it has ended.
+// PodUpdated processes a changed pod: it was placed, runs or has ended.
 func (p *Plugin) PodUpdated(old, pod *corev1.Pod) {
 	switch {
 	case pod.Spec.NodeName == "":
@@ -112,14 +112,14 @@ func (p *Plugin) PodUpdated(old, pod *corev1.Pod) {
 	}
 }
 
-// PodDeleted follows the end of a pod: what it used is in the load of its node for some time to come.
+// PodDeleted processes the end of a pod: the load of its node contains it for some time.
 func (p *Plugin) PodDeleted(pod *corev1.Pod) { p.ended(pod) }
 
 func (p *Plugin) ended(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	if on, was := p.reserved.Load(pod.UID); was || node == "" {
-		// The API server never showed it there: it did not run, as far as anybody knows.
-		p.gone(pod.UID, cmp.Or(node, on))
+		// The API server never showed it on the node, so it is assumed not to have run.
+		p.removePod(pod.UID, cmp.Or(node, on))
 		return
 	}
 	p.rejected.Delete(pod.UID)
@@ -134,9 +134,9 @@ func (p *Plugin) ended(pod *corev1.Pod) {
 	})
 }
 
-// gone forgets a pod, on the node that is named and on the one that it was reserved for: the last that an informer saw of
-// a pod may be older than its placement.
-func (p *Plugin) gone(pod types.UID, node string) {
+// removePod removes a pod from the given node and from the one that it was reserved for: the last state of a pod from
+// an informer may be older than its placement.
+func (p *Plugin) removePod(pod types.UID, node string) {
 	if on, was := p.reserved.Load(pod); was && on != node {
 		p.leave(pod, on)
 	}
@@ -162,7 +162,7 @@ func (p *Plugin) share() nodeload.Share {
 	return nodeload.DefaultShare()
 }
 
-// podHandler passes on what an informer tells.
+// podHandler forwards informer events.
 func (p *Plugin) podHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {

@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// askAgain is how often a cluster without Recommendations is asked whether it has them now.
-	askAgain = 5 * time.Minute
-	// typeResource is the type of Recommendation that speaks of CPU and memory.
+	// recheckInterval is the interval at which a cluster without Recommendations is checked for them.
+	recheckInterval = 5 * time.Minute
+	// typeResource is the type of Recommendation for CPU and memory.
 	typeResource = "Resource"
 )
 
-// watchRecommendations keeps the history up to date until ctx ends. A cluster without the kind is asked again from time to
-// time; nobody waits for it. size is told how many workloads something is known of.
+// watchRecommendations keeps the history up to date until ctx ends. A cluster without the kind is checked again from
+// time to time, without blocking. size is called with the number of workloads.
 func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk clock.WithTicker, history *History, size func(float64)) {
 	log := klog.FromContext(ctx).WithValues("plugin", Name)
-	ticker := clk.NewTicker(askAgain)
+	ticker := clk.NewTicker(recheckInterval)
 	defer ticker.Stop()
 	for first := true; ; first = false {
 		err := haveRecommendations(kubeconfig)
@@ -78,12 +78,12 @@ func haveRecommendations(kubeconfig *rest.Config) error {
 	return err
 }
 
-// followRecommendations makes the history follow an informer of Recommendations.
+// followRecommendations updates the history from an informer of Recommendations.
 func followRecommendations(informer cache.SharedIndexInformer, history *History, size func(float64), log klog.Logger) error {
-	if err := informer.SetTransform(slim); err != nil {
+	if err := informer.SetTransform(trimRecommendation); err != nil {
 		return fmt.Errorf("slimming: %w", err)
 	}
-	// The reflector tries again on its own, and later each time.
+	// The reflector retries with backoff.
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.V(2).Info("Reading Recommendations", "err", err)
 	}); err != nil {
@@ -91,7 +91,7 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 	}
 	learn := func(obj any) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
-			if w, use, ok := learned(u); ok {
+			if w, use, ok := usageOfRecommendation(u); ok {
 				history.Learn(w, use)
 				size(float64(history.Len()))
 			}
@@ -105,7 +105,7 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 				obj = unknown.Obj
 			}
 			if u, ok := obj.(*unstructured.Unstructured); ok {
-				if w, _, ok := learned(u); ok {
+				if w, _, ok := usageOfRecommendation(u); ok {
 					history.Learn(w, nodeload.Amount{})
 					size(float64(history.Len()))
 				}
@@ -118,8 +118,8 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 	return nil
 }
 
-// slim keeps what learned reads.
-func slim(obj any) (any, error) {
+// trimRecommendation keeps the fields that usageOfRecommendation reads.
+func trimRecommendation(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil
@@ -143,12 +143,12 @@ func slim(obj any) (any, error) {
 	return kept, nil
 }
 
-// learned is what a Recommendation says of a pod of its workload: what all containers together need. It is more than the
-// mean of what they use, the more so the more that varies, and errs on the side of spreading. ok is false where it is of
-// another type. A value that cannot be read is none.
-func learned(u *unstructured.Unstructured) (w Workload, use nodeload.Amount, ok bool) {
+// usageOfRecommendation returns the recommended resources of a pod of the workload: the sum over all containers. It
+// exceeds the mean usage, more so if the usage varies, which errs on the side of spreading. ok is false for other
+// types. An invalid value counts as none.
+func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodeload.Amount, ok bool) {
 	text := func(path ...string) string {
-		s, _, _ := unstructured.NestedString(u.Object, path...) // Another type is no text.
+		s, _, _ := unstructured.NestedString(u.Object, path...) // a field of another type is not a string
 		return s
 	}
 	if text("spec", "type") != typeResource {

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// ringBytes bounds what the latest answers of a profile take: a hundred attempts at 5,000 nodes.
+	// ringBytes bounds the memory of the recorded attempts of a profile: a hundred attempts at 5,000 nodes.
 	ringBytes = 8 << 20
-	// fewestAttempts and mostAttempts bound how many attempts are kept.
-	fewestAttempts, mostAttempts = 8, 256
-	answerBytes                  = 16
+	// minAttempts and maxAttempts bound the number of recorded attempts.
+	minAttempts, maxAttempts = 8, 256
+	answerBytes              = 16
 )
 
-// ring keeps the latest attempts. An attempt that is forgotten leaves its room to the next, so that noting answers
-// allocates next to nothing once the ring is full.
-type ring struct {
+// attemptRing keeps the latest attempts. It reuses the memory of dropped attempts, so that recording allocates almost
+// nothing once the ring is full.
+type attemptRing struct {
 	mu       sync.Mutex
 	attempts []*attempt // the oldest first; guarded by mu
 }
@@ -37,48 +37,48 @@ type attempt struct {
 	use             nodeload.Amount
 	basis           nodeload.Basis
 	open            bool
-	taken           *census
-	node            string // that the pod went to; guarded by ring.mu
-	undone          bool   // the pod went there and was taken off again; guarded by ring.mu
-	// clear tells that no node can have been closed, so that Filter was not asked.
+	taken           *fleetSnapshot
+	node            string // that the pod went to; guarded by attemptRing.mu
+	undone          bool   // the pod went there and was taken off again; guarded by attemptRing.mu
+	// clear means that no node can have been closed, so that Filter was skipped.
 	clear atomic.Bool
 	scale atomic.Pointer[nodeload.Scale]
-	// answers by slot of the roster.
+	// answers are indexed by slot.
 	answers []answer
-	// closed is the number of nodes that were closed.
+	// closed is the number of closed nodes.
 	closed atomic.Int32
 }
 
-// answer is what was found out about one node, in words that are written and read as a whole: Filter and Score write them
-// from many goroutines while somebody may be reading.
+// answer is the result for one node, in words that are written and read atomically: Filter and Score write them from
+// many goroutines while they may be read.
 type answer struct {
 	filter atomic.Uint64
 	score  atomic.Uint64
 }
 
-// next begins an attempt.
-func (r *ring) next(pod *corev1.Pod, c *cycle, basis nodeload.Basis, now time.Time) *attempt {
+// next starts an attempt.
+func (r *attemptRing) next(pod *corev1.Pod, c *cycle, basis nodeload.Basis, now time.Time) *attempt {
 	a := &attempt{
 		namespace: pod.Namespace, name: pod.Name, number: c.number, at: now,
-		use: c.use, basis: basis, open: c.open, taken: c.census,
+		use: c.use, basis: basis, open: c.open, taken: c.fleetSnapshot,
 	}
 	size := len(c.roster)
-	room := min(max(ringBytes/(answerBytes*max(size, 1)), fewestAttempts), mostAttempts)
+	room := min(max(ringBytes/(answerBytes*max(size, 1)), minAttempts), maxAttempts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if surplus := len(r.attempts) - room + 1; surplus > 0 {
-		// Who should still hold the oldest writes into nothing that is read.
+		// A goroutine that still holds the oldest attempt must not write into reused memory.
 		a.answers, r.attempts[0].answers = r.attempts[0].answers, nil
 		r.attempts = append(r.attempts[:0], r.attempts[surplus:]...)
 	}
-	a.answers = cleared(a.answers, size)
+	a.answers = clearAnswers(a.answers, size)
 	r.attempts = append(r.attempts, a)
 	return a
 }
 
-// cleared needs ring.mu, under which alone answers of others are read: it needs no atomic writes, which would cost more than
-// all else that is done for a pod.
-func cleared(answers []answer, size int) []answer {
+// clearAnswers clears reused answers; the caller holds attemptRing.mu, under which alone answers are read, so it
+// needs no atomic writes, which would dominate the cost per pod.
+func clearAnswers(answers []answer, size int) []answer {
 	if cap(answers) < size {
 		return make([]answer, size)
 	}
@@ -87,21 +87,21 @@ func cleared(answers []answer, size int) []answer {
 	return answers
 }
 
-// placed says where the pod went.
-func (r *ring) placed(a *attempt, node string) {
+// placed records the selected node.
+func (r *attemptRing) placed(a *attempt, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.node, a.undone = node, false
 }
 
-// unplaced says that it went nowhere after all.
-func (r *ring) unplaced(a *attempt) {
+// unplaced records that the placement was undone.
+func (r *attemptRing) unplaced(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.undone = true
 }
 
-// Flags of an answer. A word of 0 says that the node was not asked about.
+// Flags of an answer. A word of 0 means that the node was not evaluated.
 const (
 	wasAsked   = 1 << 63
 	wasUnknown = 1 << 62
@@ -109,7 +109,7 @@ const (
 	limitBits  = 1<<13 - 1
 )
 
-// filtered notes what Filter found.
+// filtered records the result of Filter.
 func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) {
 	slot := int(e.slot.Load())
 	if uint(slot) >= uint(len(a.answers)) {
@@ -129,14 +129,14 @@ func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) 
 	a.answers[slot].filter.Store(word)
 }
 
-// scored notes what Score found, as scoreWord says it.
+// scored records the result of Score, in the format of scoreWord.
 func (a *attempt) scored(slot int, word uint64) {
 	if uint(slot) < uint(len(a.answers)) {
 		a.answers[slot].score.Store(word)
 	}
 }
 
-func scoreWord(p nodeload.Parts) uint64 {
+func scoreWord(p nodeload.CostParts) uint64 {
 	word := uint64(wasAsked)
 	if p.Unknown {
 		word |= wasUnknown
@@ -146,10 +146,10 @@ func scoreWord(p nodeload.Parts) uint64 {
 
 func (a *attempt) scaled(scale nodeload.Scale) { a.scale.Store(&scale) }
 
-// fixed is a fraction in ten-thousandths, up to 6.5535.
+// fixed encodes a fraction in ten-thousandths, up to 6.5535.
 func fixed(x float64) uint64 { return uint64(min(max(x*1e4+0.5, 0), 65535)) }
 
-// signed is a fraction from -2 to 4.5535, which is below 0 where pods have ended.
+// signed encodes a fraction from -2 to 4.5535, which is negative if pods have ended.
 func signed(x float64) uint64 { return fixed(x + signedFrom) }
 
 const signedFrom = 2

@@ -18,11 +18,11 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
-// ExplainPath is where explanations are served: with ?pod=NAMESPACE/NAME that of the latest attempt to place the pod, in
-// every profile that has one; without, the names of the pods there are.
+// ExplainPath serves explanations: with ?pod=NAMESPACE/NAME that of the latest attempt to place the pod, in every
+// profile that has one; without, the names of the recorded pods.
 const ExplainPath = "/explain/scheduling"
 
-// explain serves explanations on an address; needs mu. That it cannot is no reason not to schedule.
+// explain serves explanations on an address; the caller holds mu. A failure does not stop scheduling.
 func (f *Factory) explain(ctx context.Context, address string) {
 	if address == pluginconfig.ExplainNone || f.serving[address] {
 		return
@@ -45,7 +45,7 @@ func (f *Factory) explain(ctx context.Context, address string) {
 	log.V(1).Info("Scheduling is explained", "url", "http://"+listener.Addr().String()+ExplainPath)
 }
 
-// Handler answers at ExplainPath.
+// Handler serves ExplainPath.
 func (f *Factory) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+ExplainPath, f.answer)
@@ -84,7 +84,8 @@ func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, map[string][]any{"explanations": found})
 }
 
-// isLocal keeps out web pages that a browser on this host was told to find here under a name of their own.
+// isLocal rejects other host names, so that web pages in a browser on this host cannot read the endpoint by DNS
+// rebinding.
 func isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -93,7 +94,7 @@ func isLocal(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// write answers with JSON. Who has gone away needs no answer.
+// write writes JSON. Errors of disconnected clients are ignored.
 func write(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -12,10 +12,11 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// signature is all of a pod that the plugin's answers depend on. Pods with equal signatures may share an answer for as
-// long as kube-scheduler lets them: half a second, in which a placement changes the answer for its own node alone.
+// signature is everything of a pod that the plugin's answers depend on. Pods with equal signatures may share an
+// answer for as long as kube-scheduler allows: half a second, in which a placement changes the answer for its own
+// node only.
 type signature struct {
-	Ask      nodeload.Ask
+	Ask      nodeload.PodRequest
 	Workload Workload
 	Daemon   bool
 	Critical bool
@@ -24,6 +25,6 @@ type signature struct {
 // SignPod implements fwk.SignPlugin.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return []fwk.SignFragment{{Key: "crane.io/v1.Pod.LoadEstimate()", Value: signature{
-		Ask: asks(pod), Workload: WorkloadOf(pod), Daemon: isDaemon(pod), Critical: isCritical(pod),
+		Ask: podRequest(pod), Workload: WorkloadOf(pod), Daemon: isDaemon(pod), Critical: isCritical(pod),
 	}}}, nil
 }

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// unassigned returns the verdict on a node where no zones are assigned, whatever a pod asks; fits and false for the
-// others. A nil node is unknown.
+// unassigned returns the verdict for a node without assigned zones, independent of the request; fits and false for
+// other nodes. A nil node is unknown.
 func (n *nodeState) unassigned() (verdict, bool) {
 	switch {
 	case n == nil || n.topology == nil:
@@ -26,7 +26,7 @@ func (n *nodeState) unassigned() (verdict, bool) {
 	return fits, false
 }
 
-// fit says whether r fits into an account of the node.
+// fit reports whether r fits into an account of the node.
 func (n *nodeState) fit(account *numa.Node, r *request) verdict {
 	ask := r.on(n.topology)
 	switch fit := account.Fit(ask); {
@@ -42,13 +42,13 @@ func (n *nodeState) fit(account *numa.Node, r *request) verdict {
 	return tooLittleEver
 }
 
-// current says whether the account was read from this very view.
+// current reports whether the account was read from this view.
 func (n *nodeState) current(v view) bool {
 	return n.account != nil && !v.trial() && n.generation == v.info.GetGeneration()
 }
 
-// accountOf returns the account of a node as the scheduler sees it, which is read anew only when that has changed. The
-// caller holds the lock for writing; the node has zones.
+// accountOf returns the account of a node as the scheduler sees it, rebuilt only if that has changed. The caller
+// holds the write lock; the node has zones.
 func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 	if n.account != nil && n.generation == info.GetGeneration() {
 		return n.account
@@ -62,7 +62,7 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 		if a, ok := n.assumed[pod.UID]; ok {
 			seen[pod.UID] = true
 			if a.encoded == encoded && !a.copied {
-				// The annotation has arrived; from now on it speaks for itself.
+				// The annotation has arrived and replaces the assumption.
 				delete(n.assumed, pod.UID)
 				delete(s.where, pod.UID)
 				read[pod.UID] = a.reading
@@ -90,8 +90,8 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 	return account
 }
 
-// try makes of the account what it would be by a copy of the scheduler's view: without the pods that are taken from it (a
-// preemption's victims), and with those that are only nominated to the node, on the zones that they would get.
+// try changes the account to that of a copy of the scheduler's view: without removed pods (a preemption's victims),
+// and with nominated ones on the zones that they would get.
 func (n *nodeState) try(account *numa.Node, v view) {
 	there := make(map[types.UID]bool, len(v.info.GetPods()))
 	for _, p := range v.info.GetPods() {

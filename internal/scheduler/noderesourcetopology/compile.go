@@ -9,17 +9,17 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// compiled is what scheduling needs of a NodeResourceTopology, made once for each change of it.
+// compiled is a NodeResourceTopology prepared for scheduling, once per change.
 type compiled struct {
-	// managed says that Crane's agent assigns CPUs on the node. Where the kubelet does, zones are its business.
+	// managed means that Crane's agent assigns CPUs on the node. Otherwise the kubelet manages zones.
 	managed bool
-	// singleZone is the node's policy for pods that say nothing themselves.
+	// singleZone is the node's policy for pods without their own.
 	singleZone bool
 	zones      []numa.Zone
-	empty      *numa.Node // with these zones, where nobody holds anything
+	empty      *numa.Node // these zones without any assignment
 }
 
-// compile reads t. The error names what cannot be; the node then counts as one whose zones are not known.
+// compile parses t. On an error the zones of the node count as unknown.
 func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 	c := &compiled{
 		managed:    t.CraneManagerPolicy.CPUManagerPolicy == topology.CPUManagerPolicyStatic,

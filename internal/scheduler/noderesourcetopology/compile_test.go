@@ -42,17 +42,17 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter is Filter on a node whose view has not changed, and on one whose view changed each time.
+// BenchmarkFilter measures Filter on a node with an unchanged view, and on one whose view changes each time.
 func BenchmarkFilter(b *testing.B) {
 	f := newPlugin(b, nrt("n", 64, 64))
 	for i := range 30 {
-		pod := whole(string(rune('a'+i)), "1")
+		pod := newPod(string(rune('a'+i)), "1")
 		if s := f.reserve(b, pod, "n"); !s.IsSuccess() {
 			b.Fatal(s)
 		}
 		f.bound(pod, "n")
 	}
-	pod := whole("p", "2")
+	pod := newPod("p", "2")
 	state, _ := f.filter(b, pod, "n")
 	info := f.info("n")
 	b.Run("same", func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 )
 
-// core is what the instances of the plugin share.
+// core is shared by the instances of the plugin.
 type core struct {
 	store   *store
 	waiting *waiting
@@ -27,7 +27,7 @@ func newCore() *core {
 	return c
 }
 
-// topologyChanged takes a new or changed NodeResourceTopology in and wakes the pods for which its node has become good.
+// topologyChanged processes a new or changed NodeResourceTopology and wakes the pods that now fit on its node.
 func (c *core) topologyChanged(log klog.Logger, t *topology.NodeResourceTopology) {
 	compiled, err := compile(t)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *core) topologyGone(log klog.Logger, node string) {
 	c.change(log, node, func() { c.store.setTopology(node, nil) })
 }
 
-// change runs f, which changes what is known of a node, and wakes the pods that it helps.
+// change runs f, which changes the state of a node, and wakes the pods that it helps.
 func (c *core) change(log klog.Logger, node string, f func()) {
 	woken := c.waiting.during(f, func(w waiter) bool { return c.store.fitNow(node, w.request).passes(w.missing) })
 	for queue, pods := range woken {
@@ -51,7 +51,7 @@ func (c *core) change(log klog.Logger, node string, f func()) {
 	c.metrics.nodes.Set(float64(c.store.knownNodes()))
 }
 
-// podHandler forgets what is kept for pods that are gone, or that others have placed.
+// podHandler drops the state of pods that are deleted or placed by other schedulers.
 func (c *core) podHandler(log klog.Logger) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
@@ -78,7 +78,7 @@ func (c *core) podHandler(log klog.Logger) cache.ResourceEventHandler {
 
 func (c *core) podGone(log klog.Logger, pod *corev1.Pod) {
 	c.waiting.remove(pod.UID)
-	// The scheduler wakes pods for one that leaves, but may do so before this is known here.
+	// The scheduler wakes pods after a deletion, possibly before this handler runs.
 	if node := c.store.assumedOn(pod.UID); node != "" {
 		c.change(log, node, func() { c.store.forget(pod.UID) })
 	}

@@ -13,7 +13,7 @@ import (
 
 const stateKey fwk.StateKey = Name
 
-// cycle is what the plugin keeps for one pod's scheduling cycle. Filter reads it on many nodes at once.
+// cycle is the state of one pod's scheduling cycle. Filter reads it concurrently.
 type cycle struct {
 	request  *request
 	rejected *atomic.Bool // whether a node was refused already
@@ -34,7 +34,7 @@ func newCycle(r *request) *cycle {
 	})}
 }
 
-// readCycle returns nil for pods that ask nothing of zones.
+// readCycle returns nil for pods without a zone request.
 func readCycle(state fwk.CycleState) *cycle {
 	data, err := state.Read(stateKey)
 	if err != nil {
@@ -44,14 +44,14 @@ func readCycle(state fwk.CycleState) *cycle {
 	return c
 }
 
-// Clone implements fwk.StateData. Trials change the node that Filter is given and nothing here.
+// Clone implements fwk.StateData. Trials change the node that Filter gets, not the cycle.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-// reject says whether this is the first node that is refused.
+// reject reports whether this is the first rejected node.
 func (c *cycle) reject() bool { return c.rejected.CompareAndSwap(false, true) }
 
-// status is the answer of Filter for a node where the pod may not go. Where the zones are too small even when empty,
-// preemption would not help.
+// status returns Filter's status for a rejected node. If the zones are too small even when empty, preemption would
+// not help.
 func (c *cycle) status(v verdict) *fwk.Status {
 	switch v {
 	case noZone, tooLittle:

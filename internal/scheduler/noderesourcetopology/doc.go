@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package noderesourcetopology is the scheduler plugin NodeResourceTopologyMatch: a pod that asks for whole CPUs goes to a
-// node whose NUMA zones have them, and takes with it, as an annotation, which zones it got. The account of zones and the
-// choice among them are pkg/numa's; this package reads NodeResourceTopologies and pods into it, from informers only, and
-// speaks the scheduler's framework. It must not link k8s.io/kubernetes.
+// Package noderesourcetopology is the scheduler plugin NodeResourceTopologyMatch: it places pods with whole CPUs on
+// nodes whose NUMA zones have them free, and writes the assigned zones into an annotation of the pod.
 //
-// Two maps are shared by the plugin's instances (one for each profile of a scheduler), because they place on the same
-// nodes: the store (what zones have and what pods on their way hold) and the waiting pods. Each has a lock of its own; the store's may
-// be taken while that of the waiting pods is held, never the other way round, and no lock is held while the framework is
-// called.
+// The accounting of zones is in pkg/numa; this package reads NodeResourceTopologies and pods from informers and
+// implements the framework's interfaces. It must not link k8s.io/kubernetes.
+//
+// The plugin's instances (one per profile) share two maps, because they place on the same nodes: the store (the zones
+// of nodes and what arriving pods hold) and the waiting pods. Each has its own lock; the store's may be taken while
+// that of the waiting pods is held, never the reverse, and no lock is held during calls of the framework.
 package noderesourcetopology

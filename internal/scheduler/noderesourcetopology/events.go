@@ -13,20 +13,20 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 )
 
-// EventsToRegister lists what can help a pod that found no zones. Changes of NodeResourceTopologies are not among them: the
-// plugin watches these itself and wakes the pods (see waiting).
+// EventsToRegister lists the events that can help a pod without zones. Changes of NodeResourceTopologies are not
+// among them: the plugin watches these itself and wakes the pods (see waiting).
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		// A pod that leaves gives its zones back.
+		// A deleted pod frees its zones.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: p.podDeleted},
-		// The pod itself may ask for less, or for shared CPUs, or no longer for a single zone.
+		// The pod itself may request less, shared CPUs, or no single zone any more.
 		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Update}, QueueingHintFn: p.podUpdated},
-		// A new node may be good. Taints are named only because the scheduler else adds them, without a hint.
+		// A new node may fit. Taints are listed because the scheduler would add them itself, without a hint.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeTaint}, QueueingHintFn: p.nodeAdded},
 	}, nil
 }
 
-// podDeleted wakes the pod if what the other held makes room for it.
+// podDeleted wakes the pod if the deleted pod's zones make it fit.
 func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	gone, ok := before.(*corev1.Pod)
 	if !ok {
@@ -34,18 +34,18 @@ func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.
 	}
 	r := p.request(pod)
 	if r == nil {
-		return fwk.Queue, nil // it asks nothing any more
+		return fwk.Queue, nil // it has no zone request any more
 	}
 	node := gone.Spec.NodeName
 	if node == "" || gone.UID == pod.UID || result(gone) == "" && p.request(gone) == nil {
 		return fwk.QueueSkip, nil
 	}
-	// What is left of the node counts from here on, also for the next pod that leaves before anybody looks at the node.
-	p.core.store.leave(gone.UID, node)
+	// The departure applies at once, also to the next event before the node is read again.
+	p.core.store.recordDeparture(gone.UID, node)
 	return hint(p.core.store.fitNow(node, r).passes(p.missing)), nil
 }
 
-// podUpdated wakes the pod if it asks for something else than before.
+// podUpdated wakes the pod if its request has changed.
 func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
 	old, ok := before.(*corev1.Pod)
 	changed, too := after.(*corev1.Pod)
@@ -55,8 +55,8 @@ func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (
 	return hint(changed.UID == pod.UID && !p.request(old).equal(p.request(changed))), nil
 }
 
-// nodeAdded wakes the pod if the node is one where it may go. Where nodes without topology are refused, the node's
-// NodeResourceTopology wakes it once that is there.
+// nodeAdded wakes the pod if it fits on the node. If nodes without topology are rejected, the node's
+// NodeResourceTopology wakes it later.
 func (p *Plugin) nodeAdded(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
 	node, ok := after.(*corev1.Node)
 	if !ok {
@@ -76,7 +76,7 @@ func hint(wake bool) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// signature is what the plugin reads of a pod. Pods with the same one get the same answers.
+// signature is what the plugin reads of a pod. Pods with equal signatures get equal answers.
 type signature struct {
 	Resources  string
 	SingleZone *bool

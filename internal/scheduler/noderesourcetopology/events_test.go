@@ -18,15 +18,15 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
-// TestHints: a pod is woken by what can help it and by nothing else.
+// TestHints checks that a pod is woken by events that can help it and by no others.
 func TestHints(t *testing.T) {
 	result := func(cpus int) option {
 		return annotated(topology.AnnotationPodTopologyResult, fmt.Sprintf(`[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"%d"}}}]`, cpus))
 	}
-	holder := func(name string, cpus int) *corev1.Pod { return whole(name, fmt.Sprint(cpus), on("n"), result(cpus)) }
+	holder := func(name string, cpus int) *corev1.Pod { return newPod(name, fmt.Sprint(cpus), on("n"), result(cpus)) }
 	f := newPlugin(t, nrt("n", 4), nrt("roomy", 8))
 	f.info("n").add(holder("a", 1), holder("b", 3))
-	pod := whole("p", "3")
+	pod := newPod("p", "3")
 	if _, s := f.filter(t, pod, "n"); s.Code() != fwk.Unschedulable {
 		t.Fatal(s)
 	}
@@ -40,17 +40,17 @@ func TestHints(t *testing.T) {
 		before, after any
 		want          fwk.QueueingHint
 	}{
-		{"a pod that shares CPUs leaves", f.podDeleted, whole("x", "500m", on("n")), nil, fwk.QueueSkip},
+		{"a pod that shares CPUs leaves", f.podDeleted, newPod("x", "500m", on("n")), nil, fwk.QueueSkip},
 		{"a pod leaves whose zones are too few", f.podDeleted, holder("a", 1), nil, fwk.QueueSkip},
 		{"another: together they are enough", f.podDeleted, holder("b", 3), nil, fwk.Queue},
-		{"a pod that was on no node", f.podDeleted, whole("x", "3"), nil, fwk.QueueSkip},
-		{"the pod itself", f.podDeleted, whole("p", "3", on("n")), nil, fwk.QueueSkip},
+		{"a pod that was on no node", f.podDeleted, newPod("x", "3"), nil, fwk.QueueSkip},
+		{"the pod itself", f.podDeleted, newPod("p", "3", on("n")), nil, fwk.QueueSkip},
 		{"something else", f.podDeleted, nil, nil, fwk.Queue},
-		{"it asks for less", f.podUpdated, whole("p", "3"), whole("p", "2"), fwk.Queue},
-		{"it may be spread", f.podUpdated, whole("p", "3"), whole("p", "3", other), fwk.Queue},
-		{"it shares", f.podUpdated, whole("p", "3"), whole("p", "3", annotated(topology.AnnotationPodCPUPolicy, "none")), fwk.Queue},
-		{"it has a new label", f.podUpdated, whole("p", "3"), whole("p", "3", annotated("x", "y")), fwk.QueueSkip},
-		{"another asks for less", f.podUpdated, whole("q", "3"), whole("q", "2"), fwk.QueueSkip},
+		{"it asks for less", f.podUpdated, newPod("p", "3"), newPod("p", "2"), fwk.Queue},
+		{"it may be spread", f.podUpdated, newPod("p", "3"), newPod("p", "3", other), fwk.Queue},
+		{"it shares", f.podUpdated, newPod("p", "3"), newPod("p", "3", annotated(topology.AnnotationPodCPUPolicy, "none")), fwk.Queue},
+		{"it has a new label", f.podUpdated, newPod("p", "3"), newPod("p", "3", annotated("x", "y")), fwk.QueueSkip},
+		{"another asks for less", f.podUpdated, newPod("q", "3"), newPod("q", "2"), fwk.QueueSkip},
 		{"a node with room", f.nodeAdded, nil, node("roomy"), fwk.Queue},
 		{"a node of which nothing is known", f.nodeAdded, nil, node("new"), fwk.Queue},
 		{"such a node where these are refused", rejecting.nodeAdded, nil, node("new"), fwk.QueueSkip},
@@ -72,13 +72,13 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestTopologyWakes: a changed NodeResourceTopology wakes the pods that it helps, once, and no other.
+// TestTopologyWakes checks that a changed NodeResourceTopology wakes the pods that it helps, once, and no others.
 func TestTopologyWakes(t *testing.T) {
 	f := newPlugin(t, nrt("n", 2))
 	log := klog.Background()
 	for _, name := range []string{"three", "five"} {
 		cpus := map[string]string{"three": "3", "five": "5"}[name]
-		if _, s := f.filter(t, whole(name, cpus), "n"); s.IsSuccess() {
+		if _, s := f.filter(t, newPod(name, cpus), "n"); s.IsSuccess() {
 			t.Fatal("fits already")
 		}
 	}
@@ -104,10 +104,10 @@ func TestTopologyWakes(t *testing.T) {
 			t.Errorf("%s: woke %s, want %s", c.what, got, c.want)
 		}
 	}
-	// Pods that are gone, or placed by others, are no longer remembered.
+	// Deleted pods and pods placed by others are removed.
 	h := f.core.podHandler(log)
-	h.OnDelete(whole("three", "3"))
-	h.OnUpdate(whole("five", "5"), whole("five", "5", on("m")))
+	h.OnDelete(newPod("three", "3"))
+	h.OnUpdate(newPod("five", "5"), newPod("five", "5", on("m")))
 	if n := len(f.core.waiting.pods); n != 0 {
 		t.Errorf("%d pods are remembered", n)
 	}
@@ -116,14 +116,14 @@ func TestTopologyWakes(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	w := newWaiting()
 	for i := range maxWaiting + 10 {
-		w.add(waiter{pod: whole(fmt.Sprint(i), "1")})
+		w.add(waiter{pod: newPod(fmt.Sprint(i), "1")})
 	}
 	if len(w.pods) != maxWaiting {
 		t.Errorf("%d pods are remembered, want %d", len(w.pods), maxWaiting)
 	}
 }
 
-// TestPreBind: the annotation is written where it is missing or wrong, and only there.
+// TestPreBind checks that the annotation is written only if it is missing or wrong.
 func TestPreBind(t *testing.T) {
 	stale := annotated(topology.AnnotationPodTopologyResult, "[]")
 	for name, c := range map[string]struct {
@@ -131,11 +131,11 @@ func TestPreBind(t *testing.T) {
 		node *topology.NodeResourceTopology
 		want string
 	}{
-		"zones":                      {pod: whole("p", "2"), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
-		"in place of a copied one":   {pod: whole("p", "2", stale), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
-		"no zones":                   {pod: whole("p", "2")},
-		"no zones, but a copied one": {pod: whole("p", "2", stale)},
-		"shared CPUs, a copied one":  {pod: whole("p", "500m", stale), node: nrt("n", 4)},
+		"zones":                      {pod: newPod("p", "2"), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
+		"in place of a copied one":   {pod: newPod("p", "2", stale), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
+		"no zones":                   {pod: newPod("p", "2")},
+		"no zones, but a copied one": {pod: newPod("p", "2", stale)},
+		"shared CPUs, a copied one":  {pod: newPod("p", "500m", stale), node: nrt("n", 4)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newPlugin(t)
@@ -166,15 +166,15 @@ func TestPreBind(t *testing.T) {
 		})
 	}
 	f := newPlugin(t, nrt("n", 4))
-	if s := f.reserve(t, whole("p", "2"), "n"); !s.IsSuccess() {
+	if s := f.reserve(t, newPod("p", "2"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	if s := f.PreBind(t.Context(), newCycleState(), whole("p", "2"), "n"); s.Code() != fwk.Error {
+	if s := f.PreBind(t.Context(), newCycleState(), newPod("p", "2"), "n"); s.Code() != fwk.Error {
 		t.Errorf("a pod that is gone: %v", s)
 	}
 }
 
-// TestSignature: pods that get the same answers have the same signature, others do not.
+// TestSignature checks that pods have equal signatures exactly if they get equal answers.
 func TestSignature(t *testing.T) {
 	f := newPlugin(t)
 	sign := func(p *corev1.Pod) string {
@@ -188,16 +188,16 @@ func TestSignature(t *testing.T) {
 		}
 		return string(out)
 	}
-	same := sign(whole("a", "2"))
-	if sign(whole("b", "2", annotated("x", "y"))) != same || sign(whole("c", "2", ownedBy("ReplicaSet"))) != same {
+	same := sign(newPod("a", "2"))
+	if sign(newPod("b", "2", annotated("x", "y"))) != same || sign(newPod("c", "2", ownedBy("ReplicaSet"))) != same {
 		t.Error("pods that ask the same differ")
 	}
 	for what, p := range map[string]*corev1.Pod{
-		"more":        whole("a", "3"),
-		"spread":      whole("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "0")),
-		"one zone":    whole("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "t")),
-		"shared":      whole("a", "2", annotated(topology.AnnotationPodCPUPolicy, "none")),
-		"a DaemonSet": whole("a", "2", ownedBy("DaemonSet")),
+		"more":        newPod("a", "3"),
+		"spread":      newPod("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "0")),
+		"one zone":    newPod("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "t")),
+		"shared":      newPod("a", "2", annotated(topology.AnnotationPodCPUPolicy, "none")),
+		"a DaemonSet": newPod("a", "2", ownedBy("DaemonSet")),
 	} {
 		if sign(p) == same {
 			t.Errorf("%s: the same signature", what)

@@ -18,18 +18,18 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
-// readyTimeout bounds how long the first pods with whole CPUs wait for an API server that answers no list of
-// NodeResourceTopologies, neither with them nor with an error.
+// readyTimeout is how long the first pods with whole CPUs wait for the first list of NodeResourceTopologies, or for
+// its error.
 const readyTimeout = 30 * time.Second
 
-// Factory makes the plugin. All instances of one factory share what they know, since they place on the same nodes.
+// Factory creates the plugin. All instances of one factory share their state, since they place on the same nodes.
 type Factory struct {
 	core  *core
 	mu    sync.Mutex
 	ready <-chan struct{}
 }
 
-// NewFactory returns a factory whose instances know nothing yet.
+// NewFactory returns a factory without state.
 func NewFactory() *Factory {
 	return &Factory{core: newCore()}
 }
@@ -37,8 +37,8 @@ func NewFactory() *Factory {
 // Metrics returns the plugin's metrics for a registry.
 func (f *Factory) Metrics() []metrics.Registerable { return f.core.metrics.all() }
 
-// New makes an instance of the plugin; it is a factory as the scheduler's registry wants it. The first one starts to watch
-// pods and NodeResourceTopologies, until ctx is done. It waits for neither: the first pod with whole CPUs does.
+// New creates an instance of the plugin for the scheduler's registry. The first one starts watches of pods and
+// NodeResourceTopologies, until ctx is done. It does not wait for them: the first pod with whole CPUs does.
 func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	a, err := pluginconfig.NodeResourceTopologyMatchArgsFrom(args)
 	if err != nil {

@@ -47,8 +47,8 @@ type lister struct {
 func (l lister) NodeInfos() fwk.NodeInfoLister         { return l }
 func (l lister) Get(name string) (fwk.NodeInfo, error) { return l.nodes[name], nil }
 
-// TestProfilesShareZones: two profiles of one scheduler place on the same nodes, and must not hand out the same zones. The
-// API server of this test has no NodeResourceTopologies; New does not wait for them, and PreFilter not for ever.
+// TestProfilesShareZones checks that two profiles of one scheduler do not assign the same zones. The API server of
+// this test has no NodeResourceTopologies; New does not wait for them, and PreFilter only for a bounded time.
 func TestProfilesShareZones(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,10 +91,10 @@ func TestProfilesShareZones(t *testing.T) {
 		t.Error("nobody asked for topologies")
 	}
 	f.core.topologyChanged(klog.Background(), nrt("n", 4))
-	if s := profiles[0].reserve(t, whole("a", "3"), "n"); !s.IsSuccess() {
+	if s := profiles[0].reserve(t, newPod("a", "3"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	if s := profiles[1].reserve(t, whole("b", "3"), "n"); s.Code() != fwk.Unschedulable {
+	if s := profiles[1].reserve(t, newPod("b", "3"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("the other profile got 3 of the same 4 CPUs: %v", s)
 	}
 	families, err := registry.Gather()

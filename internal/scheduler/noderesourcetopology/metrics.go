@@ -5,7 +5,7 @@ package noderesourcetopology
 
 import "k8s.io/component-base/metrics"
 
-// collectors are the plugin's metrics. They do nothing until they are registered.
+// collectors are the plugin's metrics. They have no effect until they are registered.
 type collectors struct {
 	unknown         *metrics.CounterVec
 	available       *metrics.Gauge

@@ -17,8 +17,7 @@ import (
 // Name of the plugin in a scheduler's configuration.
 const Name = pluginconfig.NodeResourceTopologyMatchName
 
-// Reasons that a pod's events show. The scheduler counts nodes by reason, so that these name what the pod asks and nothing
-// of a node.
+// Reasons in a pod's events. The scheduler counts nodes by reason, so they describe the request and not the node.
 const (
 	reasonNoZone        = "node(s) had insufficient resource of NUMA node (no zone has %s free)"
 	reasonNoZoneEver    = "node(s) had insufficient resource of NUMA node (no zone is as large as %s)"
@@ -55,7 +54,7 @@ type Plugin struct {
 // Name implements fwk.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// PreFilter reads what the pod asks of zones, once for all nodes. Pods that ask nothing skip the plugin. The first pods
+// PreFilter reads the zone request of the pod, once for all nodes. Pods without one skip the plugin. The first pods
 // after the start wait here until the zones are known.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.request(pod)
@@ -71,11 +70,10 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	return nil, nil
 }
 
-// PreFilterExtensions is nil: when the scheduler tries how it would be without a pod or with one more, Filter sees so in
-// the node that it is given.
+// PreFilterExtensions returns nil: in trials with or without a pod, Filter gets a changed node.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter keeps the pod off nodes whose zones do not have what it asks.
+// Filter excludes nodes whose zones do not have the request free.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := readCycle(state)
 	if c == nil {
@@ -96,11 +94,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return c.status(v)
 }
 
-// view tells the node that the scheduler schedules by from the copies that it makes for trials.
+// view distinguishes the node of the scheduler's snapshot from its copies for trials.
 func (p *Plugin) view(info fwk.NodeInfo) view {
 	own, err := p.snapshot(info.Node().Name)
 	if err != nil {
-		own = info // a node that the scheduler does not list is not there to be copied
+		own = info // an unlisted node cannot be a copy
 	}
 	return view{info: info, own: own, aware: p.aware}
 }
@@ -118,7 +116,7 @@ func (p *Plugin) countUnknown(v verdict) {
 	p.core.metrics.unknown.WithLabelValues(reason, result).Inc()
 }
 
-// PreScore skips Score for pods that ask nothing of zones.
+// PreScore skips Score for pods without a zone request.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if readCycle(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
@@ -126,11 +124,11 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 	return nil
 }
 
-// noScore stands for a node where no zones are assigned, until NormalizeScore.
+// noScore marks a node without assigned zones, until NormalizeScore.
 const noScore = -1
 
-// Score prefers few zones, then near ones: 100 for one zone; for k zones between 100/(k+1) and 100/k, which is what gocrane
-// gives, the higher the nearer they are to one another.
+// Score prefers few zones, then near ones: 100 for one zone; for k zones between 100/(k+1) and 100/k, gocrane's
+// value, more for near zones.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := readCycle(state)
 	if c == nil {
@@ -147,8 +145,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, i
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore gives nodes where no zones are assigned the mean of the others, which neither draws pods there nor keeps
-// them away.
+// NormalizeScore gives nodes without assigned zones the mean of the others, which neither attracts nor repels pods.
 func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	var sum, known int64
 	for i := range scores {

@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
-// cycleState is a fwk.CycleState of which the plugin uses three methods.
+// cycleState is a fwk.CycleState with the three methods that the plugin uses.
 type cycleState struct {
 	fwk.CycleState
 	data map[fwk.StateKey]fwk.StateData
@@ -47,7 +47,7 @@ func (s *cycleState) Clone() fwk.CycleState {
 	return c
 }
 
-// nodeInfo is the scheduler's view of a node; as there, each change gives it a new generation.
+// nodeInfo is the scheduler's view of a node; each change increases its generation.
 type nodeInfo struct {
 	fwk.NodeInfo
 	node       corev1.Node
@@ -84,7 +84,7 @@ type podInfo struct {
 
 func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
-// queue counts what is activated.
+// queue records activated pods.
 type queue struct{ woken []string }
 
 func (q *queue) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
@@ -95,8 +95,8 @@ func (q *queue) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 
 type option func(*corev1.Pod)
 
-// whole makes a pod with one container that asks for that many CPUs of its own.
-func whole(name, cpus string, options ...option) *corev1.Pod {
+// newPod returns a pod with one container that requests exclusive CPUs.
+func newPod(name, cpus string, options ...option) *corev1.Pod {
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
@@ -120,7 +120,7 @@ func ownedBy(kind string) option {
 	return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner"}} }
 }
 
-// nrt makes a NodeResourceTopology with zones node0, node1, ... of that many CPUs.
+// nrt returns a NodeResourceTopology with zones node0, node1, ... of that many CPUs.
 func nrt(name string, cpus ...int) *topology.NodeResourceTopology {
 	t := &topology.NodeResourceTopology{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -153,7 +153,7 @@ type fixture struct {
 	nodes map[string]*nodeInfo
 }
 
-// info returns the scheduler's view of a node, made empty at its first use.
+// info returns the scheduler's view of a node, created empty at its first use.
 func (f fixture) info(name string) *nodeInfo {
 	if f.nodes[name] == nil {
 		f.nodes[name] = &nodeInfo{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, generation: generations.Add(1)}
@@ -161,7 +161,7 @@ func (f fixture) info(name string) *nodeInfo {
 	return f.nodes[name]
 }
 
-// reserve runs the cycle of pod up to Reserve on a node, and puts it there as the scheduler does.
+// reserve runs the cycle of a pod up to Reserve on a node, and adds it there as the scheduler does.
 func (f fixture) reserve(t testing.TB, pod *corev1.Pod, node string) *fwk.Status {
 	t.Helper()
 	state, s := f.filter(t, pod, node)
@@ -177,7 +177,7 @@ func (f fixture) reserve(t testing.TB, pod *corev1.Pod, node string) *fwk.Status
 	return nil
 }
 
-// bound is what the informer then says of a reserved pod, with the annotation that PreBind writes.
+// bound returns a reserved pod as the informer shows it later, with the annotation that PreBind writes.
 func (f fixture) bound(pod *corev1.Pod, node string) *corev1.Pod {
 	b := pod.DeepCopy()
 	b.Spec.NodeName = node
@@ -224,28 +224,28 @@ func TestFilter(t *testing.T) {
 		code    fwk.Code
 		reason  string
 	}{
-		"fits":                    {pod: whole("p", "2"), node: nrt("n", 4, 4)},
-		"no zone as large":        {pod: whole("p", "6"), node: nrt("n", 4, 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large as cpu=6"},
-		"the node lets it spread": {pod: whole("p", "6"), node: spreading(nrt("n", 4, 4))},
-		"64 CPUs on 4":            {pod: whole("p", "64"), node: spreading(nrt("n", 2, 2)), code: fwk.UnschedulableAndUnresolvable, reason: "less than cpu=64 in all zones"},
-		"the pod wants one zone":  {pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "1")), node: spreading(nrt("n", 4, 4)), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
-		"the pod lets it spread":  {pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "F")), node: nrt("n", 4, 4)},
+		"fits":                    {pod: newPod("p", "2"), node: nrt("n", 4, 4)},
+		"no zone as large":        {pod: newPod("p", "6"), node: nrt("n", 4, 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large as cpu=6"},
+		"the node lets it spread": {pod: newPod("p", "6"), node: spreading(nrt("n", 4, 4))},
+		"64 CPUs on 4":            {pod: newPod("p", "64"), node: spreading(nrt("n", 2, 2)), code: fwk.UnschedulableAndUnresolvable, reason: "less than cpu=64 in all zones"},
+		"the pod wants one zone":  {pod: newPod("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "1")), node: spreading(nrt("n", 4, 4)), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"the pod lets it spread":  {pod: newPod("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "F")), node: nrt("n", 4, 4)},
 		"a word that is no boolean leaves it to the node": {
-			pod: whole("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "yes please")), node: nrt("n", 4, 4),
+			pod: newPod("p", "6", annotated(topology.AnnotationPodTopologyAwareness, "yes please")), node: nrt("n", 4, 4),
 			code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large",
 		},
-		"kubelet assigns":            {pod: whole("p", "64"), node: kubelets(nrt("n", 4))},
-		"shared CPUs":                {pod: whole("p", "64", annotated(topology.AnnotationPodCPUPolicy, "none")), node: nrt("n", 4), code: fwk.Skip},
-		"an unknown policy is whole": {pod: whole("p", "64", annotated(topology.AnnotationPodCPUPolicy, "x")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
-		"a part of a CPU":            {pod: whole("p", "1500m"), node: nrt("n", 1), code: fwk.Skip},
-		"no CPU":                     {pod: whole("p", "0"), node: nrt("n", 1), code: fwk.Skip},
-		"of a DaemonSet":             {pod: whole("p", "64", ownedBy("DaemonSet")), node: nrt("n", 4), code: fwk.Skip},
-		"of a ReplicaSet":            {pod: whole("p", "64", ownedBy("ReplicaSet")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
-		"cpu is not minded":          {pod: whole("p", "64"), node: nrt("n", 4), aware: []corev1.ResourceName{"memory"}, code: fwk.Skip},
-		"nothing known":              {pod: whole("p", "64")},
-		"nothing known, refused":     {pod: whole("p", "64"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology"},
-		"no zones":                   {pod: whole("p", "1"), node: nrt("n")},
-		"no zones, refused":          {pod: whole("p", "1"), node: nrt("n"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology with NUMA zones"},
+		"kubelet assigns":            {pod: newPod("p", "64"), node: kubelets(nrt("n", 4))},
+		"shared CPUs":                {pod: newPod("p", "64", annotated(topology.AnnotationPodCPUPolicy, "none")), node: nrt("n", 4), code: fwk.Skip},
+		"an unknown policy is whole": {pod: newPod("p", "64", annotated(topology.AnnotationPodCPUPolicy, "x")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"a part of a CPU":            {pod: newPod("p", "1500m"), node: nrt("n", 1), code: fwk.Skip},
+		"no CPU":                     {pod: newPod("p", "0"), node: nrt("n", 1), code: fwk.Skip},
+		"of a DaemonSet":             {pod: newPod("p", "64", ownedBy("DaemonSet")), node: nrt("n", 4), code: fwk.Skip},
+		"of a ReplicaSet":            {pod: newPod("p", "64", ownedBy("ReplicaSet")), node: nrt("n", 4), code: fwk.UnschedulableAndUnresolvable, reason: "no zone is as large"},
+		"cpu is not minded":          {pod: newPod("p", "64"), node: nrt("n", 4), aware: []corev1.ResourceName{"memory"}, code: fwk.Skip},
+		"nothing known":              {pod: newPod("p", "64")},
+		"nothing known, refused":     {pod: newPod("p", "64"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology"},
+		"no zones":                   {pod: newPod("p", "1"), node: nrt("n")},
+		"no zones, refused":          {pod: newPod("p", "1"), node: nrt("n"), missing: pluginconfig.MissingTopologyReject, code: fwk.UnschedulableAndUnresolvable, reason: "no NodeResourceTopology with NUMA zones"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newPlugin(t)
@@ -269,27 +269,27 @@ func TestFilter(t *testing.T) {
 func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4, 4))
 	for _, name := range []string{"a", "b"} {
-		if s := f.reserve(t, whole(name, "3"), "n"); !s.IsSuccess() {
+		if s := f.reserve(t, newPod(name, "3"), "n"); !s.IsSuccess() {
 			t.Fatal(name, s)
 		}
 	}
-	if s := f.reserve(t, whole("c", "2"), "n"); s.Code() != fwk.Unschedulable || !strings.Contains(s.Message(), "no zone has cpu=2 free") {
+	if s := f.reserve(t, newPod("c", "2"), "n"); s.Code() != fwk.Unschedulable || !strings.Contains(s.Message(), "no zone has cpu=2 free") {
 		t.Fatalf("the third got %v", s)
 	}
 	unreserve := func(name string) {
-		f.Unreserve(t.Context(), newCycleState(), whole(name, "3"), "n")
+		f.Unreserve(t.Context(), newCycleState(), newPod(name, "3"), "n")
 		f.info("n").remove(types.UID(name))
 	}
 	unreserve("a")
 	unreserve("a") // may come twice
 	unreserve("nobody")
-	if s := f.reserve(t, whole("c", "2"), "n"); !s.IsSuccess() {
+	if s := f.reserve(t, newPod("c", "2"), "n"); !s.IsSuccess() {
 		t.Fatal("what was let go is not free:", s)
 	}
-	b := f.bound(whole("b", "3"), "n")
+	b := f.bound(newPod("b", "3"), "n")
 	f.info("n").remove("b")
 	f.core.podGone(klog.Background(), b)
-	if s := f.reserve(t, whole("d", "4"), "n"); !s.IsSuccess() {
+	if s := f.reserve(t, newPod("d", "4"), "n"); !s.IsSuccess() {
 		t.Fatal("what a deleted pod held is not free:", s)
 	}
 	if len(f.core.store.where) != 2 {
@@ -297,37 +297,37 @@ func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 	}
 }
 
-// TestReserveTwice: the same pod does not count twice, nor does one that is reserved before the scheduler looks again.
+// TestReserveTwice checks that a pod counts once, also if another is reserved before the scheduler's view changes.
 func TestReserveTwice(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
-	state, _ := f.filter(t, whole("p", "2"), "n")
+	state, _ := f.filter(t, newPod("p", "2"), "n")
 	for range 3 {
-		if s := f.Reserve(t.Context(), state, whole("p", "2"), "n"); !s.IsSuccess() {
+		if s := f.Reserve(t.Context(), state, newPod("p", "2"), "n"); !s.IsSuccess() {
 			t.Fatal(s)
 		}
 	}
-	state, _ = f.filter(t, whole("q", "2"), "n")
-	if s := f.Reserve(t.Context(), state, whole("q", "2"), "n"); !s.IsSuccess() {
+	state, _ = f.filter(t, newPod("q", "2"), "n")
+	if s := f.Reserve(t.Context(), state, newPod("q", "2"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	if _, s := f.filter(t, whole("r", "1"), "n"); s.Code() != fwk.Unschedulable {
+	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("4 of 4 CPUs are reserved, and a fifth fits: %v", s)
 	}
 	f.info("n").add() // the view changes and still shows none of them
-	if _, s := f.filter(t, whole("r", "1"), "n"); s.Code() != fwk.Unschedulable {
+	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("after a change of the node a fifth fits: %v", s)
 	}
 }
 
-// TestReserveLooksAgain: between Filter and Reserve another pod may have come.
+// TestReserveLooksAgain reserves zones that another pod took between Filter and Reserve.
 func TestReserveLooksAgain(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
-	pod := whole("p", "3")
+	pod := newPod("p", "3")
 	state, s := f.filter(t, pod, "n")
 	if !s.IsSuccess() {
 		t.Fatal(s)
 	}
-	other := whole("other", "2", on("n"), annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`))
+	other := newPod("other", "2", on("n"), annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`))
 	f.info("n").add(other)
 	if s := f.Reserve(t.Context(), state, pod, "n"); s.Code() != fwk.Unschedulable || s.Message() != reasonTaken {
 		t.Fatalf("got %v", s)
@@ -338,15 +338,16 @@ func TestReserveLooksAgain(t *testing.T) {
 	}
 }
 
-// TestAssumedUntilSeen: an assumption ends when the annotation arrives, and not with one of a copied manifest.
+// TestAssumedUntilSeen checks that an assumption ends when the annotation arrives, and not with that of a copied
+// manifest.
 func TestAssumedUntilSeen(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4, 4))
-	pod := whole("p", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
+	pod := newPod("p", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	free := func() string {
-		f.filter(t, whole("other", "1"), "n")
+		f.filter(t, newPod("other", "1"), "n")
 		var parts []string
 		for _, s := range f.core.store.nodes["n"].account.Free() {
 			parts = append(parts, s.Zone+" "+s.Resources.String())
@@ -364,8 +365,8 @@ func TestAssumedUntilSeen(t *testing.T) {
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" {
 		t.Errorf("gone: free are %s", got)
 	}
-	// A copied annotation that happens to be right must not be taken for the one that PreBind still has to leave there.
-	right := whole("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
+	// A copied annotation that happens to be right must not be mistaken for the one that PreBind keeps there.
+	right := newPod("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, right, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
@@ -375,12 +376,12 @@ func TestAssumedUntilSeen(t *testing.T) {
 	}
 	f.info("n").remove("copy")
 	f.core.podGone(klog.Background(), right)
-	// One that is deleted on its way is forgotten with it.
-	if s := f.reserve(t, whole("q", "4"), "n"); !s.IsSuccess() {
+	// A deleted arriving pod is removed.
+	if s := f.reserve(t, newPod("q", "4"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	f.info("n").remove("q")
-	f.core.podGone(klog.Background(), whole("q", "4"))
+	f.core.podGone(klog.Background(), newPod("q", "4"))
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" || len(f.core.store.where) != 0 {
 		t.Errorf("deleted on its way: free are %s, assumed %v", got, f.core.store.where)
 	}
@@ -390,14 +391,14 @@ func TestScore(t *testing.T) {
 	near := spreading(nrt("near", 4, 4))
 	near.Zones[0].Costs = []topology.CostInfo{{Name: "node1", Value: 11}}
 	f := newPlugin(t, nrt("one", 8), near, spreading(nrt("far", 4, 4)), spreading(nrt("three", 2, 2, 2)), kubelets(nrt("kubelet", 8)))
-	state, s := f.filter(t, whole("p", "6"), "one")
+	state, s := f.filter(t, newPod("p", "6"), "one")
 	if !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	got := map[string]int64{}
 	var list fwk.NodeScoreList
 	for _, n := range []string{"one", "near", "far", "three", "kubelet", "unknown"} {
-		score, s := f.Score(t.Context(), state, whole("p", "6"), f.info(n))
+		score, s := f.Score(t.Context(), state, newPod("p", "6"), f.info(n))
 		if !s.IsSuccess() {
 			t.Fatal(s)
 		}
@@ -420,20 +421,20 @@ func TestScore(t *testing.T) {
 	if list[0].Score != 0 || list[1].Score != 0 {
 		t.Errorf("got %v", list)
 	}
-	if s := f.PreScore(t.Context(), newCycleState(), whole("p", "500m"), nil); s.Code() != fwk.Skip {
+	if s := f.PreScore(t.Context(), newCycleState(), newPod("p", "500m"), nil); s.Code() != fwk.Skip {
 		t.Errorf("PreScore of a pod without whole CPUs: %v", s)
 	}
 }
 
-// TestTrials is preemption: what the scheduler tries on a copy of its view is seen there and nowhere else.
+// TestTrials checks that a preemption's trial on a copy of the view does not change the account.
 func TestTrials(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
-	victim := whole("victim", "3")
+	victim := newPod("victim", "3")
 	if s := f.reserve(t, victim, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
 	victim = f.bound(victim, "n")
-	pod := whole("p", "2")
+	pod := newPod("p", "2")
 	state, s := f.filter(t, pod, "n")
 	if s.Code() != fwk.Unschedulable {
 		t.Fatal("fits already")
@@ -448,7 +449,7 @@ func TestTrials(t *testing.T) {
 		{"victim removed", func() { trial.remove("victim") }, fwk.Success},
 		{"victim back", func() { trial.add(victim) }, fwk.Unschedulable},
 		{"victim removed again", func() { trial.remove("victim") }, fwk.Success},
-		{"a nominated pod of 3", func() { trial.add(whole("nominated", "3")) }, fwk.Unschedulable},
+		{"a nominated pod of 3", func() { trial.add(newPod("nominated", "3")) }, fwk.Unschedulable},
 		{"gone", func() { trial.remove("nominated") }, fwk.Success},
 	} {
 		step.do()

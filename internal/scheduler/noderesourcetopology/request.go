@@ -14,15 +14,15 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// request is what a pod asks of zones. It depends on the pod alone.
+// request is the zone request of a pod, from the pod alone.
 type request struct {
-	// resources are those of the containers that ask for whole CPUs, of the resources that the plugin minds.
+	// resources are those of the containers with whole CPUs, of the resources that the plugin accounts.
 	resources numa.Resources
-	// singleZone is what the pod says of it; nil leaves it to the node.
+	// singleZone is the pod's own policy; nil for that of the node.
 	singleZone *bool
 }
 
-// on is what is asked of a node with the given policy.
+// on returns the request on a node with its policy.
 func (r *request) on(t *compiled) numa.Request {
 	single := t.singleZone
 	if r.singleZone != nil {
@@ -39,9 +39,9 @@ func (r *request) equal(o *request) bool {
 		(r.singleZone == nil) == (o.singleZone == nil) && (r.singleZone == nil || *r.singleZone == *o.singleZone)
 }
 
-// requestOf returns what pod asks of zones, or nil where that is nothing: its containers do not ask for whole CPUs, it
-// wants to share (cpu-policy none), or a DaemonSet put it where it has to run. Init containers do not count: they are gone
-// when the others run.
+// requestOf returns the zone request of a pod, or nil if there is none: its containers do not request whole CPUs, it
+// shares CPUs (cpu-policy none), or a DaemonSet fixes its node. Init containers do not count: they end before the
+// others run.
 func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 	if !slices.Contains(aware, corev1.ResourceCPU) ||
 		pod.Annotations[topology.AnnotationPodCPUPolicy] == topology.CPUPolicyNone || ofDaemonSet(pod) {

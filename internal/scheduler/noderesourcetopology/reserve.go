@@ -16,7 +16,7 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 )
 
-// Reserve holds zones for the pod, chosen on what is free at this moment. It may come twice.
+// Reserve holds zones for the pod, selected from the currently free ones. It may be called twice.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c := readCycle(state)
 	if c == nil {
@@ -38,13 +38,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	return nil
 }
 
-// Unreserve lets go what is held for a pod that did not get to its node. It may come without Reserve.
+// Unreserve releases the zones of a pod that was not bound. It may be called without Reserve.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	p.core.store.forget(pod.UID)
 }
 
-// PreBindPreFlight skips PreBind for pods whose annotation is right already, which are all that ask nothing of zones.
-// Otherwise the write may run beside those of other plugins.
+// PreBindPreFlight skips PreBind for pods whose annotation is correct, such as all without a zone request. Otherwise
+// the write may run concurrently with those of other plugins.
 func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if p.core.store.result(pod.UID, node) == result(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -52,8 +52,8 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *core
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
-// PreBind writes the pod's zones to its annotation. One that is there already, from a copied manifest or an earlier try on
-// another node, is replaced or, where no zones are held, taken away.
+// PreBind writes the pod's zones into its annotation. An annotation from a copied manifest or an earlier attempt on
+// another node is replaced or, without zones, removed.
 func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	patch, err := annotationPatch(pod.UID, p.core.store.result(pod.UID, node))
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	return nil
 }
 
-// annotationPatch is a merge patch. The UID in it makes the API server refuse it for another pod of the same name.
+// annotationPatch returns a merge patch. With the UID the API server rejects it for another pod of the same name.
 func annotationPatch(uid types.UID, value string) ([]byte, error) {
 	var v any = value
 	if value == "" {

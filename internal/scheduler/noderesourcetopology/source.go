@@ -22,9 +22,8 @@ import (
 )
 
 // watchTopologies keeps the store up to date with the NodeResourceTopologies of the API server until ctx is done. The
-// returned channel is closed once all that exist are in the store, or once a list of them failed: where the
-// CustomResourceDefinition is not installed, or must not be read, nobody waits for it, and the informer tries again on its
-// own.
+// returned channel is closed once all existing ones are in the store, or once a list failed: without the
+// CustomResourceDefinition or the right to read it nothing waits, and the informer retries.
 func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan struct{}, error) {
 	client, err := topologyClient(config)
 	if err != nil {
@@ -42,7 +41,7 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 	var failing atomic.Bool
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		c.metrics.available.Set(0)
-		// The first failure tells the administrator; the repetitions are for who looks closer.
+		// The first failure is logged for the administrator; repetitions at a higher verbosity.
 		if failing.CompareAndSwap(false, true) {
 			klog.FromContext(ctx).Info("Node resource topologies cannot be read; nodes count as unknown to plugin "+Name, "err", err)
 		} else {
@@ -91,7 +90,7 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 	return tried, nil
 }
 
-// withoutManagedFields drops what nobody here reads and what is often half of an object.
+// withoutManagedFields drops the managed fields, which are unused and often half of an object.
 func withoutManagedFields(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
@@ -99,7 +98,7 @@ func withoutManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// sameTopology says that nothing changed that compile reads.
+// sameTopology reports whether the fields that compile reads are equal.
 func sameTopology(before, after any) bool {
 	a, ok := before.(*topology.NodeResourceTopology)
 	b, too := after.(*topology.NodeResourceTopology)
@@ -115,7 +114,7 @@ func topologyClient(config *rest.Config) (*rest.RESTClient, error) {
 	config.APIPath = "/apis"
 	config.GroupVersion = &topology.GroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	// The scheduler's own clients speak protobuf, which custom resources do not.
+	// The scheduler's own clients use protobuf, which custom resources do not support.
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(config)
 	if err != nil {

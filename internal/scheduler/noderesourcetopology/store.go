@@ -14,23 +14,23 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// store is the account of all nodes. What pods hold of a node is read from the scheduler's own view of it, so that both
-// always agree (a preemption that saw a pod here that is gone there would evict another one), once for each change of the
-// view. What the view does not say yet, the placements of pods on their way, stands in assumed until it does.
+// store is the account of all nodes. What pods hold of a node is read from the scheduler's own view, once per change
+// of the view, so that both always agree (otherwise a preemption could evict a pod for one that is gone). Placements
+// of arriving pods that the view does not show yet are in assumed.
 type store struct {
 	mu    sync.RWMutex
 	nodes map[string]*nodeState
 	where map[types.UID]string // the node of each assumed placement
 	known int                  // nodes with a topology
-	// invalidResult is told of annotations that are not understood, once for each.
+	// invalidResult is called for invalid annotations, once each.
 	invalidResult func(*corev1.Pod, error)
 }
 
-// nodeState is a node with a topology or with pods on their way.
+// nodeState is a node with a topology or with arriving pods.
 type nodeState struct {
 	topology *compiled // nil: unknown
 	account  *numa.Node
-	// generation of the view that account was read from; with no account it means nothing.
+	// generation of the view that account was read from; meaningless without an account.
 	generation int64
 	assumed    map[types.UID]assumption
 	read       map[types.UID]reading
@@ -39,17 +39,18 @@ type nodeState struct {
 // assumption is a placement that the pod's annotation does not show yet.
 type assumption struct {
 	reading
-	// copied says that the pod's manifest bore the very same annotation before it was placed, so that its sight says nothing.
+	// copied means that the pod's manifest had the same annotation before it was placed, so that seeing it proves
+	// nothing.
 	copied bool
 }
 
-// reading is what an annotation was found to say; nil where it is not understood.
+// reading is the parsed annotation; nil if invalid.
 type reading struct {
 	placement numa.Placement
 	encoded   string
 }
 
-// view is the scheduler's view of a node: the one that it schedules by, or a copy on which it tries what would be.
+// view is the scheduler's view of a node: that of its snapshot, or a copy for a trial.
 type view struct {
 	info  fwk.NodeInfo
 	own   fwk.NodeInfo          // the one that it schedules by
@@ -62,7 +63,7 @@ func newStore(invalidResult func(*corev1.Pod, error)) *store {
 	return &store{nodes: map[string]*nodeState{}, where: map[types.UID]string{}, invalidResult: invalidResult}
 }
 
-// setTopology replaces what is known of a node's zones; nil means that nothing is.
+// setTopology replaces the topology of a node; nil removes it.
 func (s *store) setTopology(node string, t *compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,16 +73,16 @@ func (s *store) setTopology(node string, t *compiled) {
 	}
 	if n.topology = t; t == nil {
 		n.account, n.read = nil, nil
-		s.tidy(node)
+		s.dropIfEmpty(node)
 		return
 	}
 	s.known++
 	if n.account != nil && n.account.SetZones(t.zones) != nil {
-		n.account = nil // compile has looked at the zones, so that this is not reached
+		n.account = nil // not reached: compile has validated the zones
 	}
 }
 
-// node returns the state of a node, made if need be.
+// node returns the state of a node, created if needed.
 func (s *store) node(name string) *nodeState {
 	n := s.nodes[name]
 	if n == nil {
@@ -91,30 +92,30 @@ func (s *store) node(name string) *nodeState {
 	return n
 }
 
-// tidy forgets a node of which nothing is known and to which nobody is on the way.
-func (s *store) tidy(name string) {
+// dropIfEmpty removes a node without topology and arriving pods.
+func (s *store) dropIfEmpty(name string) {
 	if n := s.nodes[name]; n != nil && n.topology == nil && len(n.assumed) == 0 {
 		delete(s.nodes, name)
 	}
 }
 
-// fit says whether r fits on a node as the scheduler sees it.
+// fit reports whether r fits on a node as the scheduler sees it.
 func (s *store) fit(v view, r *request) (answer verdict) {
-	if unassigned := s.look(v, func(n *nodeState, account *numa.Node) { answer = n.fit(account, r) }); unassigned != fits {
+	if unassigned := s.withAccount(v, func(n *nodeState, account *numa.Node) { answer = n.fit(account, r) }); unassigned != fits {
 		return unassigned
 	}
 	return answer
 }
 
-// spread says over how many zones of a node r would go and how close these are; 0 where no zones are assigned.
+// spread returns the number of zones that r would get on a node and how close they are; 0 without assigned zones.
 func (s *store) spread(v view, r *request) (zones int, closeness float64) {
-	s.look(v, func(n *nodeState, account *numa.Node) { zones, closeness = account.Spread(r.on(n.topology)) })
+	s.withAccount(v, func(n *nodeState, account *numa.Node) { zones, closeness = account.Spread(r.on(n.topology)) })
 	return zones, closeness
 }
 
-// look calls use with the account of a node as v has it, which use must not change. Where no zones are assigned it calls
-// nothing and returns the verdict on that, else fits. Many may look at once as long as nothing changes.
-func (s *store) look(v view, use func(*nodeState, *numa.Node)) verdict {
+// withAccount calls use with the account of a node in view v, which use must not change. For a node without assigned
+// zones it only returns its verdict, else fits. Calls are concurrent unless the state changes.
+func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) verdict {
 	node := v.info.Node().Name
 	s.mu.RLock()
 	n := s.nodes[node]
@@ -143,7 +144,7 @@ func (s *store) look(v view, use func(*nodeState, *numa.Node)) verdict {
 	return unassigned
 }
 
-// fitNow says whether r fits on a node as the scheduler saw it last. A node that was never looked at counts as empty.
+// fitNow reports whether r fits on a node in the scheduler's last view. A node that was never viewed counts as empty.
 func (s *store) fitNow(node string, r *request) verdict {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -157,8 +158,8 @@ func (s *store) fitNow(node string, r *request) verdict {
 	return n.fit(n.account, r)
 }
 
-// leave records that pod uid has left a node, ahead of the scheduler's view.
-func (s *store) leave(uid types.UID, node string) {
+// recordDeparture records that a pod has left a node before the scheduler's view shows it.
+func (s *store) recordDeparture(uid types.UID, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(uid)
@@ -167,7 +168,7 @@ func (s *store) leave(uid types.UID, node string) {
 	}
 }
 
-// assume chooses zones of a node for r and holds them for pod. On a node without zones to assign it holds nothing.
+// assume selects zones of a node for r and holds them for pod. On a node without assigned zones it holds nothing.
 func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +196,7 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 	return fits, nil
 }
 
-// release ends what is assumed of pod uid.
+// release ends the assumption of a pod.
 func (s *store) release(uid types.UID) {
 	node, ok := s.where[uid]
 	if !ok {
@@ -207,24 +208,24 @@ func (s *store) release(uid types.UID) {
 	if n.account != nil {
 		n.account.Remove(string(uid))
 	}
-	s.tidy(node)
+	s.dropIfEmpty(node)
 }
 
-// forget ends what is assumed of pod uid.
+// forget ends the assumption of a pod and updates the account.
 func (s *store) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(uid)
 }
 
-// assumedOn returns the node of what is assumed of pod uid, or "".
+// assumedOn returns the node of a pod's assumption, or "".
 func (s *store) assumedOn(uid types.UID) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.where[uid]
 }
 
-// result is the annotation of a pod that is on its way to a node; empty where it holds no zones.
+// result returns the annotation of an arriving pod; empty if it holds no zones.
 func (s *store) result(uid types.UID, node string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -234,7 +235,7 @@ func (s *store) result(uid types.UID, node string) string {
 	return ""
 }
 
-// knownNodes is the number of nodes with a topology.
+// knownNodes returns the number of nodes with a topology.
 func (s *store) knownNodes() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -5,27 +5,27 @@ package noderesourcetopology
 
 import "crane.io/crane/internal/scheduler/pluginconfig"
 
-// verdict is what the store says of a request on a node.
+// verdict is the result of a request on a node.
 type verdict int
 
 const (
-	// unknown: the node has no NodeResourceTopology.
+	// unknown means that the node has no NodeResourceTopology.
 	unknown verdict = iota
-	// zoneless: it has one that names no NUMA zone.
+	// zoneless means that it has one without NUMA zones.
 	zoneless
-	// unmanaged: the kubelet assigns CPUs there.
+	// unmanaged means that the kubelet assigns CPUs there.
 	unmanaged
-	// fits: the zones have it free.
+	// fits means that the zones have the request free.
 	fits
-	// noZone: the pod has to fit into one zone, and none has that much free; noZoneEver: none is that large.
+	// noZone means that the pod needs one zone and none has that much free, noZoneEver that none is that large.
 	noZone
 	noZoneEver
-	// tooLittle: all zones together have less free; tooLittleEver: they are smaller.
+	// tooLittle means that all zones together have less free, tooLittleEver that they are smaller.
 	tooLittle
 	tooLittleEver
 )
 
-// passes says whether a pod may go there, where nodes without topology are treated as given.
+// passes reports whether a pod may use the node, given the policy for nodes without topology.
 func (v verdict) passes(missing pluginconfig.MissingTopology) bool {
 	switch v {
 	case fits, unmanaged:

@@ -13,12 +13,13 @@ import (
 	"crane.io/crane/internal/scheduler/pluginconfig"
 )
 
-// maxWaiting bounds the pods that are remembered. Those beyond it are tried again by the scheduler's own five minutes.
+// maxWaiting is the maximum number of remembered pods. Others are retried by the scheduler's own timeout of five
+// minutes.
 const maxWaiting = 10_000
 
-// waiting remembers the pods that found no zones, so that a changed NodeResourceTopology wakes those that it helps. The
-// scheduler's own way, an event of the custom resource, would keep the scheduler from starting where its
-// CustomResourceDefinition is not installed, and would hold every object twice.
+// waiting holds the pods without zones, so that a changed NodeResourceTopology wakes those that it helps. The
+// scheduler's own mechanism, an event of the custom resource, would prevent the scheduler from starting without the
+// CustomResourceDefinition, and would store every object twice.
 type waiting struct {
 	mu   sync.Mutex
 	pods map[types.UID]waiter
@@ -47,8 +48,8 @@ func (w *waiting) remove(uid types.UID) {
 	delete(w.pods, uid)
 }
 
-// during runs change and returns, by queue, the pods that it helped: helps said no before and yes after. They stay
-// remembered until they are placed.
+// during runs change and returns, by queue, the pods that it helped: helps returned false before and true after. They
+// stay in the list until they are placed.
 func (w *waiting) during(change func(), helps func(waiter) bool) map[fwk.PodActivator]map[string]*corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -113,7 +113,8 @@ func TestNodeResourceTopologyMatchArgs(t *testing.T) {
 	}
 }
 
-// TestArgumentsNeedTheirType: without arguments in the file and without a default the scheduler hands nil or raw bytes.
+// TestArgumentsNeedTheirType covers the nil and raw arguments that the scheduler passes without arguments in the file
+// and a default.
 func TestArgumentsNeedTheirType(t *testing.T) {
 	for _, obj := range []runtime.Object{nil, &runtime.Unknown{}} {
 		if _, err := DynamicArgsFrom(obj); err == nil || !strings.Contains(err.Error(), "want DynamicArgs") {

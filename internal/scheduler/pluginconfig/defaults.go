@@ -12,13 +12,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// DefaultPolicyConfigPath is where gocrane's scheduler looks for its policy file.
+// DefaultPolicyConfigPath is the policy path of gocrane's scheduler.
 const DefaultPolicyConfigPath = "/etc/kubernetes/dynamic-scheduler-policy.yaml"
 
-// DefaultExplainAddress is next to the port of kube-scheduler, where other hosts cannot reach it.
+// DefaultExplainAddress is next to the port of kube-scheduler, on loopback only.
 const DefaultExplainAddress = "127.0.0.1:10260"
 
-// SetDynamicDefaults fills what a leaves open.
+// SetDynamicDefaults sets the unset fields of a.
 func SetDynamicDefaults(a *DynamicArgs) {
 	a.PolicyConfigPath = cmp.Or(a.PolicyConfigPath, DefaultPolicyConfigPath)
 	a.TimeZone = cmp.Or(a.TimeZone, "UTC")
@@ -30,7 +30,7 @@ func SetDynamicDefaults(a *DynamicArgs) {
 	a.History = cmp.Or(a.History, HistoryRecommendations)
 }
 
-// SetNodeResourceTopologyMatchDefaults fills what a leaves open. An empty list stays empty: it switches the plugin off.
+// SetNodeResourceTopologyMatchDefaults sets the unset fields of a. An empty list stays empty: it disables the plugin.
 func SetNodeResourceTopologyMatchDefaults(a *NodeResourceTopologyMatchArgs) {
 	if a.TopologyAwareResources == nil {
 		a.TopologyAwareResources = []string{string(corev1.ResourceCPU)}

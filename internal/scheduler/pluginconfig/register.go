@@ -11,9 +11,9 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// AddToScheme registers the arguments and their defaults in a scheme of the scheduler's configuration. The same Go types
-// serve as version v1 and as the internal version, so that nothing is converted between them. From then on the scheduler
-// itself decodes them strictly: an unknown field is an error that names profile, plugin and field.
+// AddToScheme registers the arguments and their defaults in a scheme of the scheduler's configuration. The same Go
+// types serve as version v1 and as the internal version, so nothing is converted. The scheduler then decodes them
+// strictly: an unknown field is an error that names profile, plugin and field.
 func AddToScheme(scheme *runtime.Scheme) {
 	for _, version := range []string{schedulerv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
 		scheme.AddKnownTypes(schema.GroupVersion{Group: schedulerv1.GroupName, Version: version},
@@ -31,7 +31,7 @@ func AddToScheme(scheme *runtime.Scheme) {
 	})
 }
 
-// DynamicArgsFrom returns the arguments that the scheduler hands to plugin Dynamic, checked. The error names the field.
+// DynamicArgsFrom returns the validated arguments of plugin Dynamic. The error names the field.
 func DynamicArgsFrom(obj runtime.Object) (*DynamicArgs, error) {
 	a, ok := obj.(*DynamicArgs)
 	if !ok {
@@ -43,8 +43,8 @@ func DynamicArgsFrom(obj runtime.Object) (*DynamicArgs, error) {
 	return a, nil
 }
 
-// NodeResourceTopologyMatchArgsFrom returns the arguments that the scheduler hands to plugin NodeResourceTopologyMatch,
-// checked. The error names the field.
+// NodeResourceTopologyMatchArgsFrom returns the validated arguments of plugin NodeResourceTopologyMatch. The error
+// names the field.
 func NodeResourceTopologyMatchArgsFrom(obj runtime.Object) (*NodeResourceTopologyMatchArgs, error) {
 	a, ok := obj.(*NodeResourceTopologyMatchArgs)
 	if !ok {

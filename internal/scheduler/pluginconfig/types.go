@@ -20,15 +20,15 @@ const (
 type DynamicArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// PolicyConfigPath is the file of the DynamicSchedulerPolicy, which is read again when it changes. Defaults to
+	// PolicyConfigPath is the file of the DynamicSchedulerPolicy, which is reloaded when it changes. Defaults to
 	// /etc/kubernetes/dynamic-scheduler-policy.yaml.
 	PolicyConfigPath string `json:"policyConfigPath,omitempty"`
 
-	// TimeZone is the zone in which times stand in the annotations of nodes, by its IANA name. Defaults to UTC, which
-	// Crane's controller writes; gocrane's writes Asia/Shanghai unless told otherwise.
+	// TimeZone is the IANA name of the time zone of node annotations. Defaults to UTC, which Crane's controller
+	// writes; gocrane's writes Asia/Shanghai by default.
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// Strategy is Spread (even out load), Pack (fill nodes up to packTargetPercent) or Risk (even out load and its
+	// Strategy is Spread (balance load), Pack (fill nodes up to packTargetPercent) or Risk (balance load plus its
 	// variation). Defaults to Spread.
 	Strategy string `json:"strategy,omitempty"`
 
@@ -39,36 +39,36 @@ type DynamicArgs struct {
 	// to 100.
 	RiskMarginPercent int32 `json:"riskMarginPercent,omitempty"`
 
-	// MinFreshPercent is the share of nodes, from 1 to 100, that have to report a metric for it to count. Where no metric
-	// has it, the plugin leaves all nodes as they are. Defaults to 50.
+	// MinFreshPercent is the percentage of nodes, from 1 to 100, that must report a metric for it to be used. If no
+	// metric qualifies, the plugin neither filters nor scores. Defaults to 50.
 	MinFreshPercent int32 `json:"minFreshPercent,omitempty"`
 
-	// ExplainAddress is a loopback address and port on which the plugin says why it answered as it did: plain HTTP, reading
-	// only. Defaults to 127.0.0.1:10260; "none" switches it off.
+	// ExplainAddress is a loopback address and port that serves explanations of the plugin's answers over plain HTTP,
+	// read-only. Defaults to 127.0.0.1:10260; "none" disables it.
 	ExplainAddress string `json:"explainAddress,omitempty"`
 
-	// History is Recommendations (pods are expected to use what Crane's Recommendation of their workload says, where there
-	// is one) or None. Defaults to Recommendations.
+	// History is Recommendations (the expected usage of a pod is that of its workload's Recommendation, if there is
+	// one) or None. Defaults to Recommendations.
 	History string `json:"history,omitempty"`
 }
 
 // Values of DynamicArgs.
 const (
-	// ExplainNone switches the address off.
+	// ExplainNone disables the address.
 	ExplainNone = "none"
 	// HistoryRecommendations watches Recommendations, if the cluster has the kind.
 	HistoryRecommendations = "Recommendations"
-	// HistoryNone watches nothing.
+	// HistoryNone disables the watch.
 	HistoryNone = "None"
 )
 
-// MissingTopology says what becomes of a node that has no NodeResourceTopology.
+// MissingTopology is the policy for nodes without a NodeResourceTopology.
 type MissingTopology string
 
 const (
-	// MissingTopologyPass lets pods on nodes of which nothing is known, as if the plugin were not there.
+	// MissingTopologyPass treats them as if the plugin were disabled.
 	MissingTopologyPass MissingTopology = "Pass"
-	// MissingTopologyReject keeps pods that want whole CPUs off such nodes.
+	// MissingTopologyReject excludes them for pods with whole CPUs.
 	MissingTopologyReject MissingTopology = "Reject"
 )
 
@@ -76,12 +76,12 @@ const (
 type NodeResourceTopologyMatchArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// TopologyAwareResources are the resources that have to fit into zones. Without cpu among them the plugin does
-	// nothing; an empty list switches it off. Defaults to [cpu].
+	// TopologyAwareResources are the resources that must fit into zones. Without cpu among them the plugin has no
+	// effect; an empty list disables it. Defaults to [cpu].
 	TopologyAwareResources []string `json:"topologyAwareResources"`
 
-	// MissingTopology is Pass or Reject: what becomes of a node without a NodeResourceTopology, and of all nodes where
-	// its CustomResourceDefinition is not installed. Defaults to Pass.
+	// MissingTopology is Pass or Reject: the policy for a node without a NodeResourceTopology, and for all nodes if
+	// the CustomResourceDefinition is not installed. Defaults to Pass.
 	MissingTopology MissingTopology `json:"missingTopology,omitempty"`
 }
 

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// ValidateDynamicArgs checks a after defaulting. Paths begin at args.
+// ValidateDynamicArgs validates a after defaulting. Paths start at args.
 func ValidateDynamicArgs(a *DynamicArgs) field.ErrorList {
 	var errs field.ErrorList
 	args := field.NewPath("args")
@@ -49,7 +49,7 @@ func validateRange(path *field.Path, value, most int32) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from 1 to %d", most))}
 }
 
-// validateExplainAddress accepts loopback addresses alone: what is served there tells of pods and asks for no credentials.
+// validateExplainAddress accepts loopback addresses only: the endpoint shows pods and has no authentication.
 func validateExplainAddress(path *field.Path, address string) field.ErrorList {
 	if address == ExplainNone {
 		return nil
@@ -60,7 +60,7 @@ func validateExplainAddress(path *field.Path, address string) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, address, "must be a loopback address with a port, such as "+DefaultExplainAddress+", or none")}
 }
 
-// ValidateNodeResourceTopologyMatchArgs checks a after defaulting. Paths begin at args.
+// ValidateNodeResourceTopologyMatchArgs validates a after defaulting. Paths start at args.
 func ValidateNodeResourceTopologyMatchArgs(a *NodeResourceTopologyMatchArgs) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

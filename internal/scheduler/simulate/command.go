@@ -20,18 +20,18 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/summary"
 )
 
-// Options of the command.
+// Options are the options of the command.
 type Options struct {
-	// Scenarios by name, or paths of files.
+	// Scenarios are names, or paths of files.
 	Scenarios []string
-	// Policies by name; none for the usual ones.
+	// Policies are names; empty for the default ones.
 	Policies []string
-	// Nodes replaces the scenario's number; 0 for the scenario's.
+	// Nodes replaces the scenario's number of nodes; 0 keeps it.
 	Nodes int
-	// Seeds is how many runs each policy has, from FirstSeed on.
+	// Seeds is the number of runs per policy, from FirstSeed on.
 	Seeds     int
 	FirstSeed uint64
-	// Delays replace the scenario's delay of metrics; none for the scenario's.
+	// Delays replace the scenario's delay of metrics; empty keeps it.
 	Delays []time.Duration
 	// Traces is the folder of trace files.
 	Traces string
@@ -43,7 +43,7 @@ type Options struct {
 	Parallel int
 	// Herd asks for the burst instead of scenarios.
 	Herd bool
-	// Quiet keeps the progress to itself.
+	// Quiet disables progress output.
 	Quiet bool
 }
 
@@ -67,9 +67,9 @@ func NewCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			// Pods and scores are much garbage in little memory.
+			// Pods and scores cause many short-lived allocations.
 			debug.SetGCPercent(1000)
-			// Who is told to end takes the folder of the policy files along.
+			// On a signal the folder of the policy files is removed.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			if o.Herd {
@@ -119,7 +119,7 @@ func (o *Options) validate() error {
 	return fmt.Errorf("--output %q: want one of %s", o.Output, strings.Join(summary.Formats(), ", "))
 }
 
-// load reads a scenario by its name, or from a file where there is a file of that name.
+// load reads a scenario by its name, or from a file of that name.
 func load(name string) (*simscenario.Scenario, error) {
 	if !strings.ContainsAny(name, "./") {
 		return simscenario.Named(name)

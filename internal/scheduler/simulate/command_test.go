@@ -19,10 +19,10 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// scenarioFile is a quarter of an hour of a few nodes.
+// scenarioFile writes a scenario of a few nodes and a quarter of an hour.
 func scenarioFile(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile("scenario/files/steady.yaml")
+	content, err := os.ReadFile("simscenario/files/steady.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func run(t *testing.T, args ...string) (string, string, error) {
 	return out.String(), errOut.String(), err
 }
 
-// TestCommand: the same flags give the same report, whatever runs at once, and each format shows it.
+// TestCommand checks that the same flags give the same report with any parallelism, in each format.
 func TestCommand(t *testing.T) {
 	flags := []string{"--scenario", scenarioFile(t), "--seeds", "2", "--delays", "30s,90s", "--policies", "default,spread,oracle"}
 	out, progress, err := run(t, append(flags, "-o", "json", "--parallel", "2")...)
@@ -117,7 +117,7 @@ func TestHerdCommand(t *testing.T) {
 	}
 }
 
-// TestTraceAbsent: a scenario whose trace is not there is skipped, and the report says why.
+// TestTraceAbsent checks that a scenario without its trace is skipped, and that the report says why.
 func TestTraceAbsent(t *testing.T) {
 	out, _, err := run(t, "--scenario", "trace", "--traces", t.TempDir(), "-q")
 	if err != nil || !strings.Contains(out, "trace: skipped:") || !strings.Contains(out, "cluster-nodes.csv") {
@@ -125,7 +125,8 @@ func TestTraceAbsent(t *testing.T) {
 	}
 }
 
-// TestPolicies: what is simulated is what is shipped, and rebalancing differs from it in marks and periods alone.
+// TestPolicies checks that the simulated policies are the shipped ones, and that rebalancing differs only in marks
+// and periods.
 func TestPolicies(t *testing.T) {
 	dir := t.TempDir()
 	files, err := openPolicies("", dir)
@@ -149,7 +150,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestStopped: who ends a run leaves nothing behind.
+// TestStopped checks that a stopped run removes its files.
 func TestStopped(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -163,7 +164,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// stopper stops at the first word.
+// stopper stops at the first write.
 type stopper func()
 
 func (s stopper) Write(p []byte) (int, error) {

@@ -22,7 +22,7 @@ const (
 	herdPods  = 100
 )
 
-// herd runs the burst with each policy and shows where its pods went.
+// herd runs the burst with each policy and prints where its pods went.
 func herd(ctx context.Context, o *Options, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {
@@ -33,7 +33,7 @@ func herd(ctx context.Context, o *Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := choose(policies(files), o.Policies)
+	chosen, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,13 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// Names of the policies that all others are compared with.
+// Names of the policies that the others are compared with.
 const (
 	normal = "default"
 	oracle = "oracle"
 )
 
-// dynamicWeight is the weight of plugin Dynamic, as config/crane-scheduler has it.
+// dynamicWeight is the weight of plugin Dynamic in config/crane-scheduler.
 const dynamicWeight = 5
 
 // rebalancing is the policy file of spread-rebalanced: the built-in one with lower water marks.
@@ -31,23 +31,23 @@ const dynamicWeight = 5
 //go:embed rebalancing.yaml
 var rebalancing []byte
 
-// policyFile is a policy file of Crane's plugin, which is read by its path, and what stands in it.
+// policyFile is a policy file of Crane's plugin: its path and content.
 type policyFile struct {
 	path string
 	read *nodeload.Policy
 }
 
-// policyFiles are those that Crane's plugin runs with.
+// policyFiles are the files that Crane's plugin is run with.
 type policyFiles struct {
 	usual, rebalanced policyFile
 }
 
-// policy is one way to schedule by its name.
+// policy is a named way to schedule.
 type policy struct {
 	name string
-	// usual tells that it runs if nobody asks for policies by name.
+	// usual marks the policies that run by default.
 	usual bool
-	// blind tells that it reads no metrics, so that their delay does not matter.
+	// blind marks policies that read no metrics, so that their delay does not matter.
 	blind bool
 	build func(peer.Env) peer.Policy
 }
@@ -79,8 +79,8 @@ func policies(files policyFiles) []policy {
 	}
 }
 
-// choose takes the named policies in their usual order, or the usual ones where none is named.
-func choose(all []policy, names []string) ([]policy, error) {
+// selectPolicies returns the named policies in their default order, or the default ones if none is named.
+func selectPolicies(all []policy, names []string) ([]policy, error) {
 	known := make([]string, len(all))
 	for i, p := range all {
 		known[i] = p.name
@@ -99,7 +99,7 @@ func choose(all []policy, names []string) ([]policy, error) {
 	return chosen, nil
 }
 
-// openPolicies reads the named file, or puts the built-in ones into dir where none is named.
+// openPolicies reads the named file, or writes the built-in ones into dir if none is named.
 func openPolicies(named, dir string) (policyFiles, error) {
 	if named == "" {
 		usual, err := putPolicy(filepath.Join(dir, "policy.yaml"), policyfile.BuiltinFile())

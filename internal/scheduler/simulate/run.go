@@ -24,8 +24,8 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/summary"
 )
 
-// Run simulates what the options ask for. progress is told of each run that ends; nil for nobody. A scenario whose trace is not
-// there is skipped, and the report says so.
+// Run simulates the options. It writes a line to progress after each run; nil for none. A scenario without its trace
+// is skipped, and the report says so.
 func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, error) {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {
@@ -36,7 +36,7 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, 
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := choose(policies(files), o.Policies)
+	chosen, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
 	return shown, nil
 }
 
-// simulate fills results by delay, policy and seed. What reads no metrics is run once for all delays.
+// simulate computes results by delay, policy and seed. Policies that read no metrics run once for all delays.
 func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds []uint64, worlds []*simcluster.World) ([][][]quality.Run, error) {
 	results := make([][][]quality.Run, len(delays))
 	for d := range delays {
@@ -134,7 +134,7 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 				c.count()
 				group.Go(func() error {
 					if running.Err() != nil {
-						return nil //nolint:nilerr // Another run failed, and its error is the one to tell
+						return nil //nolint:nilerr // another run failed, and its error is returned
 					}
 					s := *c.scenario
 					s.Metrics.Delay = metav1.Duration{Duration: delay}

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package auto is the gate: it replays simple methods over the newest seasons of a series, weighs them by how they did,
-// and forecasts with the mixture.
+// Package auto is the default forecasting algorithm: it replays simple methods over the newest seasons of a series,
+// weights them by their loss, and forecasts with the mixture.
 package auto
 
 import (
@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Algorithm is the gate as a forecast.Algorithm: it fits a Model to the history and asks it.
+// Algorithm implements forecast.Algorithm by fitting a Model to the history.
 type Algorithm struct {
-	// Holidays are known days that go their own way; the zero value knows none.
+	// Holidays are known holidays; the zero value has none.
 	Holidays Calendar
 }
 

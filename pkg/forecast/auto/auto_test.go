@@ -181,7 +181,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestSeasonsOtherThanADay: what shows itself is used.
+// TestSeasonsOtherThanADay checks that clear seasons of other lengths are used.
 func TestSeasonsOtherThanADay(t *testing.T) {
 	got, err := (Algorithm{}).Forecast(history(t, "every 36 hours"), day)
 	if err != nil {
@@ -201,7 +201,7 @@ func TestSeasonsOtherThanADay(t *testing.T) {
 	}
 }
 
-// TestLevelShift: a day after a jump the forecast is at the new level.
+// TestLevelShift checks that the forecast has the new level a day after a jump.
 func TestLevelShift(t *testing.T) {
 	h := history(t, "near constant")
 	cut := len(h.Values) - 36*60

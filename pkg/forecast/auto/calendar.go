@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// Calendar knows the holidays of the people behind a series. What happened on them says nothing of other days, and they
-// are forecast from each other and from Sundays. The zero value knows none: then holidays are noticed by what they do.
+// Calendar is a set of holidays. Holidays are excluded from the history of other days and are forecast from each
+// other and from Sundays. The zero value is empty: holidays are then detected from the samples.
 type Calendar struct {
 	days map[int64]struct{} // days since 1970, by the clock of the zone
 	zone *time.Location
@@ -44,7 +44,7 @@ func NewCalendar(dates []string, zone *time.Location) (Calendar, error) {
 	return c, errors.Join(errs...)
 }
 
-// Holiday tells whether a time is on one of the days.
+// Holiday reports whether a time is on one of the days.
 func (c Calendar) Holiday(at time.Time) bool {
 	if len(c.days) == 0 {
 		return false

@@ -101,7 +101,7 @@ func (r *ring) at(index int64) cell {
 	return r.cells[floorMod(index, int64(len(r.cells)))]
 }
 
-// full tells whether the next cell pushes the oldest out.
+// full reports whether the next cell pushes the oldest out.
 func (r *ring) full() bool { return r.count > 0 && r.count == len(r.cells) }
 
 // restart empties the ring; the next cell has the given index.

@@ -161,7 +161,7 @@ func (r *ring) read(from *reader, capacity int, end int64, sub int) error {
 	return nil
 }
 
-// sane tells whether a cell is empty or has values that samples can have.
+// sane reports whether a cell is empty or has values that samples can have.
 func (c cell) sane(sub int) bool {
 	some := false
 	for i, share := range c.parts[:maxSub] {
@@ -179,9 +179,9 @@ func (c cell) sane(sub int) bool {
 	return forecast.Usable(float64(c.top)) && high != absent && unpackShare(high) <= 1
 }
 
-// check tells what is inconsistent in a decoded model, and completes it.
+// check returns an error if a decoded model is inconsistent, and otherwise completes it.
 func (m *Model) check() error {
-	// Times beyond the years that time.Duration can span from the epoch are nobody's.
+	// farthest is the last accepted time: later ones overflow time.Duration from the epoch.
 	const farthest = math.MaxInt64 / int64(time.Second) / 2
 	switch {
 	case !(m.scale >= 0 && m.scale <= forecast.MaxValue):

@@ -16,7 +16,7 @@ func (m *Model) Forecast(horizon time.Duration) (forecast.Forecast, error) {
 	return m.ForecastWith(Calendar{}, horizon)
 }
 
-// ForecastWith is Forecast by somebody who knows the holidays.
+// ForecastWith is Forecast with known holidays.
 func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast.Forecast, error) {
 	n := forecast.Steps(horizon, m.step)
 	if n < 1 || n > forecast.MaxSteps {
@@ -45,7 +45,7 @@ func (m *Model) forecast(n int, t tuning, holidays Calendar) (forecast.Forecast,
 	return out, nil
 }
 
-// fillHolidays replaces what is forecast of holidays.
+// fillHolidays replaces the forecast of holidays.
 func (m *Model) fillHolidays(out forecast.Forecast, o *gate, c Calendar) {
 	if len(c.days) == 0 {
 		return
@@ -104,7 +104,7 @@ func scaled(q forecast.Quantiles, scale float64) forecast.Quantiles {
 	return q
 }
 
-// name says which candidates the mixture leans on most.
+// name returns the names of the candidates with the largest weights.
 func (o *gate) name() string {
 	middle := o.middles[heaviest(o.middleWeights)].name
 	upper := "errors of the median"
@@ -124,7 +124,7 @@ func heaviest(weights []float64) int {
 	return best
 }
 
-// reason says what the history is too short for.
+// reason returns what the history is too short for.
 func (o *gate) reason(m *Model, newest int) string {
 	g := o.banks.grid
 	season := time.Duration(g.slots) * m.layout.unit

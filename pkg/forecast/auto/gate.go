@@ -5,7 +5,7 @@ package auto
 
 import "math"
 
-// scores gathers the loss of each candidate at each replayed row, and turns them into weights.
+// scores holds the loss of each candidate at each replayed row and turns losses into weights.
 type scores struct {
 	losses     [][]float64 // by candidate, then by row
 	importance []float64   // of each row: newer ones count more
@@ -41,8 +41,8 @@ func (s *scores) total(candidate int) float64 {
 	return sum
 }
 
-// weights returns what each candidate weighs: exp(-sharpness * relative loss above the best), less sharply where few
-// rows decide. They sum to 1. Where nothing was replayed all weigh the same.
+// weights returns the weight of each candidate: exp(-sharpness * relative loss above the best), less sharp if few
+// rows are decisive. They sum to 1. Without replays all weights are equal.
 func (s *scores) weights(sharpness float64) []float64 {
 	out := make([]float64, len(s.losses))
 	best := math.Inf(1)
@@ -65,9 +65,9 @@ func (s *scores) weights(sharpness float64) []float64 {
 	return out
 }
 
-// evenness says, from 0 to 1, how evenly the losses are spread over the rows. Near 0 a single row decides: a day on
-// which everything failed says little about what is best on other days. It is the effective number of rows, by loss,
-// relative to what the importance of rows allows (Kish's formula).
+// evenness returns, from 0 to 1, how evenly the losses are spread over the rows. Near 0 a single row dominates: a day
+// on which all candidates failed is little evidence about other days. It is the effective number of rows, by loss,
+// relative to that by importance (Kish's formula).
 func (s *scores) evenness() float64 {
 	sum, squares, weights, weightSquares := 0.0, 0.0, 0.0, 0.0
 	for row, w := range s.importance {

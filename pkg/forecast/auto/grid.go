@@ -95,7 +95,7 @@ func (u *unit) middle(sub int) float32 {
 // hour must be seen as often as it happens.
 func (g *grid) turn(row, slot int) int { return (row + slot) % g.sub }
 
-// full tells whether a row has enough samples to be replayed.
+// full reports whether a row has enough samples to be replayed.
 func (r row) full() bool { return r.coverage >= 0.5 }
 
 // fullRows returns how many rows are full.

@@ -8,12 +8,11 @@ import (
 	"slices"
 )
 
-// exceptional tells which of the newest rows did not behave as their weekday does, but as days of another kind do: what
-// a holiday looks like to somebody without a calendar. How well a candidate foresaw such a day says little about how
-// well it does on others.
+// exceptional marks the newest rows that differ from their weekday and resemble days of another kind, as an unknown
+// holiday does. The loss of a candidate on such a day is little evidence about other days.
 //
-// A row is exceptional where it is far from the row of its weekday, by the standard of the other rows, and near to an
-// older one. A shift of the level is not: all that resembles it is the unbroken run of days since.
+// A row is exceptional if it is far from the row of its weekday, compared with the distances of the other rows, and
+// near to an older one. A level shift is not exceptional: only the unbroken run of days since resembles it.
 func (b *banks) exceptional(rows int) []bool {
 	out := make([]bool, rows)
 	if rows < 3 || b.grid.likes == 0 {
@@ -42,7 +41,7 @@ func (b *banks) exceptional(rows int) []bool {
 // exceptionalDistance is how many times as far from its weekday as usual an exceptional row is.
 const exceptionalDistance = 3
 
-// kindSeenBefore tells whether an older row is within a distance, and one between them is not.
+// kindSeenBefore reports whether an older row is within a distance, and one between them is not.
 func (b *banks) kindSeenBefore(k int, within float64) bool {
 	broken := false
 	for j := k + 1; j < len(b.grid.rows); j++ {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// tally is what forecasts of one kind of day cost.
+// tally sums the loss of forecasts of one kind of day.
 type tally struct {
 	days                    int
 	errors, pinball, points float64
@@ -118,7 +118,7 @@ func TestHolidays(t *testing.T) {
 	}
 }
 
-// TestMoreWeeksHelp: five weeks know a weekday better than two.
+// TestMoreWeeksHelp checks that five weeks forecast a weekday better than two.
 func TestMoreWeeksHelp(t *testing.T) {
 	const step, perDay = 15 * time.Minute, 96
 	var five, two tally
@@ -147,7 +147,7 @@ func TestMoreWeeksHelp(t *testing.T) {
 	}
 }
 
-// TestShiftIsNoHoliday: a day at a level that was never seen before is not taken for a day of another kind.
+// TestShiftIsNoHoliday checks that a day at a new level is not treated as a day of another kind.
 func TestShiftIsNoHoliday(t *testing.T) {
 	h := history(t, "daily")
 	cut := len(h.Values) - 6*60
@@ -167,7 +167,7 @@ func TestShiftIsNoHoliday(t *testing.T) {
 	}
 }
 
-// TestCalendar: who knows the holidays forecasts them, and all else as well as before.
+// TestCalendar checks that known holidays improve their forecasts and leave other days unchanged.
 func TestCalendar(t *testing.T) {
 	const step, perDay = 15 * time.Minute, 96
 	var known, unknown, rest, restWithout tally

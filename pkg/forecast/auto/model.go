@@ -163,7 +163,7 @@ func (m *Model) closed() *Model {
 	return &view
 }
 
-// filled tells whether any whole unit has samples.
+// filled reports whether any whole unit has samples.
 func (m *Model) filled() bool {
 	for ago := 1; ago <= m.recent.count; ago++ {
 		if !m.recent.at(m.head - int64(ago)).empty() {

@@ -74,7 +74,7 @@ func merge(sub int, shares shares, units []unit) unit {
 	return out
 }
 
-// long tells whether there is history beyond the recent one.
+// long reports whether there is history beyond the recent one.
 func (m *Model) long() bool { return m.older.count > 0 }
 
 // oldUnit returns the unit of an index as the older history knows it.

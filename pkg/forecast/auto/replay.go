@@ -26,7 +26,7 @@ type gate struct {
 	// tailWeights are of the tails, then of the residuals by segment of the season, then of those over all of it.
 	tailWeights []float64
 	residuals   *residuals
-	// today tells whether the day goes as its weekday goes.
+	// today reports whether the day goes as its weekday goes.
 	today today
 	// margin shrinks the share above each upper level; see tuning.
 	margin float32

@@ -66,7 +66,7 @@ func (t tuning) peak(values []float64, variance float64, longest, day int) int {
 	return best
 }
 
-// partOfDay tells whether a day, seen three times where it is longer, holds a season.
+// partOfDay reports whether a day, seen three times where it is longer, holds a season.
 func partOfDay(season, day, seen int) bool {
 	return season == day || day%season == 0 && seen >= 3*day
 }

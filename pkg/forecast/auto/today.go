@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// today is what is done about a day that does not go as its weekday goes: a holiday that nobody announced. The hours
-// before the origin show it. Where they are far from what was forecast of them, by the standard of the replays, and near
-// to the same hours of days of another kind, then the rest of the day is forecast to go on as those days went on.
+// today adjusts the forecast of a day that differs from its weekday, such as an unknown holiday. If the hours before
+// the origin are far from their forecast, compared with the replays, and near to the same hours of days of another
+// kind, the rest of the day is forecast to follow those days.
 type today struct {
 	weight float32 // of what those days say, from 0 (nothing is unusual) to 1
 	alike  []alike
 }
 
-// alike is a row that went on from hours like those before the origin.
+// alike is a row whose hours resemble those before the origin.
 type alike struct {
 	row      int
 	distance float64 // of those hours
@@ -26,9 +26,10 @@ type alike struct {
 const (
 	// todayWindow is how long the hours before the origin are looked at.
 	todayWindow = 6 * time.Hour
-	// A day that is alike is followed for todayHolds, and less and less until todayEnds: nobody says when the day is over.
+	// A similar day is followed fully for todayHolds and then less and less until todayEnds, because the end of the
+	// exceptional period is unknown.
 	todayHolds, todayEnds = 8 * time.Hour, 16 * time.Hour
-	// mostAlike is how many days are followed.
+	// mostAlike is the maximum number of similar days.
 	mostAlike = 4
 )
 
@@ -104,8 +105,8 @@ func (g *grid) hours(k, first int, value func(slot int) float32) (float64, bool)
 	return float64(sum) / float64(n), 2*n >= g.slots-first
 }
 
-// agreement tells, from 0 to 1, how much closer to each other the values are than their middle is to something else. Days
-// that were alike until midnight go different ways after it.
+// agreement returns, from 0 to 1, how much closer the values are to each other than their median is to another value.
+// Days that are similar until midnight may differ after it.
 func (f few) agreement(middle, other float32) float32 {
 	spread := float32(0)
 	for _, x := range f {

@@ -55,7 +55,7 @@ func (w *weeks) addOlder(m *Model) {
 	}
 }
 
-// long tells whether there are rows beyond those of the grid.
+// long reports whether there are rows beyond those of the grid.
 func (w *weeks) long() bool { return len(w.rows) > len(w.grid.rows) }
 
 // meanLevel is the mean level of full rows, 0 where there are none.

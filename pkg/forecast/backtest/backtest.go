@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backtest replays forecasting algorithms over history: rolling origins, each of which sees nothing later than
-// itself, scored by the future that followed.
+// Package backtest replays forecasting algorithms over history: each rolling origin uses only earlier samples and is
+// scored by the samples that follow.
 //
-// It decides nothing and reads no file and no clock of its own; what algorithms there are is the caller's to say.
+// It reads no file and no clock, and the caller chooses the algorithms.
 package backtest
 
 import (
@@ -17,26 +17,26 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Config says how a back-test runs. The zero value of a field stands for its default.
+// Config configures a backtest. Zero values mean the defaults.
 type Config struct {
-	// History is how far back an origin may look; default 14 days.
+	// History is the maximum length of history before an origin; default 14 days.
 	History time.Duration
-	// Horizon is how far each origin forecasts; default 24 h.
+	// Horizon is the length of each forecast; default 24 h.
 	Horizon time.Duration
 	// Every is the distance between origins; default 24 h.
 	Every time.Duration
-	// First is how much history the first origin needs; default 7 days.
+	// First is the length of history before the first origin; default 7 days.
 	First time.Duration
-	// Quantile is the level that pinball loss and coverage are measured at, within [0.5, 0.99]; default 0.95.
+	// Quantile is the level of pinball loss and coverage, within [0.5, 0.99]; default 0.95.
 	Quantile float64
-	// Reference names the algorithm that skill is measured against; default (and where no algorithm has the name) the
-	// first one.
+	// Reference is the algorithm that skill is relative to; the first algorithm by default and if there is none of
+	// that name.
 	Reference string
-	// Clock measures the time of a fit; nil leaves fit times unmeasured (0).
+	// Clock measures the time of a fit; without it fit times are 0.
 	Clock func() time.Time
 }
 
-// Defaults of Config: the protocol that published figures of this project use.
+// Defaults of Config: the protocol of this project's published figures.
 const (
 	defaultHistory  = 14 * 24 * time.Hour
 	defaultHorizon  = 24 * time.Hour
@@ -45,7 +45,7 @@ const (
 	defaultQuantile = 0.95
 )
 
-// Complete fills in defaults and refuses what makes no sense.
+// Complete sets defaults and returns an error for invalid fields.
 func (c Config) Complete() (Config, error) {
 	c.History = orDefault(c.History, defaultHistory)
 	c.Horizon = orDefault(c.Horizon, defaultHorizon)
@@ -76,8 +76,9 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// Run back-tests algorithms over one series side by side. Results keep the order of algorithms. A series that is too short for one origin gives results with no
-// origins. Errors are the configuration's, or an algorithm's other than forecast.ErrDeclined and unusable input.
+// Run backtests algorithms over one series. Results are in the order of algorithms. A series that is too short for
+// one origin has results without origins. It returns an error for an invalid configuration, and errors of algorithms
+// other than forecast.ErrDeclined and unusable input.
 func Run(cfg Config, name string, values series.Series, algorithms []forecast.Algorithm) ([]Result, error) {
 	cfg, err := cfg.Complete()
 	if err != nil {
@@ -103,8 +104,7 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 	return results, nil
 }
 
-// origins returns the indexes at which a forecast is made: the first after cfg.First, the last with a whole horizon of
-// future.
+// origins returns the indexes of the forecasts: the first after cfg.First, the last a whole horizon before the end.
 func origins(cfg Config, values series.Series) []int {
 	if values.Step <= 0 {
 		return nil
@@ -119,7 +119,8 @@ func origins(cfg Config, values series.Series) []int {
 
 func steps(d, step time.Duration) int { return int(d / step) }
 
-// cut copies [from, to) of the values, so that an algorithm can neither see past an origin nor spoil the next one.
+// cut copies [from, to) of the values, so that an algorithm can neither read beyond an origin nor change the input of
+// the next one.
 func cut(values series.Series, from, to int) series.Series {
 	from, to = max(0, from), min(len(values.Values), to)
 	out := series.Series{Start: values.Time(from), Step: values.Step, Values: make([]float64, to-from)}
@@ -127,12 +128,12 @@ func cut(values series.Series, from, to int) series.Series {
 	return out
 }
 
-// origin is what one algorithm achieved at one origin.
+// origin is the score of one algorithm at one origin.
 type origin struct {
 	issued  bool
 	errors  float64 // sum of absolute errors at the median
 	pinball float64 // sum of pinball losses at the quantile
-	actual  float64 // sum of what happened
+	actual  float64 // sum of the samples
 	covered int     // points at or below the quantile
 	points  int     // points that were scored
 	took    time.Duration

@@ -48,7 +48,7 @@ func (r *recorder) Forecast(history series.Series, horizon time.Duration) (forec
 	return out, err
 }
 
-// TestNoOriginSeesTheFuture poisons everything after an origin: what was said up to it must not change.
+// TestNoOriginSeesTheFuture changes all samples after an origin and expects the same forecast.
 func TestNoOriginSeesTheFuture(t *testing.T) {
 	clean := families.All()[2].Make(1, 12, 10*time.Minute)
 	for _, name := range registry.Names() {
@@ -98,7 +98,7 @@ func TestConfigBoundsWhatAnOriginSees(t *testing.T) {
 	}
 }
 
-// perfect knows the future.
+// perfect returns the actual future.
 type perfect struct {
 	truth series.Series
 	shift float64

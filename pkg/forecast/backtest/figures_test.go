@@ -63,7 +63,7 @@ func traces(t *testing.T) map[string]series.Series {
 	return out
 }
 
-// TestBaselinesOnTraces proves the harness: the figures of the baselines are known.
+// TestBaselinesOnTraces checks the backtest itself against known figures of the baselines.
 func TestBaselinesOnTraces(t *testing.T) {
 	var results []Result
 	for name, values := range traces(t) {
@@ -82,7 +82,7 @@ func TestBaselinesOnTraces(t *testing.T) {
 	}
 }
 
-// TestGocraneOnTraces: where the autocorrelation at a hint is negative, the original stays silent.
+// TestGocraneOnTraces checks that gocrane's method declines where the autocorrelation at a hint is negative.
 func TestGocraneOnTraces(t *testing.T) {
 	all := traces(t)
 	for _, name := range []string{"workload-4", "workload-6"} {
@@ -96,10 +96,10 @@ func TestGocraneOnTraces(t *testing.T) {
 	}
 }
 
-// bounds are what the gate must reach.
+// bounds are the required scores of auto.
 type bounds struct {
 	mean           float64 // geometric mean over series of the ratio to plain
-	worst, apart   float64 // any single series, and those that are looked at apart
+	worst, apart   float64 // any single series, and those reported separately
 	pooled, single [2]float64
 }
 
@@ -157,8 +157,7 @@ func TestGateOnTraces(t *testing.T) {
 		map[string]bool{"workload-4": true, "workload-6": true})
 }
 
-// TestGateOnFamilies holds the gate to looser bounds on series that nothing was measured on before: new seeds, another
-// step.
+// TestGateOnFamilies applies looser bounds to series that were not used in development: new seeds, another step.
 func TestGateOnFamilies(t *testing.T) {
 	var results []Result
 	apart := map[string]bool{}

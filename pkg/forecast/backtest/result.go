@@ -21,28 +21,29 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	return []byte("null"), nil
 }
 
-// Result is what an algorithm achieved on one series.
+// Result is the score of an algorithm on one series.
 type Result struct {
 	// Name is the series, Algorithm the method.
 	Name      string `json:"name"`
 	Algorithm string `json:"algorithm"`
-	// Origins is how many forecasts were asked for, Issued how many were made.
+	// Origins is the number of requested forecasts, Issued the number of those not declined.
 	Origins int `json:"origins"`
 	Issued  int `json:"issued"`
-	// WAPE is the sum of absolute errors of the median over the sum of what happened.
+	// WAPE is the sum of absolute errors of the median over the sum of the samples.
 	WAPE Figure `json:"wape"`
-	// Pinball is the mean loss at the quantile over the mean of what happened.
+	// Pinball is the mean loss at the quantile over the mean of the samples.
 	Pinball Figure `json:"pinball"`
 	// Coverage is the share of points at or below the quantile.
 	Coverage Figure `json:"coverage"`
-	// Skill is 1 - pinball / pinball of the reference, both over the origins that the algorithm issued a forecast at.
+	// Skill is 1 - pinball / pinball of the reference, both over the origins at which the algorithm issued a
+	// forecast.
 	Skill Figure `json:"skill"`
-	// WAPERatio is WAPE over that of the reference, both over the origins that the algorithm issued a forecast at; the
-	// same ratio of pinball is 1 - skill.
+	// WAPERatio is WAPE over that of the reference, both over the origins at which the algorithm issued a forecast;
+	// the same ratio of pinball is 1 - skill.
 	WAPERatio Figure `json:"wapeRatio"`
 	// FitMillis is the median time of one forecast in milliseconds, from raw samples to quantiles.
 	FitMillis Figure `json:"fitMillis"`
-	// Points is how many points were scored, for pooling coverage over series.
+	// Points is the number of scored points, for pooling coverage over series.
 	Points int `json:"points"`
 }
 
@@ -65,14 +66,13 @@ type Mean struct {
 	PinballRatio Figure `json:"pinballRatio"`
 }
 
-// Report is the outcome of a back-test over many series.
+// Report is the result of a backtest over many series.
 type Report struct {
 	Series []Result `json:"series"`
 	Mean   []Mean   `json:"mean"`
 }
 
-// NewReport gathers the results of many series and averages them by algorithm, in the order in which algorithms first
-// appear.
+// NewReport collects the results of many series and averages them by algorithm, in order of first appearance.
 func NewReport(results []Result) Report {
 	report := Report{Series: results, Mean: []Mean{}}
 	if results == nil {
@@ -118,7 +118,7 @@ func mean(algorithm string, results []Result) Mean {
 	return out
 }
 
-// average gathers the figures that there are.
+// average averages the available figures.
 type average struct {
 	sum float64
 	n   int

@@ -27,15 +27,15 @@ const (
 	gocraneLongestGap    = time.Hour
 )
 
-// GocraneDSP behaves as gocrane's dsp predictor does with its defaults, defects included: it forecasts only where it
-// finds a period of exactly a day or a week; its filter looks at mirrored frequencies as if they were high; its
-// amplitude threshold has a unit; and it returns the last period, low-passed, the same at every level.
+// GocraneDSP reproduces gocrane's dsp predictor with its defaults and defects: it forecasts only if it finds a period
+// of exactly a day or a week; its filter treats mirrored frequencies as high ones; its amplitude threshold has a
+// unit; and it returns the last period, low-passed, at every level.
 type GocraneDSP struct{}
 
 // Name implements forecast.Algorithm.
 func (GocraneDSP) Name() string { return "gocrane-dsp" }
 
-// Forecast implements forecast.Algorithm; it declines where the original stays silent.
+// Forecast implements forecast.Algorithm; it declines where the original returns nothing.
 func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
 	history, err := forecast.Check(history, horizon)
 	if err != nil {
@@ -121,7 +121,7 @@ func gocranePercentile(sorted []float64, share float64) float64 {
 	return (sorted[at-1] + sorted[at]) / 2
 }
 
-// bridge interpolates a gap before next, or forgets what was before it where it is too long.
+// bridge interpolates a gap before next, or drops the values before a gap that is too long.
 func bridge(values []float64, next float64, gap, longest int) []float64 {
 	if len(values) == 0 || gap >= longest {
 		return values[:0]
@@ -208,7 +208,7 @@ func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 	return out
 }
 
-// isPeak tells whether a line through the values before a place rises and one through those after it falls.
+// isPeak reports whether a line through the values before a place rises and one through those after it falls.
 func isPeak(values []float64, at, reach int) bool {
 	if reach < 1 || at-reach < 0 || at+reach >= len(values) {
 		return false

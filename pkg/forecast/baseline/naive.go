@@ -1,11 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baseline holds the methods that forecasts are measured against: the same minute of an earlier day or week, a
-// weighted quantile of the same time of day, and the spectrum method of gocrane with its defects.
+// Package baseline has the methods that forecasts are compared with: the same minute of an earlier day or week, a
+// weighted quantile of the same time of day, and gocrane's spectrum method with its defects.
 //
-// They are here to be compared with, not to decide by: they may be slow, and gocrane's stays silent as often as the
-// original does.
+// Nothing acts on them: they may be slow, and gocrane's method declines as often as the original returns nothing.
 package baseline
 
 import (

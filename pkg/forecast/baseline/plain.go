@@ -21,8 +21,7 @@ const (
 	plainDecay  = 0.8
 )
 
-// Plain is the reference that skill is measured against: a weighted quantile of the same time of day. It is what a
-// careful person would write in twenty lines.
+// Plain is the reference of skill: a weighted quantile of the same time of day.
 type Plain struct{}
 
 // Name implements forecast.Algorithm.

@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dsp is the named algorithm of the same name, for periodic series: it finds the period, keeps the strong and
-// the slow frequencies, and repeats the last period of what is left. It keeps gocrane's settings and does right what
-// went wrong there: the filter is conjugate-symmetric, thresholds have no unit unless they are given one, any period is
-// used, upper quantiles come from the errors, and where a series is not periodic it falls back to percentile and says so.
+// Package dsp implements the algorithm "dsp" for periodic series: it finds the period, keeps the strong and the slow
+// frequencies, and repeats the last period of the filtered series. It accepts gocrane's settings and fixes its
+// defects: the filter is conjugate-symmetric, thresholds are relative by default, any period is used, upper quantiles
+// come from the errors, and a series without a period falls back to percentile with a reason.
 package dsp
 
 import (
@@ -17,13 +17,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Algorithm is a forecast.Algorithm; make it with New.
+// Algorithm implements forecast.Algorithm; New returns one.
 type Algorithm struct {
 	config   config
 	fallback *percentile.Algorithm
 }
 
-// New reads the settings. The error lists every bad field with its path, its value and what is allowed.
+// New parses the settings. The error lists every invalid field with its path, its value and the allowed values.
 func New(o Options) (*Algorithm, error) {
 	c, err := o.parse()
 	if err != nil {
@@ -39,8 +39,8 @@ func New(o Options) (*Algorithm, error) {
 // Name implements forecast.Algorithm.
 func (a *Algorithm) Name() string { return "dsp" }
 
-// holdOutLevel is the level of the pinball loss that estimators are chosen by: a forecast that is too low costs nine
-// times one that is too high, about what gocrane's asymmetric error says.
+// holdOutLevel is the level of the pinball loss that selects an estimator: a forecast that is too low costs nine
+// times one that is too high, similar to gocrane's asymmetric error.
 const holdOutLevel = 0.9
 
 // Forecast implements forecast.Algorithm.
@@ -109,7 +109,7 @@ func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *si
 	return out
 }
 
-// holdOut is the mean loss of a forecast of one period.
+// holdOut returns the mean loss of a forecast of one period.
 func holdOut(actual, estimate []float64) float64 {
 	sum := 0.0
 	for i, y := range actual {
@@ -122,7 +122,7 @@ func holdOut(actual, estimate []float64) float64 {
 	return sum
 }
 
-// constant is the reference of the skill: one quantile of the past.
+// constant returns the reference of the skill: one quantile of the past.
 func constant(past []float64, period int) []float64 {
 	out := make([]float64, period)
 	q := series.Quantile(past, holdOutLevel)

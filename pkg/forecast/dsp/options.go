@@ -11,24 +11,24 @@ import (
 	"crane.io/crane/pkg/forecast/internal/option"
 )
 
-// Options are the settings as they stand in API objects; empty fields mean the default.
+// Options are the settings as strings of API objects; empty fields mean the default.
 type Options struct {
 	// SampleInterval is the distance of two samples; default 1m, up to 1h. Finer histories are averaged to it.
 	SampleInterval string
-	// HistoryLength is how much of the past is used; default 15d, at least 48h.
+	// HistoryLength is the length of history used; default 15d, at least 48h.
 	HistoryLength string
 	// MaxValue and FFT are the estimators to choose from; without any, a built-in list.
 	MaxValue []MaxValueOptions
 	FFT      []FFTOptions
 }
 
-// MaxValueOptions are of an estimator that takes the largest value of all periods at each time of the period.
+// MaxValueOptions configure an estimator that takes the maximum over all periods at each time of the period.
 type MaxValueOptions struct {
 	// MarginFraction is added on top; default 0, from 0 to 100.
 	MarginFraction string
 }
 
-// FFTOptions are of an estimator that keeps the strongest frequencies.
+// FFTOptions configure an estimator that keeps the strongest frequencies.
 type FFTOptions struct {
 	// MarginFraction is added on top; default 0, from 0 to 100.
 	MarginFraction string

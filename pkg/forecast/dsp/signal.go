@@ -28,8 +28,8 @@ func (s *signal) perDay() int { return max(1, int(24*time.Hour/s.step)) }
 // leastCoverage is the share of samples that there must be; the rest is interpolated.
 const leastCoverage = 0.5
 
-// prepare averages to the interval, interpolates gaps and clips outliers beyond the 0.1st and the 99.9th percentile. The
-// reason is not empty where the history does not do.
+// prepare averages to the interval, interpolates gaps and clips outliers beyond the 0.1st and the 99.9th percentile.
+// It returns a reason if the history cannot be used.
 func prepare(history series.Series, interval time.Duration) (*signal, string) {
 	if length := time.Duration(len(history.Values)) * history.Step; length < leastHistory {
 		return nil, fmt.Sprintf("history %s of %s needed", forecast.Span(length.Round(time.Minute)), forecast.Span(leastHistory))
@@ -84,8 +84,8 @@ func interpolate(values []float64) {
 	}
 }
 
-// What makes a period: the autocorrelation at it is a peak of at least leastCorrelation, higher than the valley before
-// it by peakDepth. Of peaks that are within peakTolerance of the highest the shortest is taken: its multiples add nothing.
+// A period is a peak of the autocorrelation of at least leastCorrelation that exceeds the valley before it by
+// peakDepth. Of the peaks within peakTolerance of the highest the shortest is used: its multiples add nothing.
 const (
 	leastCorrelation = 0.3
 	peakDepth        = 0.2
@@ -94,7 +94,7 @@ const (
 	coarseStep = 15 * time.Minute
 )
 
-// period returns the period in samples, at most half of the history; the reason is not empty where there is none.
+// period returns the period in samples, at most half of the history, or a reason if there is none.
 func (s *signal) period() (int, string) {
 	per := max(1, int(coarseStep/s.step))
 	coarse := make([]float64, len(s.values)/per)

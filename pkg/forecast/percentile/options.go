@@ -11,7 +11,7 @@ import (
 
 // Options are the settings as they stand in API objects; empty fields mean the default.
 type Options struct {
-	// HistoryLength is how much of the past is used; default 7d, from 1m to 366d.
+	// HistoryLength is the length of history used; default 7d, from 1m to 366d.
 	HistoryLength string
 	// SampleInterval is the distance of two samples; default 1m, up to 24h. Finer histories are averaged to it.
 	SampleInterval string
@@ -27,7 +27,7 @@ type Options struct {
 	Histogram         Histogram
 }
 
-// Histogram says to which resolution values are known.
+// Histogram sets the resolution of values.
 type Histogram struct {
 	// MaxValue is the start of the last bucket. Values beyond it keep their own value: gocrane cut them to it.
 	MaxValue string
@@ -52,7 +52,7 @@ const (
 	largest                = 1e30
 )
 
-// config is Options, read.
+// config is the parsed Options.
 type config struct {
 	history, interval, halfLife time.Duration
 	epsilon                     float64

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package percentile is the named algorithm of the same name: one distribution of the recent past, by age-weighted
-// percentiles, for the whole horizon. It keeps gocrane's settings and means what they say: the half-life decays, samples
-// do not weigh by their value, and nothing saturates.
+// Package percentile implements the algorithm "percentile": one distribution of the recent past, with age-weighted
+// percentiles, for the whole horizon. It accepts gocrane's settings and fixes their effect: the half-life decays,
+// samples are not weighted by value, and nothing saturates.
 package percentile
 
 import (
@@ -17,12 +17,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Algorithm is a forecast.Algorithm; make it with New.
+// Algorithm implements forecast.Algorithm; New returns one.
 type Algorithm struct {
 	config config
 }
 
-// New reads the settings. The error lists every bad field with its path, its value and what is allowed.
+// New parses the settings. The error lists every invalid field with its path, its value and the allowed values.
 func New(o Options) (*Algorithm, error) {
 	c, err := o.parse()
 	if err != nil {

@@ -1,8 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry knows forecasting algorithms by name and settings. It is what API objects and command lines choose
-// from; the algorithms know nothing of it.
+// Package registry creates forecasting algorithms by name and settings, for API objects and command lines.
 package registry
 
 import (
@@ -17,7 +16,7 @@ import (
 	"crane.io/crane/pkg/forecast/percentile"
 )
 
-// Names of the algorithms. The first three are for use; the others are to compare with.
+// Names of the algorithms. Crane acts on the first three; the others are for comparison.
 const (
 	Auto              = "auto"
 	DSP               = "dsp"
@@ -28,23 +27,23 @@ const (
 	GocraneDSP        = "gocrane-dsp"
 )
 
-// Names returns all names, those for use first.
+// Names returns all names, those that Crane acts on first.
 func Names() []string {
 	return []string{Auto, DSP, Percentile, SeasonalNaive, SeasonalNaiveWeek, Plain, GocraneDSP}
 }
 
-// Baselines returns the names of the algorithms to compare with.
+// Baselines returns the names of the algorithms for comparison.
 func Baselines() []string { return []string{SeasonalNaive, SeasonalNaiveWeek, Plain, GocraneDSP} }
 
 // Options are the settings of the algorithms that have some; only those of the named one are read.
 type Options struct {
-	// Holidays are for Auto: days that it need not find out itself.
+	// Holidays are known holidays, for Auto; others are detected.
 	Holidays   auto.Calendar
 	DSP        dsp.Options
 	Percentile percentile.Options
 }
 
-// New returns an algorithm by name; an empty name is Auto. Errors name the bad settings, or the names that there are.
+// New returns an algorithm by name; an empty name is Auto. Errors list the invalid settings, or the known names.
 func New(name string, o Options) (forecast.Algorithm, error) {
 	switch name {
 	case "", Auto:

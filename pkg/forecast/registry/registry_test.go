@@ -20,7 +20,7 @@ import (
 
 const day = 24 * time.Hour
 
-// checkForecast fails where a forecast breaks what every forecast promises.
+// checkForecast fails if a forecast violates the contract of forecast.Algorithm.
 func checkForecast(t *testing.T, f forecast.Forecast, history series.Series, horizon time.Duration) {
 	t.Helper()
 	if len(f.Values) != forecast.Steps(horizon, history.Step) || !f.Start.Equal(history.End()) || f.Step != history.Step {
@@ -40,7 +40,7 @@ func checkForecast(t *testing.T, f forecast.Forecast, history series.Series, hor
 	}
 }
 
-// TestPromises holds every algorithm to what forecast.Algorithm promises, on every family and on hostile input.
+// TestPromises checks the contract of forecast.Algorithm for every algorithm, on every family and on hostile input.
 func TestPromises(t *testing.T) {
 	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -3, 1e300, 2, 1e29, 0}
 	hostile := make([]float64, 3*288)

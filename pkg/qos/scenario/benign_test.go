@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// benign are rules as somebody would write them, and ten pods of which eight may be evicted.
+// benign holds typical rules and ten pods, eight of which may be evicted.
 const benign = `
 node cpus=16 memory=64Gi
 system cpu=500m memory=2Gi
@@ -31,8 +31,8 @@ rule stalls metric=pod_interference_memory_ratio above=0.2 action=evict trigger=
 run 24h
 `
 
-// load is what pods want in the course of a day: cycles that come to just below the marks together, noise, and once in a while a burst
-// that is above them for as long as burst says.
+// load returns the demands of pods over a day: common cycles to just below the water marks, noise, and occasional bursts above them of the
+// given length.
 func load(burst time.Duration) func(*run, time.Duration) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	until, next := time.Duration(0), time.Hour
@@ -78,20 +78,20 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 	return out, peakCPU, peakMemory
 }
 
-// TestBenignDay: 24 hours of pods with daily cycles and bursts, above the marks for less than the thresholds, evict nobody.
+// TestBenignDay checks that a day with daily cycles and bursts shorter than the thresholds evicts no pod.
 func TestBenignDay(t *testing.T) {
 	t.Parallel()
 	out, cpu, memory := play(t, 0, 24*time.Hour, 8*time.Second)
 	if len(out.Evicted) > 0 {
 		t.Errorf("evicted were %v", out.Evicted)
 	}
-	// Otherwise the day would show nothing.
+	// Otherwise the day would test nothing.
 	if cpu < 0.9 || memory < 0.9 {
 		t.Errorf("the node came to %.0f %% of cpu and %.0f %% of memory only", 100*cpu, 100*memory)
 	}
 }
 
-// TestCalmDay: without bursts, cycles and noise alone do not look like interference, in the six hours up to the peak and after it.
+// TestCalmDay checks that cycles and noise without bursts are not taken for interference in the six hours around the peak.
 func TestCalmDay(t *testing.T) {
 	t.Parallel()
 	out, _, _ := play(t, 8*time.Hour, 6*time.Hour, 0)
@@ -107,15 +107,15 @@ func TestCalmDay(t *testing.T) {
 	}
 }
 
-// TestDayThatIsNot: two hours of the same day with bursts that last does evict, so the day above can fail.
-func TestDayThatIsNot(t *testing.T) {
+// TestDayWithLongBursts checks that longer bursts do evict, so that TestBenignDay can fail.
+func TestDayWithLongBursts(t *testing.T) {
 	t.Parallel()
 	if out, _, _ := play(t, 11*time.Hour, 2*time.Hour, 3*time.Minute); len(out.Evicted) == 0 {
 		t.Error("nobody was evicted")
 	}
 }
 
-// TestPropertiesOfPlans plays random nodes, and looks at every plan.
+// TestPropertiesOfPlans checks invariants of the plans of random nodes.
 func TestPropertiesOfPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	acted := map[string]int{}
@@ -194,7 +194,7 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 	return policy, o
 }
 
-// checkPlan: only those who may be touched are, once, as long as they are measured, and never below their floors.
+// checkPlan checks that only permitted and measured pods are affected, once each, and never below their floors.
 func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Plan, acted map[string]int) {
 	t.Helper()
 	byUID := map[string]*qos.Pod{}
@@ -234,7 +234,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 			t.Errorf("%+v is throttled: %+v", p, th)
 		}
 		seen[th.ContainerID] = true
-		if th.Rule == "" { // giving back
+		if th.Rule == "" { // a restore
 			acted["restore"]++
 			if th.To < th.From || th.To > th.Original {
 				t.Errorf("%+v gives back: %+v", p, th)
@@ -259,7 +259,7 @@ func setQuota(o *qos.Observation, th qos.Throttle) {
 	}
 }
 
-// refresh measures anew what was measured; the node gets quiet, so that something is given back.
+// refresh renews the measurements and lowers the use, so that limits are restored.
 func refresh(o *qos.Observation) {
 	for m, s := range o.Samples {
 		if o.At.Sub(s[0].At) < time.Minute {
@@ -273,7 +273,7 @@ func refresh(o *qos.Observation) {
 	}
 }
 
-// FuzzParse: whatever a file says, it is refused or can be played.
+// FuzzParse checks that any file is rejected or can be run.
 func FuzzParse(f *testing.F) {
 	f.Add(benign)
 	f.Add("node cpus=1 memory=1Gi\naction a step=10% evict grace=1s\nrule r metric=cpu_total_usage above=1 action=a\npod n/p cpu=1 allow=a\nat 1s pod n/p cpu=2\nexpect 1s quota n/p none\nexpect evicted none\nrun 10s\n")

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// parseExpectation reads what must hold.
+// parseExpectation parses an expect statement.
 func (p *parser) parseExpectation(words []string) error {
 	e := expectation{line: p.line, text: strings.Join(words, " "), end: true}
 	if at, err := time.ParseDuration(words[0]); err == nil {
@@ -166,7 +166,7 @@ func parseFinalExpectation(verb string, rest []string) (func(*run) string, error
 					return ""
 				}
 			}
-			return "nobody gave this reason"
+			return "no such reason was given"
 		}, nil
 	}
 	return nil, errors.New("want evicted PODS, grace POD D or why TEXT")

@@ -21,14 +21,14 @@ import (
 // maxLength bounds a run: a week of seconds.
 const maxLength = 7 * 24 * time.Hour
 
-// parser reads one file.
+// parser parses one file.
 type parser struct {
 	scenario *Scenario
 	actions  map[string]qos.Action
 	line     int
 }
 
-// Parse reads a scenario. The error names the line.
+// Parse parses a scenario. The error names the line.
 func Parse(text string) (*Scenario, error) {
 	p := &parser{scenario: &Scenario{interval: time.Second}, actions: map[string]qos.Action{}}
 	p.scenario.policy.Limits = qos.DefaultLimits()
@@ -205,7 +205,7 @@ func (p *parser) parseRule(words []string) error {
 	return err
 }
 
-// setRule sets what is said of a rule.
+// setRule sets fields of a rule.
 func (p *parser) setRule(r *qos.Rule, words []string) error {
 	return forEachSetting(words, func(k, v string) error {
 		var err error
@@ -255,7 +255,7 @@ func parseCount(text string) (int, error) {
 	return n, err
 }
 
-// parseNumber reads a quantity as a float.
+// parseNumber parses a quantity as a float.
 func parseNumber(text string) (float64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
@@ -268,7 +268,7 @@ func parseNumber(text string) (float64, error) {
 	return v, nil
 }
 
-// The largest amounts of a scenario keep all sums far from overflow.
+// Upper bounds of amounts keep all sums far from overflow.
 const (
 	maxCores = 1e6
 	maxBytes = 1 << 52
@@ -290,7 +290,7 @@ func parseBytes(text string) (series.Bytes, error) {
 	return series.Bytes(v), err
 }
 
-// parseDiskWork reads operations by second.
+// parseDiskWork parses operations per second.
 func parseDiskWork(text string) (qos.DiskWork, error) {
 	const most = 1e9
 	v, err := parseNumber(text)

@@ -29,7 +29,7 @@ func newPod(name string, words []string) (*pod, error) {
 	return p, nil
 }
 
-// resetLimits gives a pod the limits that the kubelet has set.
+// resetLimits sets the limits that the kubelet sets.
 func (p *pod) resetLimits() {
 	p.quota, p.high = qos.Unlimited, qos.NoMemoryHigh
 	if p.limit > 0 {
@@ -77,7 +77,7 @@ func (p *pod) set(key, value string) error {
 	return err
 }
 
-// setWaiting sets what has to do with waiting, and with memory that can be had back.
+// setWaiting sets the waits and the page cache of a pod.
 func (p *pod) setWaiting(key, value string) error {
 	var err error
 	switch key {
@@ -95,7 +95,7 @@ func (p *pod) setWaiting(key, value string) error {
 	return err
 }
 
-// parseEvent reads an event.
+// parseEvent parses an at statement.
 func (p *parser) parseEvent(words []string) error {
 	at, err := time.ParseDuration(words[0])
 	if err != nil || at < 0 || len(words) < 2 {
@@ -114,7 +114,7 @@ func (p *parser) parseEvent(words []string) error {
 	return nil
 }
 
-// parseRuleEdit is somebody who changes a rule.
+// parseRuleEdit parses a change of a rule.
 func (p *parser) parseRuleEdit(_ string, words []string) (func(*run) error, error) {
 	if len(words) == 0 {
 		return nil, errMissingArgument

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// run is a scenario that is played.
+// run is the state of a running scenario.
 type run struct {
 	scenario    *Scenario
 	policy      qos.Policy
@@ -23,7 +23,7 @@ type run struct {
 	pods        []*pod
 	metrics     map[string]float64
 	lostMetrics map[string]bool
-	now         time.Time // without shift
+	now         time.Time // without clockOffset
 	clockOffset time.Duration
 	frozen      bool
 
@@ -41,23 +41,23 @@ type run struct {
 	phases  map[string]qos.Phase
 }
 
-// Entry is something that happened.
+// Entry is a log entry.
 type Entry struct {
 	At   time.Duration
 	Text string
 }
 
-// Outcome is how a scenario went.
+// Outcome is the result of a scenario.
 type Outcome struct {
-	// Log is what happened, in order.
+	// Log holds the entries in order.
 	Log []Entry
-	// Failed are expectations that did not hold, each with its line.
+	// Failed lists the failed expectations with their lines.
 	Failed []string
-	// Evicted are the pods that were evicted, in order.
+	// Evicted lists the evicted pods in order.
 	Evicted []string
 }
 
-// Run plays the scenario from its start.
+// Run runs the scenario from its start.
 func (s *Scenario) Run() (Outcome, error) {
 	r := &run{
 		scenario: s, policy: s.policy, now: startTime(), metrics: map[string]float64{}, lostMetrics: map[string]bool{}, measured: map[string]measurement{},
@@ -115,12 +115,12 @@ func (r *run) tick(elapsed time.Duration) {
 	r.apply(plan, elapsed)
 }
 
-// removeEnded lets pods go that have had their time.
+// removeEnded removes pods whose termination is over.
 func (r *run) removeEnded() {
 	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.Terminating && !r.now.Before(p.endsAt) })
 }
 
-// simulateUse lets everybody use what they want and may, and shares cpu by what they want where there is not enough.
+// simulateUse computes the use of all pods and divides CPU by demand if there is not enough.
 func (r *run) simulateUse() {
 	total := r.scenario.system
 	for _, p := range r.pods {
@@ -150,10 +150,10 @@ func (r *run) simulateUse() {
 	}
 }
 
-// stallStart is the share of a node's memory in use from which on everybody waits for it.
+// stallStart is the share of memory in use from which pods stall for memory.
 const stallStart = 0.95
 
-// measure is what a pod shows that gets cpu, and a share of what it wants of disks, on a node of which so much memory is wanted.
+// measure returns the measurement of a pod that gets the given CPU and share of its disk demand on a node with the given memory demand.
 func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurement {
 	used := p.usedMemory()
 	m := measurement{demand: demand{cpu: series.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.demand.diskRates(served)}
@@ -172,15 +172,15 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 	}
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.scenario.node.Memory)-stallStart, 0)/(1-stallStart), 1))
 	if p.demand.memory > used {
-		m.stalledMemory = 1 // It sleeps until something of its own can be reclaimed.
+		m.stalledMemory = 1 // It is slowed down until memory of its own is reclaimed.
 	}
 	return m
 }
 
-// usedMemory is what a pod uses: what it wants, up to its limit.
+// usedMemory returns the pod's memory: its demand up to its limit.
 func (p *pod) usedMemory() series.Bytes { return min(p.demand.memory, series.Bytes(p.high)) }
 
-// clock is the node's, which may be wrong.
+// clock returns the node's time, which may be wrong.
 func (r *run) clock() time.Time { return r.now.Add(r.clockOffset) }
 
 func (r *run) observe() qos.Observation {
@@ -297,7 +297,7 @@ func (r *run) evict(e qos.Eviction, logf func(string, ...any)) {
 	}
 	p.Terminating, p.Grace, p.endsAt = true, grace, r.now.Add(min(p.endsAfter, grace))
 	if p.endsAfter < 0 {
-		p.endsAt = r.now.Add(maxLength) // It does not end at all.
+		p.endsAt = r.now.Add(maxLength) // It never ends.
 	}
 	r.state.RecordEviction(e.Pod, r.clock(), grace)
 	r.evicted, r.graces[e.Pod.String()] = append(r.evicted, e.Pod.String()), grace
@@ -314,7 +314,7 @@ func (r *run) findPod(name string) *pod {
 	return nil
 }
 
-// restart is another agent: it undoes what the one before has left, and knows what is usual.
+// restart replaces the agent: limits are reset and baselines are kept.
 func (r *run) restart() {
 	for _, p := range r.pods {
 		p.resetLimits()
@@ -353,7 +353,7 @@ func (r *run) deleteRule(rule string) error {
 	return nil
 }
 
-// resizeQuota is the kubelet setting a limit.
+// resizeQuota sets a limit as the kubelet does.
 func (r *run) resizeQuota(name string, q qos.Quota) error {
 	p := r.findPod(name)
 	if p == nil {

@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Scenario is a file.
+// Scenario is a parsed file.
 type Scenario struct {
 	// Title is its first comment.
 	Title    string
@@ -18,31 +18,31 @@ type Scenario struct {
 	interval time.Duration
 	length   time.Duration
 	system   demand
-	// disks is how much work its disks do; 0 for as much as anybody wants.
+	// disks is the capacity of the disks; 0 for unlimited.
 	disks  qos.DiskWork
 	policy qos.Policy
 	pods   []*pod
 	events []event
-	// drive, if set, changes what pods want before each measurement.
+	// drive, if set, changes the demands before each measurement.
 	drive        func(r *run, elapsed time.Duration)
 	expectations []expectation
 }
 
-// demand is what somebody wants.
+// demand is the resource demand of a pod or the system.
 type demand struct {
 	cpu    series.MilliCPU
 	memory series.Bytes
-	// disks are operations by second, counted as reads; read and written bytes by second, in so few operations that these do not count.
+	// disks are operations per second, counted as reads; read and written are bytes per second in negligibly few operations.
 	disks         qos.DiskWork
 	read, written series.Bytes
 }
 
-// diskRates is what it is to disks of which it gets a share.
+// diskRates returns the rates at which the given share of the demand is served.
 func (d demand) diskRates(served float64) qos.DiskRates {
 	return qos.DiskRates{Reads: float64(d.disks) * served, ReadBytes: float64(d.read) * served, WriteBytes: float64(d.written) * served}
 }
 
-// measurement is what is measured of a pod: its memory is the working set, held that with files.
+// measurement is the measurement of a pod: memory is the working set, held includes page cache.
 type measurement struct {
 	demand
 	held                                 series.Bytes
@@ -54,12 +54,12 @@ type measurement struct {
 // pod is a pod of the simulated node.
 type pod struct {
 	qos.Pod
-	// stall is the share of time that it waits for cpu and disks even where it is alone, noise what comes and goes on top of it.
+	// stall is the share of time the pod waits for CPU and disks without contention, noise a random addition.
 	stall, noise   series.Ratio
 	demand         demand
 	request, limit series.MilliCPU
 	quota          qos.Quota
-	// cache is the memory of files that it read and has not used lately, high the limit of memory in force.
+	// cache is the pod's unused page cache, high the memory limit in force.
 	cache      series.Bytes
 	high       qos.MemoryHigh
 	endsAfter  time.Duration
@@ -70,21 +70,21 @@ type pod struct {
 
 func (p *pod) name() string { return p.Namespace + "/" + p.Name }
 
-// event is something that happens at a time.
+// event is a change at a time.
 type event struct {
 	line int
 	at   time.Duration
 	do   func(*run) error
 }
 
-// expectation is something that must hold at a time, or at the end.
+// expectation is a condition at a time or at the end.
 type expectation struct {
 	line  int
 	text  string
 	at    time.Duration
 	end   bool
-	check func(*run) string // what is wrong, empty if nothing
+	check func(*run) string // returns the problem, empty if it holds
 }
 
-// startTime is when scenarios begin; any time does.
+// startTime is the arbitrary start of all scenarios.
 func startTime() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }

@@ -13,7 +13,7 @@ import (
 
 const files = "../../../test/scenarios/pressure"
 
-// TestPressure plays the scenarios that the documentation shows. Between them they cover what gocrane's agent did wrong (d01 to d11).
+// TestPressure runs the scenarios of the documentation, which cover the defects d01 to d11 of gocrane's agent.
 func TestPressure(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
 	if err != nil || len(paths) < 20 {
@@ -49,7 +49,7 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// TestCovers: each of the eleven has a scenario, which its title names.
+// TestCovers checks that the titles of scenarios name each of the eleven defects.
 func TestCovers(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
 	if err != nil {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu finds GPUs that containers hold and do not use: all of them, or some of several. It must not know where their
-// use is measured.
+// Package gpu finds GPUs that containers request and do not use: all of them, or some of several. Measuring their usage does
+// not belong here.
 package gpu
 
 import (
@@ -17,29 +17,29 @@ import (
 
 // Reasons of plans.
 const (
-	// ReasonIdle is a container that uses none of its GPUs.
+	// ReasonIdle means that a container uses none of its GPUs.
 	ReasonIdle = "IdleGPU"
-	// ReasonOversized is a container that uses some of its GPUs, and never all.
+	// ReasonOversized means that a container uses some of its GPUs and never all.
 	ReasonOversized = "OversizedGPU"
 )
 
-// Settings say when a GPU counts as idle.
+// Settings define when a GPU counts as idle.
 type Settings struct {
-	// Use is the share of the time for which something ran on it, the most of each hour, up to which a GPU is idle.
+	// Use is the utilization, the maximum of each hour, up to which a GPU is idle.
 	Use series.Ratio
-	// Memory is up to which nothing has it open.
+	// Memory is the amount of memory up to which no process uses the GPU.
 	Memory series.Bytes
-	// Percentile says which of the hours is held against Use; 1 is the busiest.
+	// Percentile selects the hour that is compared with Use; 1 is the busiest.
 	Percentile series.Ratio
 	// Hours is the length of the window.
 	Hours int
 }
 
-// ParseSettings reads
+// ParseSettings parses the settings; the defaults are
 //
-//	gpu-usage-utilization 0.02, gpu-memory-bytes 67108864, percentile 1, history-length 168h
+// \tgpu-usage-utilization 0.02, gpu-memory-bytes 67108864, percentile 1, history-length 168h
 //
-// A process that has opened a GPU holds some hundred MiB of its memory; a driver without one a few.
+// A process that uses a GPU holds some hundred MiB of its memory; a driver alone a few.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
@@ -49,44 +49,44 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	return s, r.Err()
 }
 
-// Input is what is known of one workload.
+// Input describes one workload.
 type Input struct {
 	Containers []Container
-	// Replicas is how many pods it wants.
+	// Replicas is the desired number of pods.
 	Replicas int
 }
 
-// Container is one container of the workload that asks for GPUs.
+// Container is a container of the workload that requests GPUs.
 type Container struct {
 	Name string
-	// Resource is the name under which it asks for them, such as nvidia.com/gpu.
+	// Resource is the name of the requested resource, such as nvidia.com/gpu.
 	Resource string
-	// Requested is for how many.
+	// Requested is the number of requested GPUs.
 	Requested int64
-	// Pods are those of the window, also those that are gone; each has the devices that it was seen with.
+	// Pods are the pods of the window, including deleted ones; each has the devices for which it has metrics.
 	Pods [][]Device
 }
 
 // Device is one GPU of one pod.
 type Device struct {
-	// Use is a share from 0 to 1, Memory bytes, the most of each hour.
+	// Use is the utilization from 0 to 1, Memory the used memory in bytes, the maximum of each hour.
 	Use, Memory observation.Hours
 }
 
-// Request is another number of GPUs for a container.
+// Request is a changed number of GPUs of a container.
 type Request struct {
 	Container, Resource string
 	From, To            int64
 }
 
-// Plan is what is recommended for one workload.
+// Plan is the recommendation for one workload.
 type Plan struct {
 	recommend.Plan
-	// Requests are those that change.
+	// Requests are the changed requests.
 	Requests []Request
 }
 
-// Decide says which GPUs are not used. All are for want of data.
+// Decide returns the unused GPUs. GPUs without data count as used.
 func Decide(in Input, s Settings) Plan {
 	var plan Plan
 	if in.Replicas <= 0 {
@@ -132,7 +132,7 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// finding is what was found of one container.
+// finding is the result for one container.
 type finding struct {
 	state      recommend.State
 	why, found string
@@ -144,7 +144,7 @@ type finding struct {
 func evaluate(c Container, s Settings) finding {
 	need := observation.DefaultRequirement(s.Hours)
 	busiest, memory := observation.Unknown(s.Hours), observation.Unknown(s.Hours)
-	// Of a pod, how many devices were busy; of all pods the most.
+	// busy is the number of used devices of a pod, seen its number of devices; the maxima over all pods.
 	busy, seen := 0, 0
 	for _, devices := range c.Pods {
 		used := 0
@@ -159,7 +159,7 @@ func evaluate(c Container, s Settings) finding {
 	}
 	what := "use of the GPUs of " + c.Name
 	if busy >= seen && seen > 0 || int64(busy) >= c.Requested {
-		return finding{state: recommend.Ready} // All that were seen are used.
+		return finding{state: recommend.Ready} // All observed devices are used.
 	}
 	if state, why := need.Check(what, busiest); state != recommend.Ready {
 		return finding{state: state, why: why}

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hpa recommends a horizontal autoscaler for a workload whose use rises and falls with the hour of the day: how few
-// and how many pods it keeps, and at which utilisation it acts. It must not know what an autoscaler is made of on the wire.
+// Package hpa recommends a horizontal autoscaler for a workload whose usage varies with the hour of the day: its minimum and
+// maximum number of pods and its target utilization. The API objects of autoscalers do not belong here.
 package hpa
 
 import (
@@ -17,33 +17,33 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Input is all that is known of a workload when it is decided on.
+// Input describes one workload.
 type Input struct {
-	// Replicas is what the Replicas recommender needs. Its CPURequest is what a pod requests when the autoscaler acts: that
-	// of today, or what it becomes together with the autoscaler.
+	// Replicas is the input of the Replicas recommender. Its CPURequest is the request when the autoscaler acts: the current
+	// one, or the one that changes together with the autoscaler.
 	Replicas replicas.Input
-	// RequestChanges tells that CPURequest is not today's.
+	// RequestChanges is set if CPURequest differs from the current request.
 	RequestChanges bool
-	// PodCPU is the 99th percentile of the use of each container that runs for the life of a pod, added up, in cores; NaN
-	// where it is not known.
+	// PodCPU is the sum of the 99th percentiles of the usage of the containers of a pod, without init containers, in cores;
+	// NaN if it is unknown.
 	PodCPU float64
-	// Existing is the autoscaler that Crane has made of the workload already, nil where there is none.
+	// Existing is the autoscaler that Crane created for the workload; nil if there is none.
 	Existing *Bounds
 }
 
-// Bounds are what an autoscaler keeps to.
+// Bounds are the settings of an autoscaler.
 type Bounds struct {
 	Min, Max int32
-	// Target is the CPU utilisation, in percent of the request, at which pods are added; 0 where there is none.
+	// Target is the CPU utilization, in percent of the request, at which pods are added; 0 if there is none.
 	Target int32
 }
 
-// Plan is an autoscaler.
+// Plan is a recommended autoscaler.
 type Plan struct {
 	recommend.Plan
-	// Bounds are set where Action is Create or Patch.
+	// Bounds are set if Action is Create or Patch.
 	Bounds Bounds
-	// Forecast tells that it is to act on a forecast too.
+	// Forecast is set if the autoscaler should also act on a forecast.
 	Forecast bool
 }
 
@@ -54,17 +54,17 @@ const (
 	ReasonNotPredictable = "NotPredictable"
 )
 
-// Decide finds the bounds. Source of the formulas: gocrane's HPA recommender.
+// Decide computes the bounds. The formulas are those of gocrane's HPA recommender:
 //
-//	least pods   those of the Replicas recommender
-//	target       ceil(100 x 1.15 x P99 of a pod's CPU / its request), between the settings' bounds
-//	most pods    ceil(factor x P(cpu of all pods) / (request x target)), not less than the least
+// \tmin pods     those of the Replicas recommender
+// \ttarget       ceil(100 x 1.15 x P99 of a pod's CPU / its request), between the settings' bounds
+// \tmax pods     ceil(factor x P(cpu of all pods) / (request x target)), not less than the minimum
 func Decide(in Input, s Settings) Plan {
 	base := replicas.Decide(in.Replicas, s.Replicas)
 	if base.State != recommend.Ready {
 		return Plan{Plan: recommend.Plan{State: base.State, Reason: base.Reason, Description: base.Description}}
 	}
-	if base.Incomplete { // An autoscaler takes pods away, and its bounds are for the busiest hour of a week.
+	if base.Incomplete { // An autoscaler removes pods, and its bounds must suit the busiest hour of a week.
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: base.Missing}}
 	}
 	use := in.Replicas.CPU.Between(in.Replicas.Now.Add(-s.Replicas.Window), in.Replicas.Now)
@@ -95,7 +95,7 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// checkUsage tells whether the use is large and changeable enough for an autoscaler; the reason is empty where it is.
+// checkUsage reports whether the usage is large and variable enough for an autoscaler; if it is, the reason is empty.
 func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, why, reason string) {
 	most := use.Summarize().Max
 	evidence = append(evidence, recommend.Evidence{Name: "largest cpu use", Value: most, Unit: "cores", Limit: &s.MinCPU})
@@ -120,14 +120,13 @@ func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, w
 	return evidence, "", ""
 }
 
-// minUsage stands for no use at all where hours are compared, in cores: gocrane's.
+// minUsage replaces a usage of zero when hours are compared, in cores: gocrane's value.
 const minUsage = 0.1
 
-// minCorrelation is the least correlation of the use with that of a day before for which a forecast is worth it.
+// minCorrelation is the correlation of the usage with that of the day before from which a forecast is useful.
 const minCorrelation = 0.3
 
-// hourlyExtremes are the medians of the use in the busiest and in the quietest hour of the day, in UTC: which hours these are
-// does not matter.
+// hourlyExtremes returns the medians of the usage in the busiest and in the quietest hour of the day, in UTC.
 func hourlyExtremes(use series.Series) (busiest, quietest float64) {
 	var by [24][]float64
 	for i, v := range use.Values {
@@ -148,7 +147,7 @@ func hourlyExtremes(use series.Series) (busiest, quietest float64) {
 	return busiest, quietest
 }
 
-// dailyCorrelation is the correlation of the use with that of 24 hours before; NaN where there is not enough of both.
+// dailyCorrelation returns the correlation of the usage with that of 24 hours before; NaN if there is too little of both.
 func dailyCorrelation(use series.Series) float64 {
 	if use.Step <= 0 {
 		return math.NaN()

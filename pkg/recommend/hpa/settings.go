@@ -9,28 +9,26 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// Settings are gocrane's, under its keys and with its defaults, and those of the Replicas recommender: the number of pods
-// that it finds is the least that the autoscaler keeps.
+// Settings are those of gocrane, with its keys and defaults, and those of the Replicas recommender, whose number of pods is
+// the minimum of the autoscaler.
 type Settings struct {
 	Replicas replicas.Settings
-	// Predictable asks for a forecast in the autoscaler, and for use that repeats from day to day (predictable, false).
+	// Predictable requests a forecast in the autoscaler and requires usage that repeats daily (predictable, false).
 	Predictable bool
-	// KeepMetrics takes over the metrics beside CPU of an autoscaler that is there (reference-hpa, true).
+	// KeepMetrics keeps the metrics other than CPU of an existing autoscaler (reference-hpa, true).
 	KeepMetrics bool
-	// MinCPU is how many cores the workload must have used at some time to be worth an autoscaler
-	// (min-cpu-usage-threshold, 1).
+	// MinCPU is the number of cores that the workload must have used at some time (min-cpu-usage-threshold, 1).
 	MinCPU float64
-	// Fluctuation is how many times the use of the quietest hour of the day that of the busiest must be
-	// (fluctuation-threshold, 1.5).
+	// Fluctuation is the required ratio of the busiest to the quietest hour of the day (fluctuation-threshold, 1.5).
 	Fluctuation float64
-	// MinTarget and MaxTarget bound the target utilisation, in percent (min-cpu-target-utilization, 30, and
+	// MinTarget and MaxTarget bound the target utilization in percent (min-cpu-target-utilization, 30, and
 	// max-cpu-target-utilization, 75).
 	MinTarget, MaxTarget int32
-	// MaxFactor is how many times its usual use the workload must be able to grow to (max-replicas-factor, 3).
+	// MaxFactor is the factor of its usual usage to which the workload must be able to grow (max-replicas-factor, 3).
 	MaxFactor float64
 }
 
-// ParseSettings reads the settings of the recommender. A key that it does not have is an error.
+// ParseSettings parses the settings of the recommender. Unknown keys are errors.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
@@ -52,5 +50,5 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	return s, err
 }
 
-// targetMargin is what is added to the use of a pod's containers where a target is derived from it, gocrane's.
+// targetMargin is added to the usage of a pod for the target utilization: gocrane's value.
 const targetMargin = series.Ratio(0.15)

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package idlenode finds nodes that could go: those that have run nothing but what runs on every node, and those that are
-// used so little that their pods fit on the others. It must not know where pods and their use are read.
+// Package idlenode finds nodes that could be removed: those that run only DaemonSet and static pods, and those with so
+// little usage that their pods fit on other nodes. Reading pods and usage does not belong here.
 package idlenode
 
 import (
@@ -19,43 +19,43 @@ import (
 
 // Reasons of plans.
 const (
-	// ReasonOnlyDaemonPods is a node that has run nothing but pods of DaemonSets and static ones.
+	// ReasonOnlyDaemonPods means that a node has run only DaemonSet and static pods.
 	ReasonOnlyDaemonPods = "OnlyDaemonPods"
-	// ReasonLowUse is a node whose pods use, or ask for, little and fit elsewhere.
+	// ReasonLowUse means that the pods of a node use or request little and fit on other nodes.
 	ReasonLowUse = "LowUse"
 )
 
-// Input is what is known of one node.
+// Input describes one node.
 type Input struct {
-	// Ready tells that the kubelet says so; ControlPlane that the node carries the cluster's own.
+	// Ready is the Ready condition of the node; ControlPlane is set if it runs the control plane.
 	Ready, ControlPlane bool
 	Capacity            cost.Amounts
-	// Pods are those on the node that have not ended.
+	// Pods are the pods on the node that have not ended.
 	Pods []Pod
-	// OtherNodes are the other nodes that take pods; Pod.Demand.Allowed is about them.
+	// OtherNodes are the nodes to which Pod.Demand.Allowed refers; the node itself has no capacity there.
 	OtherNodes []packing.Node
 	// OtherPods is the number of pods that are neither of a DaemonSet nor static.
 	OtherPods observation.Hours
-	// CPUUse and CPURequest are cores, MemoryUse and MemoryRequest bytes.
+	// CPUUse and CPURequest are in cores, MemoryUse and MemoryRequest in bytes.
 	CPUUse, MemoryUse, CPURequest, MemoryRequest observation.Hours
 }
 
 // Pod is a pod on the node.
 type Pod struct {
 	packing.Demand
-	// OnEveryNode marks pods of DaemonSets, and static pods: they come and go with the node.
+	// OnEveryNode marks DaemonSet and static pods, which exist on every node.
 	OnEveryNode bool
-	// Unmanaged marks pods that nothing would start again elsewhere.
+	// Unmanaged marks pods that no controller would replace.
 	Unmanaged bool
 }
 
-// Decide says whether the node is idle. It never is for want of data.
+// Decide returns whether the node is idle. Nodes without data are not.
 func Decide(in Input, s Settings) recommend.Plan {
 	switch {
 	case in.ControlPlane:
-		return clearOf("It carries the control plane.")
+		return recommend.ClearPlan("It carries the control plane.")
 	case !in.Ready:
-		return clearOf("It is not ready, and so out of order rather than idle.")
+		return recommend.ClearPlan("It is not ready, and so out of order rather than idle.")
 	}
 	others := slices.DeleteFunc(slices.Clone(in.Pods), func(p Pod) bool { return p.OnEveryNode })
 	if len(others) == 0 {
@@ -70,13 +70,13 @@ func Decide(in Input, s Settings) recommend.Plan {
 	for _, p := range others {
 		switch {
 		case p.Unmanaged:
-			return clearOf(fmt.Sprintf("It is hardly used, but nothing would start pod %s elsewhere.", p.Name))
+			return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but nothing would start pod %s elsewhere.", p.Name))
 		case p.Requests.GPU > 0:
-			return clearOf(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
+			return recommend.ClearPlan(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
 		}
 	}
 	if left := packing.Unplaced(in.Demands(), in.OtherNodes); len(left) > 0 {
-		return clearOf(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(left)))
+		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(left)))
 	}
 	if len(others) > 0 {
 		plan.Description += fmt.Sprintf(" Its pods that do not run on every node (%d) have room on the others, by their requests, selectors and tolerations; "+
@@ -85,7 +85,8 @@ func Decide(in Input, s Settings) recommend.Plan {
 	return plan
 }
 
-// checkEmpty decides on a node that runs nothing of its own now. It leaves to the thresholds what ran something of late.
+// checkEmpty decides about a node that runs only DaemonSet and static pods now; ended is false if it ran other pods
+// recently, so that the thresholds decide.
 func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 	need := observation.DefaultRequirement(s.EmptyHours)
 	if state, why := need.Check("number of its pods", in.OtherPods); state != recommend.Ready {
@@ -98,15 +99,15 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 	limit := 0.0
 	return recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonOnlyDaemonPods,
-		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", hours(s.EmptyHours), len(in.Pods)),
+		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", observation.FormatHours(s.EmptyHours), len(in.Pods)),
 		Evidence: []recommend.Evidence{
-			{Name: "most pods that do not run on every node, over " + hours(s.EmptyHours), Value: most, Limit: &limit},
+			{Name: "most pods that do not run on every node, over " + observation.FormatHours(s.EmptyHours), Value: most, Limit: &limit},
 		},
 	}, true
 }
 
-// checkUse holds use and requests against the thresholds. One that does not hold is enough to call a node not idle, whatever is
-// missing of the others.
+// checkUse compares usage and requests with the thresholds. One exceeded threshold is sufficient, whatever is unknown about
+// the others.
 func checkUse(in Input, s Settings) recommend.Plan {
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonLowUse}
@@ -133,7 +134,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 		}
 		share := need.Quantile(c.of, c.at) / c.capacity
 		if share > float64(c.limit) {
-			return clearOf(fmt.Sprintf("Its %s reaches %.3g %% of what it has.", c.what, 100*share))
+			return recommend.ClearPlan(fmt.Sprintf("Its %s reaches %.3g %% of what it has.", c.what, 100*share))
 		}
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
@@ -141,24 +142,20 @@ func checkUse(in Input, s Settings) recommend.Plan {
 		}
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, hours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
+			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
 		})
 	}
 	switch {
 	case missing != nil:
 		return *missing
 	case looked == 0:
-		return clearOf("It runs pods of its own, and no threshold is set.")
+		return recommend.ClearPlan("It runs pods of its own, and no threshold is set.")
 	}
-	plan.Description = fmt.Sprintf("It has hardly been used for %s.", hours(s.Hours))
+	plan.Description = fmt.Sprintf("It has hardly been used for %s.", observation.FormatHours(s.Hours))
 	return plan
 }
 
-func clearOf(why string) recommend.Plan {
-	return recommend.Plan{State: recommend.Clear, Description: why}
-}
-
-// Demands are the pods that would need room elsewhere.
+// Demands returns the pods that would need capacity on other nodes.
 func (in Input) Demands() []packing.Demand {
 	var out []packing.Demand
 	for _, p := range in.Pods {
@@ -169,7 +166,7 @@ func (in Input) Demands() []packing.Demand {
 	return out
 }
 
-// formatFirst names the first few.
+// formatFirst lists the first names.
 func formatFirst(names []string) string {
 	const most = 3
 	if len(names) <= most {
@@ -177,5 +174,3 @@ func formatFirst(names []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
-
-func hours(n int) string { return observation.FormatHours(n) }

@@ -8,26 +8,26 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// Settings say when a node counts as idle.
+// Settings define when a node counts as idle.
 type Settings struct {
-	// CPUUse, MemoryUse, CPURequest and MemoryRequest are the shares of the node's capacity up to which it is idle; 0 does
-	// not look. All that are not 0 have to hold.
+	// CPUUse, MemoryUse, CPURequest and MemoryRequest are the shares of the capacity up to which a node is idle; 0 disables
+	// a share. All others must hold.
 	CPUUse, MemoryUse, CPURequest, MemoryRequest series.Ratio
-	// CPUPercentile and MemoryPercentile say which of the values of the window is held against them.
+	// CPUPercentile and MemoryPercentile select the hour of the window that is compared with them.
 	CPUPercentile, MemoryPercentile series.Ratio
-	// Hours is the length of the window, EmptyHours the time for which a node has had no pods but those that run on every
+	// Hours is the length of the window, EmptyHours the time for which a node must have had only pods that run on every
 	// node.
 	Hours, EmptyHours int
 }
 
-// ParseSettings reads gocrane's keys, with its defaults of the percentiles, and two of Crane's own:
+// ParseSettings parses gocrane's keys, with its defaults of the percentiles, and two of Crane's own:
 //
-//	cpu-usage-utilization, memory-usage-utilization, cpu-request-utilization, memory-request-utilization   0 (do not look)
-//	cpu-percentile 0.99, memory-percentile 0.99
-//	history-length 168h, empty-for 24h
+// \tcpu-usage-utilization, memory-usage-utilization, cpu-request-utilization, memory-request-utilization   0 (disabled)
+// \tcpu-percentile 0.99, memory-percentile 0.99
+// \thistory-length 168h, empty-for 24h
 //
-// Where none of the four shares is set, the use of CPU and of memory are held against 0.1 and 0.25: gocrane then found
-// nothing but nodes without workloads, and called every other one a failure.
+// If none of the four shares is set, the limits are 0.1 for CPU usage and 0.25 for memory usage: gocrane then found only
+// nodes without workloads.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	cpu, memory := series.Ratio(0.1), series.Ratio(0.25)

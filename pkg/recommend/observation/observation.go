@@ -1,41 +1,42 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observation says how much is known of a quantity before something is concluded from it: whether it was seen long
-// enough, and until when. What is missing or stale is a state with a reason here, never a zero. The package must not know
-// what the quantity is.
+// Package observation checks whether a quantity was measured for long and recently enough before a conclusion is drawn from
+// it. Missing and stale values lead to a state with a reason, never to a zero. The meaning of quantities does not belong
+// here.
 package observation
 
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/series"
 )
 
-// Hours are the values of one quantity of one target, one for each hour, oldest first; the last is for the hour that ends
-// now. Values that are NaN, infinite or below zero are not known.
+// Hours are the values of one quantity of one target, one per hour, oldest first; the last hour ends now. Values that are
+// NaN, infinite or below zero are unknown.
 type Hours []float64
 
-// Requirement is how much has to be known.
+// Requirement defines how much of a window must be known.
 type Requirement struct {
 	// Hours is the length of the window, above 0.
 	Hours int
-	// Share of the hours that has to be known, from 0 to 1.
+	// Share is the share of the hours that must be known, from 0 to 1.
 	Share series.Ratio
-	// MaxStale is how many of the last hours may be unknown.
+	// MaxStale is the number of last hours that may be unknown.
 	MaxStale int
 }
 
-// DefaultRequirement needs nine tenths of a window of so many hours, and a value that is not older than three hours: a source that was
-// restarted, or is an hour behind, is no reason to say nothing.
+// DefaultRequirement requires nine tenths of a window of some hours, and a value in the last three hours, so that a
+// restarted or delayed source does not matter.
 func DefaultRequirement(hours int) Requirement {
 	return Requirement{Hours: hours, Share: 0.9, MaxStale: 3}
 }
 
-// Check tells whether a quantity is known well enough. Where it is not, the state is NoData or Learning, and the reason a
-// sentence about it; what names the quantity, such as "cpu use".
+// Check reports whether a quantity is sufficiently known. If it is not, the state is NoData or Learning, and the reason a
+// sentence with the name of the quantity, such as "cpu use".
 func (n Requirement) Check(what string, h Hours) (state recommend.State, reason string) {
 	h = n.window(h)
 	known, last, first := 0, -1, -1
@@ -60,7 +61,7 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 	return recommend.Ready, ""
 }
 
-// KnownValues are the known values of the window, oldest first.
+// KnownValues returns the known values of the window, oldest first.
 func (n Requirement) KnownValues(h Hours) []float64 {
 	var out []float64
 	for _, v := range n.window(h) {
@@ -71,15 +72,15 @@ func (n Requirement) KnownValues(h Hours) []float64 {
 	return out
 }
 
-// Quantile of the known values of the window; NaN where there is none.
+// Quantile returns a quantile of the known values of the window; NaN if there are none.
 func (n Requirement) Quantile(h Hours, q series.Ratio) float64 {
 	return series.Quantile(n.KnownValues(h), float64(q))
 }
 
-// window cuts what is older.
+// window returns the last hours.
 func (n Requirement) window(h Hours) Hours { return h[max(0, len(h)-max(n.Hours, 0)):] }
 
-// FormatHours writes a number of hours for people: "7d" or "36h".
+// FormatHours formats a number of hours: "7d" or "36h".
 func FormatHours(hours int) string {
 	if hours%24 == 0 && hours > 24 {
 		return fmt.Sprintf("%dd", hours/24)
@@ -87,7 +88,7 @@ func FormatHours(hours int) string {
 	return fmt.Sprintf("%dh", hours)
 }
 
-// FormatPercentile names a percentile for people: "p99", or "the most".
+// FormatPercentile formats a percentile: "p99", or "the most".
 func FormatPercentile(q series.Ratio) string {
 	if q >= 1 {
 		return "the most"
@@ -95,10 +96,10 @@ func FormatPercentile(q series.Ratio) string {
 	return fmt.Sprintf("p%.4g", 100*float64(q))
 }
 
-// IsKnown tells whether v is a value.
+// IsKnown reports whether v is a known value.
 func IsKnown(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
 
-// Unknown is a list of so many hours of which nothing is known.
+// Unknown returns a number of unknown hours.
 func Unknown(hours int) Hours {
 	out := make(Hours, hours)
 	for i := range out {
@@ -107,17 +108,33 @@ func Unknown(hours int) Hours {
 	return out
 }
 
-// Add adds what is known of one part to the sum of several: an hour in which one of them is known is known.
+// HourlyMax returns the largest value of each of a number of hours before end.
+func HourlyMax(s series.Series, end time.Time, hours int) Hours {
+	out := Unknown(hours)
+	first := end.Add(-time.Duration(hours) * time.Hour)
+	for i, v := range s.Values {
+		at := s.Time(i)
+		if !IsKnown(v) || at.Before(first) || !at.Before(end) {
+			continue
+		}
+		if hour := &out[int(at.Sub(first)/time.Hour)]; !IsKnown(*hour) || v > *hour {
+			*hour = v
+		}
+	}
+	return out
+}
+
+// Add adds another quantity hour by hour. An hour is known if one of both is.
 func (h Hours) Add(part Hours) {
 	h.merge(part, func(a, b float64) float64 { return a + b })
 }
 
-// Max keeps the larger of both in each hour.
+// Max keeps the larger value of each hour.
 func (h Hours) Max(part Hours) {
 	h.merge(part, func(a, b float64) float64 { return max(a, b) })
 }
 
-// merge lines both up at their ends.
+// merge aligns both at their ends.
 func (h Hours) merge(part Hours, of func(a, b float64) float64) {
 	for i := 1; i <= min(len(h), len(part)); i++ {
 		a, b := &h[len(h)-i], part[len(part)-i]

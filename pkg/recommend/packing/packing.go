@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packing finds workloads of which one more pod fits on no node, although the cluster as a whole has room for it: a
-// roll-out that starts a pod before it stops one, or the loss of a node, leaves it pending, and an autoscaler buys a node for
-// it. Where the pods use much less than they ask for, smaller requests are the way out. The package counts room; what a
-// container should ask for is package resource's to say.
+// Package packing finds workloads of which another pod fits on no node, although the cluster as a whole has free capacity
+// for it: a rollout that starts a pod before it stops one, or the loss of a node, leaves it pending, and a cluster
+// autoscaler adds a node for it. If the pods use much less than they request, smaller requests solve that. Sizing containers
+// belongs to package resource.
 package packing
 
 import (
@@ -16,32 +16,31 @@ import (
 
 // Reasons of plans.
 const (
-	// ReasonLargerThanAnyNode asks for more than any node has, even an empty one.
+	// ReasonLargerThanAnyNode means that a pod requests more than any node has, even an empty one.
 	ReasonLargerThanAnyNode = "LargerThanAnyNode"
-	// ReasonBlocksPacking asks for more than any node has left, while all together have enough.
+	// ReasonBlocksPacking means that a pod requests more than any node has free, while all nodes together have enough.
 	ReasonBlocksPacking = "BlocksPacking"
 )
 
-// Input is what is known of one workload.
+// Input describes one workload.
 type Input struct {
-	// Pod is what the scheduler counts for one of its pods.
+	// Pod is the request of one of its pods, as the scheduler counts it.
 	Pod cost.Amounts
-	// Largest is the container that asks for most, and what it asks for.
+	// Largest is the container with the largest requests.
 	Largest         string
 	LargestRequests cost.Amounts
-	// Replicas is how many pods it wants; 0 is scaled down.
+	// Replicas is the desired number of pods.
 	Replicas int32
-	// Nodes are all nodes that take new pods, Allowed those of them that take its pods (by index; nil: all).
+	// Nodes are all schedulable nodes, Allowed those of them that accept the pods (by index; nil for all).
 	Nodes   []Node
 	Allowed []bool
-	// Resized is what a pod would ask for if its requests followed its use; nil where that is not known, and ResizeProblem then
-	// says why.
+	// Resized is the request of a pod by its usage; nil if it is unknown, for the reason in ResizeProblem.
 	Resized       *cost.Amounts
 	ResizeProblem string
 }
 
-// IsBlocked tells whether one more pod fits nowhere for want of a node with enough room, whatever it uses: only then has
-// anybody to find out what it uses.
+// IsBlocked reports whether another pod fits nowhere because no single node has enough capacity. Only then the usage of the
+// workload is needed.
 func IsBlocked(in Input) bool {
 	switch reason, _ := checkFit(in); reason {
 	case ReasonLargerThanAnyNode, ReasonBlocksPacking:
@@ -50,19 +49,19 @@ func IsBlocked(in Input) bool {
 	return false
 }
 
-// capacity is what the nodes that take the pod have.
+// capacity is that of the nodes that accept the pod.
 type capacity struct {
 	nodes int
-	// fit is how many have room for the pod now; largest is the most that one has free, whole the most that one has in all,
-	// each resource for itself; sum what all have free.
+	// fit is the number of nodes with free capacity for the pod; largest is the largest free amount of one node and whole
+	// its largest allocatable amount, for each resource; sum is the free amount of all nodes.
 	fit                 int
 	largest, whole, sum cost.Amounts
-	// most is the node with the largest share of the pod free.
+	// most is the node with the largest free share of the pod.
 	most string
 }
 
 func checkFit(in Input) (reason string, r capacity) {
-	in.Pod = in.Pod.Max(cost.Amounts{}) // Below zero nothing is asked for.
+	in.Pod = in.Pod.Max(cost.Amounts{}) // Negative amounts request nothing.
 	everFits, best := false, -1.0
 	for i, n := range in.Nodes {
 		if !(Demand{Allowed: in.Allowed}).allowed(i) {
@@ -85,12 +84,12 @@ func checkFit(in Input) (reason string, r capacity) {
 	case !everFits:
 		return ReasonLargerThanAnyNode, r
 	case fits(in.Pod, r.sum):
-		return ReasonBlocksPacking, r // Also where one node has the CPU, and another one the memory.
+		return ReasonBlocksPacking, r // Also if one node has the CPU and another one the memory.
 	}
-	return "", r // All together have not enough: the cluster is full, whatever this workload asks for.
+	return "", r // All nodes together have too little free: the cluster is full, regardless of the size of this pod.
 }
 
-// freeShare is the least share of what is asked for that is there.
+// freeShare returns the smallest ratio of free to requested amounts, at most 1.
 func freeShare(asks, has cost.Amounts) float64 {
 	share := 1.0
 	for _, p := range [][2]int64{{int64(asks.CPU), int64(has.CPU)}, {int64(asks.Memory), int64(has.Memory)}, {asks.GPU, has.GPU}} {
@@ -101,18 +100,18 @@ func freeShare(asks, has cost.Amounts) float64 {
 	return share
 }
 
-// Decide says whether a workload is in its own way, and whether smaller requests would help.
+// Decide returns whether a pod of the workload is too large, and whether smaller requests would help.
 func Decide(in Input) recommend.Plan {
 	reason, r := checkFit(in)
 	switch {
 	case in.Replicas <= 0:
-		return recommend.Plan{State: recommend.Clear, Description: "It has no pods."}
+		return recommend.ClearPlan("It has no pods.")
 	case r.nodes == 0:
-		return recommend.Plan{State: recommend.Clear, Description: "No node takes its pods, whatever they ask for."}
+		return recommend.ClearPlan("No node takes its pods, whatever they ask for.")
 	case reason == "" && r.fit > 0:
-		return recommend.Plan{State: recommend.Clear, Description: fmt.Sprintf("One more pod fits on %d of %d nodes.", r.fit, r.nodes)}
+		return recommend.ClearPlan(fmt.Sprintf("One more pod fits on %d of %d nodes.", r.fit, r.nodes))
 	case reason == "":
-		return recommend.Plan{State: recommend.Clear, Description: "All nodes together have less free than a pod asks for: the cluster is full, whatever the size of this one."}
+		return recommend.ClearPlan("All nodes together have less free than a pod asks for: the cluster is full, whatever the size of this one.")
 	}
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.NoAction, Reason: reason, Evidence: evidence(in, r)}
 	plan.Description = "A pod asks for " + formatAmounts(in.Pod) + ". "
@@ -138,7 +137,7 @@ func Decide(in Input) recommend.Plan {
 	return plan
 }
 
-// countFits is the number of nodes that have room for so much.
+// countFits returns the number of nodes with free capacity for an amount.
 func countFits(asks cost.Amounts, in Input) int {
 	in.Pod = asks
 	_, r := checkFit(in)
@@ -158,7 +157,7 @@ func evidence(in Input, r capacity) []recommend.Evidence {
 	return append(out, recommend.Evidence{Name: "nodes that take it", Value: float64(r.nodes)})
 }
 
-// formatAmounts writes amounts for people.
+// formatAmounts formats amounts, such as "1.5 cores and 2 GiB".
 func formatAmounts(a cost.Amounts) string {
 	out := fmt.Sprintf("%.4g cores and %.4g GiB", float64(max(a.CPU, 0))/1000, float64(max(a.Memory, 0))/(1<<30))
 	if a.GPU > 0 {

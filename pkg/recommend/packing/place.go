@@ -10,20 +10,20 @@ import (
 	"crane.io/crane/pkg/cost"
 )
 
-// Node is a node as far as room on it goes.
+// Node holds the capacity of a node.
 type Node struct {
 	Name string
-	// Allocatable is what it has for pods, Free what of that no pod has asked for; below zero counts as nothing.
+	// Allocatable is its capacity for pods, Free the part that no pod requests; negative values count as zero.
 	Allocatable, Free cost.Amounts
-	// FreePods is how many more pods it may run.
+	// FreePods is the number of further pods that it may run.
 	FreePods int
 }
 
-// Demand is a pod that needs room.
+// Demand is a pod that needs capacity.
 type Demand struct {
 	Name     string
 	Requests cost.Amounts
-	// Allowed tells by the index of a node whether the pod may run there at all; nil is anywhere.
+	// Allowed reports, by the index of a node, whether it accepts the pod; nil if all nodes do.
 	Allowed []bool
 }
 
@@ -31,15 +31,15 @@ func (d Demand) allowed(node int) bool {
 	return d.Allowed == nil || node < len(d.Allowed) && d.Allowed[node]
 }
 
-// Unplaced are the pods that Place leaves over.
+// Unplaced returns the names of the pods that Place cannot place.
 func Unplaced(pods []Demand, nodes []Node) []string {
 	_, left := Place(pods, nodes)
 	return left
 }
 
-// Place puts pods on what nodes have free, the largest first and each where it leaves least behind. It returns the nodes with
-// what is then left of them, and the pods that are left over, by name. It is a heuristic: a better packer might place more.
-// It looks at what is asked for and at Allowed, not at how pods stand to each other.
+// Place places pods into the free capacity of nodes, the largest first and each where the least capacity remains. It returns
+// the nodes with their remaining capacity and the names of the pods that do not fit. It is a heuristic that may place fewer
+// pods than possible, and ignores affinity between pods.
 func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
 	pods, nodes = slices.Clone(pods), slices.Clone(nodes)
 	most := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
@@ -72,7 +72,7 @@ func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
 	return nodes, left
 }
 
-// fits tells whether free holds what is asked for; what is not asked for need not be there.
+// fits reports whether the free amounts hold the requested ones. Resources that are not requested are ignored.
 func fits(asks, free cost.Amounts) bool {
 	return (asks.CPU <= 0 || asks.CPU <= free.CPU) && (asks.Memory <= 0 || asks.Memory <= free.Memory) && (asks.GPU <= 0 || asks.GPU <= free.GPU)
 }

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replicas recommends how many pods a workload should have: as many as its use, CPU and memory, needs at a target
-// utilisation of what its pods request, most of the time. It must not know who counts pods, nor what an autoscaler does.
+// Package replicas recommends the number of pods of a workload: enough for its usage of CPU and memory at a target
+// utilization of the requests, most of the time. Counting pods and autoscaling do not belong here.
 package replicas
 
 import (
@@ -16,31 +16,31 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Input is all that is known of a workload when it is decided on.
+// Input describes one workload.
 type Input struct {
-	// Replicas is how many pods the workload wants now.
+	// Replicas is the desired number of pods.
 	Replicas int32
-	// Available is how many of them are available; below 0 where that is not known.
+	// Available is the number of available pods; below 0 if it is unknown.
 	Available int32
-	// CPU (cores) and Memory (bytes, working set) are what all pods used together, on one grid.
+	// CPU (cores) and Memory (bytes, working set) are the usage of all pods together, on one grid.
 	CPU, Memory series.Series
-	// CPURequest and MemoryRequest are what one pod requests; 0 where it requests nothing.
+	// CPURequest and MemoryRequest are the requests of one pod; 0 if it has none.
 	CPURequest    series.MilliCPU
 	MemoryRequest series.Bytes
-	// Unrequested names a container that requests no CPU or no memory; empty where all request both.
+	// Unrequested is a container without a request of CPU or memory; empty if all have both.
 	Unrequested string
 	// Now is the time of the decision.
 	Now time.Time
 }
 
-// Plan is how many pods a workload should have.
+// Plan is the recommended number of pods.
 type Plan struct {
 	recommend.Plan
-	// Replicas is from 1 up where the state is Ready.
+	// Replicas is 1 or more if the state is Ready.
 	Replicas int32
-	// ByCPU and ByMemory are what each resource needs; 0 where it has no say.
+	// ByCPU and ByMemory are the pods that each resource needs; 0 if it needs none.
 	ByCPU, ByMemory int32
-	// Missing says what of the history is not known where the plan is Incomplete.
+	// Missing describes the unknown history of an Incomplete plan.
 	Missing string
 }
 
@@ -51,16 +51,15 @@ const (
 	ReasonNoRequest   = "NoRequest"
 )
 
-// Decide counts the pods that the use of the window needs. Each resource needs
+// Decide computes the number of pods for the usage of the window. Each resource needs
 //
-//	ceil(P(use of all pods) / (target x request of a pod))
+// \tceil(P(usage of all pods) / (target x request of a pod))
 //
-// pods; the larger counts, and never less than the setting's minimum. Source of the formula: gocrane's Replicas
-// recommender, in which the memory is the CPU by mistake.
+// pods; the larger number counts, and at least the minimum of the settings. Source of the formula: gocrane's Replicas
+// recommender, which uses CPU for memory by mistake.
 //
-// No forecast is asked for: the window stands for the time after it. Where less of it is known than should be, and more than
-// a day, the plan is Incomplete and has a number that is never less than the pods that there are: what the rest of a week
-// would have shown can only need more.
+// There is no forecast: the window represents the time after it. If less of it is known than required, and at least a day,
+// the plan is Incomplete and never recommends fewer pods than there are.
 func Decide(in Input, s Settings) Plan {
 	if plan, refused := checkEligible(in, s); refused {
 		return plan
@@ -99,16 +98,16 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// minHistory is the history below which nothing is said: a day has its busy hours in it.
+// minHistory is the shortest history for a number: a day contains its busy hours.
 const minHistory = 24 * time.Hour
 
-// withWindow are the settings with another window.
+// withWindow returns the settings with a window of at most the given length.
 func (s Settings) withWindow(window time.Duration) Settings {
 	s.Window = min(s.Window, window)
 	return s
 }
 
-// checkHistory tells whether the use of the window is known well enough: the worse of CPU and memory.
+// checkHistory returns whether the usage in the window is sufficiently known: the worse of CPU and memory.
 func checkHistory(in Input, s Settings) (recommend.State, string) {
 	hours := int(s.Window / time.Hour)
 	worst, because := recommend.Ready, ""
@@ -116,7 +115,7 @@ func checkHistory(in Input, s Settings) (recommend.State, string) {
 		name string
 		use  series.Series
 	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
-		state, why := observation.DefaultRequirement(hours).Check(of.name, hourly(of.use, in.Now, hours))
+		state, why := observation.DefaultRequirement(hours).Check(of.name, observation.HourlyMax(of.use, in.Now, hours))
 		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
 			worst, because = state, why
 		}
@@ -127,7 +126,7 @@ func checkHistory(in Input, s Settings) (recommend.State, string) {
 	return worst, because
 }
 
-// checkEligible says why a workload is not looked at.
+// checkEligible returns a Refused plan if the workload cannot be evaluated.
 func checkEligible(in Input, s Settings) (Plan, bool) {
 	no := func(reason, format string, args ...any) (Plan, bool) {
 		return Plan{Plan: recommend.Plan{State: recommend.Refused, Reason: reason, Description: fmt.Sprintf(format, args...)}}, true
@@ -146,33 +145,13 @@ func checkEligible(in Input, s Settings) (Plan, bool) {
 	return Plan{}, false
 }
 
-// podsFor is how many pods carry a use where each carries so much of it; at least 0, at most what a workload can have.
+// podsFor returns the number of pods for a usage if each carries so much of it; at least 0.
 func podsFor(use, each float64) int32 {
 	if math.IsNaN(use) || use <= 0 || !(each > 0) {
 		return 0
 	}
-	// A hair above a whole number is that number: 2 cores at 0.5 of 1000m are four pods, whatever the last bit says.
+	// Rounding errors must not add a pod: 2 cores at 0.5 of 1000m are four pods.
 	return int32(min(math.Ceil(use/each*(1-1e-9)), math.MaxInt32))
-}
-
-// hourly is the largest value of each of the last so many hours.
-func hourly(s series.Series, now time.Time, hours int) observation.Hours {
-	out := make(observation.Hours, hours)
-	for i := range out {
-		out[i] = math.NaN()
-	}
-	start := now.Add(-time.Duration(hours) * time.Hour)
-	for i, v := range s.Values {
-		at := s.Time(i)
-		if series.IsGap(v) || at.Before(start) || !at.Before(now) {
-			continue
-		}
-		h := min(int(at.Sub(start)/time.Hour), hours-1)
-		if !(out[h] >= v) {
-			out[h] = v
-		}
-	}
-	return out
 }
 
 func describe(in Input, s Settings, p Plan) string {

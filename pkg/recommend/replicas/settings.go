@@ -10,32 +10,32 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// Settings are gocrane's, under its keys and with its defaults, where they still have a meaning.
+// Settings are those of gocrane, with its keys and defaults, as far as they still apply.
 type Settings struct {
-	// WorkloadMin is how many pods a workload must want to be looked at (workload-min-replicas, 1).
+	// WorkloadMin is the number of pods from which a workload is evaluated (workload-min-replicas, 1).
 	WorkloadMin int32
-	// Available is the share of the wanted pods that must be available, 0 to 1 (pod-available-ratio, 0.5): the use of a
-	// workload that is half down says little.
+	// Available is the share of the desired pods that must be available, 0 to 1 (pod-available-ratio, 0.5): the usage of a
+	// workload that is half down is not representative.
 	Available series.Ratio
-	// DefaultMin is the least that is recommended, from 1 up (default-min-replicas, 1).
+	// DefaultMin is the smallest recommended number, 1 or more (default-min-replicas, 1).
 	DefaultMin int32
-	// CPUPercentile and MemoryPercentile are the share of the time in which that many pods must be enough, 0 to 1
+	// CPUPercentile and MemoryPercentile are the share of the time in which the number of pods must be sufficient, 0 to 1
 	// (cpu-percentile and mem-percentile, 0.95).
 	CPUPercentile, MemoryPercentile series.Ratio
-	// CPUTarget and MemoryTarget are the share of its request that a pod is to use, above 0 to 1
-	// (cpu-target-utilization and mem-target-utilization, 0.5).
+	// CPUTarget and MemoryTarget are the target utilization of the requests, above 0 to 1 (cpu-target-utilization and
+	// mem-target-utilization, 0.5).
 	CPUTarget, MemoryTarget series.Ratio
-	// Window is how far back the use is looked at, whole hours from a day to 60 days (history-length, 7d).
+	// Window is the length of the history, in whole hours from a day to 60 days (history-length, 7d).
 	Window time.Duration
 }
 
-// minTarget is the smallest target utilisation: below, numbers of pods say more about the setting than about use.
+// minTarget is the smallest target utilization; below it the number of pods depends on the setting rather than on usage.
 const minTarget = 0.01
 
-// ReadSettings reads the settings; whoever has more keys reads them from the same reader.
+// ReadSettings reads the settings from a reader that may have further keys.
 func ReadSettings(r *settings.Reader) Settings {
 	const day = 24
-	// Availability is what the workload itself says; how long a pod must be ready for it is its own minReadySeconds.
+	// The workload itself reports availability, by its own minReadySeconds; the key is only validated.
 	r.Number("pod-min-ready-seconds", 0, 0, 3600)
 	return Settings{
 		WorkloadMin:      int32(r.Number("workload-min-replicas", 1, 0, 1<<20)),
@@ -49,7 +49,7 @@ func ReadSettings(r *settings.Reader) Settings {
 	}
 }
 
-// ParseSettings reads the settings of the recommender. A key that it does not have is an error.
+// ParseSettings parses the settings of the recommender. Unknown keys are errors.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := ReadSettings(r)

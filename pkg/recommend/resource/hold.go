@@ -11,9 +11,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// holdAutoscaled leaves requests and limits as they are where an autoscaler scales on their utilisation and would have to be given
-// another target: a request that moves alone makes it scale at another use. Where both move, the user moves them, and
-// the steps say to what.
+// holdAutoscaled keeps the current requests and limits if an autoscaler scales on their utilization and would need another
+// target: a request that changes alone moves the usage at which the autoscaler acts. The steps name the target with which
+// the user can change both.
 func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 	if hpa == nil {
 		return
@@ -25,10 +25,10 @@ func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
 		t.MemoryRequest, t.MemoryLimit = now.MemoryRequest, now.MemoryLimit
 	}
-	r.HPA = nil // Targets that belong to requests that stay are today's.
+	r.HPA = nil // The targets of unchanged requests stay.
 }
 
-// holdRequest tells whether a request has to stay, and writes down why.
+// holdRequest reports whether a request must stay, and records the reason.
 func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target series.Ratio, now, wanted *T, format func(T) string) bool {
 	if s.Status != rightsize.Ready || target <= 0 || now == nil || wanted == nil || *now <= 0 || *wanted <= 0 {
 		return false
@@ -36,7 +36,7 @@ func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target s
 	share := math.Round(100 * float64(target))
 	with := math.Round(100 * float64(target) * float64(*now) / float64(*wanted))
 	if with == share {
-		return false // A target is a whole number of percent: it stays the same.
+		return false // Targets are whole percent: this one stays the same.
 	}
 	s.Message = fmt.Sprintf("an autoscaler acts at %.0f %% of the request, so both move together or not at all: "+
 		"%s would need a target of %.0f %%", share, format(*wanted), with)

@@ -11,18 +11,18 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// PodRequest is what the scheduler counts for one pod: the sum of the containers that run side by side, or what an init
-// container asks for together with the sidecars that started before it, whichever is more; each resource for itself.
-// Source: kubernetes.io/docs/concepts/workloads/pods/init-containers (resource sharing within containers), sidecars after
-// KEP-753. Overhead and pod-level resources are not part of it.
+// PodRequest is the request of one pod as the scheduler counts it: the sum of the containers that run side by side, or the
+// request of an init container together with the sidecars that started before it, whichever is larger, for each resource.
+// Source: kubernetes.io/docs/concepts/workloads/pods/init-containers (resource sharing within containers), with sidecars as
+// in KEP-753. Overhead and pod-level resources are not included.
 type PodRequest struct {
 	CPUNow, CPUAfter       series.MilliCPU
 	MemoryNow, MemoryAfter series.Bytes
-	// CPUInitContainer and MemoryInitContainer name the init container that asks for more than all others together, today or after the change;
-	// empty where none does.
+	// CPUInitContainer and MemoryInitContainer name the init container that requests more than all other containers
+	// together, now or after the change; empty if none does.
 	CPUInitContainer, MemoryInitContainer string
 
-	// surplus is by how much that is more; zero where none is. known tells that all others have a number and a request.
+	// cpu and memory are the excess of that init container.
 	cpu, memory initExcess
 }
 
@@ -31,7 +31,7 @@ type initExcess struct {
 	known      bool
 }
 
-// String says which init containers decide what a pod requests; empty where none does.
+// String names the init containers that determine the request of the pod; empty if none does.
 func (p PodRequest) String() string {
 	text := ""
 	say := func(resource, by, now, after string) {
@@ -48,7 +48,7 @@ func (p PodRequest) String() string {
 	return text
 }
 
-// podRequest adds up what the containers request today and after the change; what has no number stays as it is.
+// podRequest returns the requests of a pod now and after a plan. Resources without a number stay unchanged.
 func podRequest(all []Container, plan Plan) PodRequest {
 	found := make(map[string]rightsize.Recommendation, len(plan.Containers))
 	for _, r := range plan.Containers {
@@ -67,12 +67,13 @@ func podRequest(all []Container, plan Plan) PodRequest {
 	}
 }
 
-// podSum adds up one resource of a pod.
+// podSum sums one resource of a pod.
 type podSum struct {
-	// now and after are the sums of what runs side by side; initNow and initAfter the most that an init container asks for.
+	// now and after are the sums of the containers that run side by side; initNow and initAfter are the largest requests of
+	// an init container.
 	now, after, initNow, initAfter int64
 	sidecarsNow, sidecarsAfter     int64
-	// nowBy and afterBy name the init containers of these.
+	// nowBy and afterBy name these init containers.
 	nowBy, afterBy string
 	unknown        bool
 }
@@ -116,9 +117,9 @@ func (s podSum) initContainer() string {
 	return ""
 }
 
-// meanPods is how many pods of a job ran on average since its first run in the window: the time for which a container was
-// seen, over all pods, by the time that has passed. It is 0 where the containers are not of a job. A run that is shorter
-// than a step of the history counts as a whole step.
+// meanPods returns the mean number of running pods of a job since its first run in the window: the observed container time
+// of all pods divided by the elapsed time. It is 0 for other workloads. A run that is shorter than a step of the history
+// counts as a whole step.
 func (in Input) meanPods() float64 {
 	most := 0.0
 	for _, c := range in.Containers {

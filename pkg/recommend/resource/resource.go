@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resource recommends what the containers of one workload should request. It sizes each container with
-// package rightsize and says what that means for the workload as a whole.
+// Package resource recommends the requests of the containers of one workload. It sizes each container with package rightsize
+// and summarises the result for the workload.
 package resource
 
 import (
@@ -16,68 +16,69 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Input is all that is known of a workload when it is decided on.
+// Input describes one workload.
 type Input struct {
-	// Containers of the pod template, in its order.
+	// Containers are those of the pod template, in its order.
 	Containers []Container
 	Policy     rightsize.Policy
-	// PolicyWhy says why it is that policy; empty for the one that all workloads have.
+	// PolicyWhy is the reason for the policy; empty for the default policy.
 	PolicyWhy string
 	// Now is the time of the decision.
 	Now time.Time
-	// MaxCPU and MaxMemory are what the largest node has for pods; 0 where it is not known.
+	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.
 	MaxCPU    series.MilliCPU
 	MaxMemory series.Bytes
-	// Autoscaler is the workload's, where whoever carries the plan out can move its targets together with the requests, or
-	// leave both as they are. Where it is nil, a request on whose utilisation an autoscaler acts stays as it is.
+	// Autoscaler is set if the plan can change the targets of the autoscaler together with the requests, or leave both
+	// unchanged. If it is nil, requests on whose utilization an autoscaler acts stay unchanged.
 	Autoscaler *Autoscaler
 }
 
 // Container is one container of the workload.
 type Container struct {
 	Name string
-	// Init marks init containers: they end before the others start, so each is sized by the peaks of its own runs.
-	// One that was never seen stays as it is: most are over before they are measured.
+	// Init marks init containers that run to completion: each is sized by the peaks of its own runs. One without an observed
+	// run stays unchanged, since most end before they are measured.
 	Init bool
-	// Sidecar marks init containers that are restarted: they run as long as the others, and hold their request while the
-	// init containers after them run.
+	// Sidecar marks restartable init containers: they run as long as the other containers and hold their request while the
+	// following init containers run.
 	Sidecar bool
-	// Profile is what the container used over all pods; nil where nothing was found.
+	// Profile is the usage of the container over all pods; nil if there is none.
 	Profile *rightsize.Profile
 	Current rightsize.Resources
 	OOMs    []rightsize.OOM
 	// Job marks a container of a job: the peak of a run is a sample.
 	Job bool
-	// JVM is what is known of a Java heap, nil where there is none.
+	// JVM describes a Java heap; nil if there is none.
 	JVM *rightsize.JVM
-	// HPA is the autoscaler that scales on the container's utilisation, nil where there is none.
+	// HPA is the autoscaler that scales on the utilization of the container; nil if there is none.
 	HPA *rightsize.HPA
-	// Groups are the uses by node group of a container of a DaemonSet; empty for all others.
+	// Groups are the usages by node group of a DaemonSet container; empty for others.
 	Groups []rightsize.NodeGroupUse
 }
 
-// Plan is what one workload should request.
+// Plan is the recommendation for one workload.
 type Plan struct {
-	// State of the workload: Ready as soon as one container has one number.
+	// State is Ready as soon as one container has one number.
 	State recommend.State
 	// Action is empty unless State is Ready.
 	Action recommend.Action
-	// Incomplete tells that a container lacks a number for CPU or memory; the reason is in its sizing.
+	// Incomplete is set if a container has no number for CPU or memory; its sizing has the reason.
 	Incomplete bool
-	// Description says for people what changes, container by container, and why.
+	// Description explains the changes, container by container.
 	Description string
-	// Containers are the recommendations, in the order of the pod template, without init containers that were never seen.
+	// Containers are the recommendations, in the order of the pod template, without init containers that were never
+	// observed.
 	Containers []rightsize.Recommendation
-	// Pod is what the scheduler counts for a pod.
+	// Pod is the request of a pod as the scheduler counts it.
 	Pod PodRequest
-	// ScalePoint are the targets of the autoscaler that have to change together with the requests, so that it acts at the
-	// same use as before; empty where none has to.
+	// ScalePoint holds the targets of the autoscaler that must change together with the requests, so that it acts at the
+	// same usage as before; empty if none must.
 	ScalePoint []TargetChange
-	// MeanPods is how many pods ran on average; only for jobs, of which runs were seen.
+	// MeanPods is the mean number of running pods; only for jobs with observed runs.
 	MeanPods float64
 }
 
-// Decide sizes each container. It has no side effect.
+// Decide sizes each container. It has no side effects.
 func Decide(in Input) Plan {
 	var plan Plan
 	learning := false
@@ -123,7 +124,7 @@ func Decide(in Input) Plan {
 	return plan
 }
 
-// isSized tells whether a container is sized: all but init containers of which no run was seen.
+// isSized reports whether a container is sized: all but init containers without an observed run.
 func (in Input) isSized(c Container) bool {
 	return !c.Init || len(c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))) > 0
 }
@@ -139,7 +140,7 @@ func CollectEvidence(in Input) []rightsize.Evidence {
 	return all
 }
 
-// sizingInput is what package rightsize needs to know of one container.
+// sizingInput returns the input of package rightsize for one container.
 func (in Input) sizingInput(c Container) rightsize.Input {
 	return rightsize.Input{
 		Container: c.Name, Profile: c.Profile, Current: c.Current, OOMs: c.OOMs, Now: in.Now, RunsToCompletion: c.Job || c.Init, Init: c.Init, JVM: c.JVM,
@@ -147,8 +148,7 @@ func (in Input) sizingInput(c Container) rightsize.Input {
 	}
 }
 
-// changes tells whether a container should request or limit something else than it does. Resources without a number
-// stay as they are.
+// changes reports whether a container should change a request or a limit. Resources without a number stay unchanged.
 func changes(all []rightsize.Recommendation) bool {
 	for _, r := range all {
 		if r.CPU.Status == rightsize.Ready &&
@@ -170,7 +170,7 @@ func differs[T comparable](a, b *T) bool {
 	return *a != *b
 }
 
-// describe says for each container what changes and what it is derived from.
+// describe returns the changes of each container with their reasons.
 func describe(p Plan, unseen, policyWhy string) string {
 	if !slices.ContainsFunc(p.Containers, func(r rightsize.Recommendation) bool { return !r.Init }) {
 		return "The pod template has no container that runs for the life of the pod."
@@ -196,7 +196,7 @@ func describe(p Plan, unseen, policyWhy string) string {
 	return strings.Join(parts, ". ") + "."
 }
 
-// Steps lead from the use to the numbers, by container and resource: what was seen, what was added and why, what bounds it.
+// Steps returns the steps from usage to the numbers, by container and resource.
 func (p Plan) Steps() []string {
 	var out []string
 	for _, r := range p.Containers {
@@ -212,7 +212,7 @@ func (p Plan) Steps() []string {
 	return out
 }
 
-// sentence is "cpu 1 -> 250m (p95 of 14 days)", or why there is no number.
+// sentence returns a text such as "cpu 1 -> 250m (p95 of 14 days)", or the reason why there is no number.
 func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T, format func(T) string) string {
 	switch {
 	case s.Status != rightsize.Ready || target == nil:
@@ -225,7 +225,7 @@ func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T,
 	return fmt.Sprintf("%s %s -> %s (%s)", resource, format(*now), format(*target), reasonsOf(s))
 }
 
-// reasonsOf is what a number was found from, that it is less than that where no node has as much, and what unlike nodes need.
+// reasonsOf returns the source of a number, and the findings that it exceeds the nodes or that node groups differ.
 func reasonsOf(s rightsize.Sizing) string {
 	parts := []string{s.Message}
 	for _, f := range s.Flags {

@@ -9,19 +9,19 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// SavingOf says what a plan is worth for a workload with so many pods. runs marks jobs: they hold what they request only
-// while they run, so what counts is the number of pods that ran on average. Init containers hold nothing while the others
-// run; where one asks for more than they do together, it is what the pod requests that counts.
+// SavingOf returns the saving of a plan for a workload with a number of pods. runs marks jobs, which hold their requests
+// only while they run: the mean number of running pods counts. Init containers hold nothing while the other containers run;
+// if one requests more than these together, the request of the pod counts.
 func (p Plan) SavingOf(price cost.UnitPrice, pods int32, runs bool) cost.Saving {
 	return p.saving(price, pods, runs, 0, len(p.Containers))
 }
 
-// ContainerSaving is the part of SavingOf that the i-th container has; what init containers add is with the first.
+// ContainerSaving returns the part of SavingOf of the i-th container; the part of init containers belongs to the first.
 func (p Plan) ContainerSaving(i int, price cost.UnitPrice, pods int32, runs bool) cost.Saving {
 	return p.saving(price, pods, runs, i, i+1)
 }
 
-// saving is that of the containers from <= i < to.
+// saving returns the saving of the containers from <= i < to.
 func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) cost.Saving {
 	if runs && p.MeanPods <= 0 {
 		return cost.Saving{Price: price, NotCounted: []string{"no run of the job was seen, so how long it holds its requests is not known"}}
@@ -41,7 +41,7 @@ func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) 
 	return cost.SavingOf(price, pods, resizes)
 }
 
-// resizes is what init containers add to the sum of the others: nothing where they never ask for more than those.
+// resizes returns the change of the excess of init containers; nothing if there is none.
 func (p PodRequest) resizes() []cost.Resize {
 	out := cost.Resize{Container: "init containers", ZeroCounts: true}
 	if s := p.cpu; s.known && s.now != s.after {
@@ -56,7 +56,7 @@ func (p PodRequest) resizes() []cost.Resize {
 	return []cost.Resize{out}
 }
 
-// resize is the change of one container; a resource that is not Ready stays as it is.
+// resize returns the change of one container; resources that are not Ready stay unchanged.
 func (p Plan) resize(i int) cost.Resize {
 	c := p.Containers[i]
 	out := cost.Resize{Container: c.Container, CPUNow: c.Current.CPURequest, MemoryNow: c.Current.MemoryRequest}

@@ -11,34 +11,34 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// Autoscaler is what acts on the utilisation of a workload's requests. A horizontal autoscaler adds pods at a use of
-// request x target; that product is its scale point. A request that moves alone moves it.
+// Autoscaler acts on the utilization of the requests of a workload. A horizontal autoscaler adds pods at a usage of request
+// x target; that product is its scale point, which a request that changes alone would move.
 type Autoscaler struct {
 	Name string
-	// Owned tells that Crane made it, and may change it.
+	// Owned is set if Crane created the autoscaler and may change it.
 	Owned   bool
 	Targets []Target
 }
 
-// Target is a share of the request at which the autoscaler acts.
+// Target is the utilization at which the autoscaler acts.
 type Target struct {
 	// Memory is false for CPU.
 	Memory bool
-	// Container is empty where the requests of the whole pod count.
+	// Container is empty if the requests of the whole pod count.
 	Container string
 	// Percent of the request, above 0.
 	Percent int32
 }
 
-// TargetChange is a target that has to change.
+// TargetChange is a target that must change.
 type TargetChange struct {
 	Target
-	// To is what Percent becomes.
+	// To is the new value of Percent.
 	To int32
 }
 
-// TargetChanges finds the targets that keep the scale point when containers go from what they request to what they shall. Targets are
-// whole percent, so the point may move by half a percent of the request.
+// TargetChanges returns the targets that keep the scale point when the requests of the containers change. Targets are whole
+// percent, so the scale point may move by half a percent of the request.
 func (a *Autoscaler) TargetChanges(containers []rightsize.Recommendation) []TargetChange {
 	if a == nil {
 		return nil
@@ -47,7 +47,7 @@ func (a *Autoscaler) TargetChanges(containers []rightsize.Recommendation) []Targ
 	for _, t := range a.Targets {
 		now, after := t.requests(containers)
 		if now <= 0 || after <= 0 {
-			continue // Without a request a utilisation has no meaning.
+			continue // Utilization is undefined without a request.
 		}
 		to := max(1, math.Round(float64(t.Percent)*now/after))
 		if m := (TargetChange{Target: t, To: int32(min(to, math.MaxInt32))}); m.To != t.Percent {
@@ -57,8 +57,8 @@ func (a *Autoscaler) TargetChanges(containers []rightsize.Recommendation) []Targ
 	return out
 }
 
-// requests adds up what the containers that run for the life of the pod request of the target's resource, today and after
-// the change; 0 where one of them requests nothing today, as the autoscaler then does not act.
+// requests returns the sums of the requests of the containers, without init containers, now and after the change; 0 if one
+// of them has none now, because the autoscaler then does not act.
 func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 	for _, r := range all {
 		if r.Init || t.Container != "" && t.Container != r.Container {
@@ -86,7 +86,7 @@ func floatOf[T ~int64](v *T) float64 {
 	return float64(*v)
 }
 
-// Describe says what has to happen to the autoscaler, and whether it does; empty where nothing has to.
+// Describe returns how the autoscaler must change and whether Crane changes it; empty if it must not.
 func (a *Autoscaler) Describe(moves []TargetChange) string {
 	if a == nil || len(moves) == 0 {
 		return ""

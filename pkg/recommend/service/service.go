@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package service finds Services that cost something and serve nobody: load balancers behind which no pod stands, by the
-// Service's own selector, or whose pods hear next to nothing. It must not know where pods and traffic are read.
+// Package service finds Services that cost money without serving traffic: load balancers without pods behind their selector,
+// or whose pods receive next to no traffic. Reading pods and traffic does not belong here.
 package service
 
 import (
@@ -19,36 +19,37 @@ import (
 
 // Reasons of plans.
 const (
-	// ReasonNoPods is a Service that selects no pod.
+	// ReasonNoPods means that a Service selects no pod.
 	ReasonNoPods = "NoPods"
-	// ReasonNoTraffic is a Service whose pods receive or send next to nothing.
+	// ReasonNoTraffic means that the pods of a Service receive or send next to nothing.
 	ReasonNoTraffic = "NoTraffic"
 )
 
-// Types of Services, by the names of Kubernetes.
+// Types of Services, with the names of Kubernetes.
 const (
 	LoadBalancer = "LoadBalancer"
 	NodePort     = "NodePort"
 	ClusterIP    = "ClusterIP"
 )
 
-// Settings say when a Service counts as unused.
+// Settings define when a Service counts as unused.
 type Settings struct {
-	// Types of Services that are looked at.
+	// Types are the evaluated types of Services.
 	Types []string
-	// Receive and Transmit are bytes per second of all its pods together, up to which it counts as unused; 0 does not look.
-	// All that are not 0 have to hold.
+	// Receive and Transmit are the traffic of all pods together, in bytes per second, up to which a Service counts as
+	// unused; 0 disables a limit. All others must hold.
 	Receive, Transmit float64
-	// ReceivePercentile and TransmitPercentile say which of the hours is held against them.
+	// ReceivePercentile and TransmitPercentile select the hour that is compared with them.
 	ReceivePercentile, TransmitPercentile series.Ratio
 	// Hours is the length of the window.
 	Hours int
 }
 
-// ParseSettings reads gocrane's keys, with its defaults, and two of Crane's own:
+// ParseSettings parses gocrane's keys, with its defaults, and two of Crane's own:
 //
-//	net-receive-bytes 0, net-transfer-bytes 0 (bytes per second; do not look), net-receive-percentile 0.95, net-transfer-percentile 0.95
-//	history-length 168h, service-types LoadBalancer (also NodePort and ClusterIP, with commas between)
+// \tnet-receive-bytes 0, net-transfer-bytes 0 (bytes per second; disabled), net-receive-percentile 0.95,
+// net-transfer-percentile 0.95
+// \thistory-length 168h, service-types LoadBalancer (also NodePort and ClusterIP, separated by commas)
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	const most = 1e12
@@ -61,37 +62,37 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	return s, r.Err()
 }
 
-// Input is what is known of one Service.
+// Input describes one Service.
 type Input struct {
 	// Type is LoadBalancer, NodePort, ClusterIP or ExternalName.
 	Type string
-	// Selects tells that it has a selector. Without one its endpoints are somebody else's to make.
+	// Selects is set if it has a selector. Without one, its endpoints are created by others.
 	Selects bool
-	// Age is the time since it was made.
+	// Age is the time since its creation.
 	Age time.Duration
-	// Pods that it selects and that have not ended, and those of them that are ready.
+	// Pods is the number of selected pods that have not ended, Ready the number of ready ones.
 	Pods, Ready int
-	// HostPods of them use the network of their node, which is not measured for each.
+	// HostPods is the number of pods in the network of their node, whose traffic is not measured.
 	HostPods int
-	// MatchingWorkloads are workloads whose pods it would select if they had any.
+	// MatchingWorkloads are workloads without pods whose pods it would select.
 	MatchingWorkloads []string
-	// Endpoints are addresses that are there all the same: of a Service without a selector.
+	// Endpoints is the number of endpoints.
 	Endpoints int
-	// Addresses is the number of addresses behind it in each hour in which it was watched; not known in others.
+	// Addresses is the number of endpoint addresses in each hour.
 	Addresses observation.Hours
-	// Receive and Transmit are bytes per second of all its pods together.
+	// Receive and Transmit are the traffic of all pods together in bytes per second.
 	Receive, Transmit observation.Hours
 }
 
-// Decide says whether the Service is of use. It always is for want of data.
+// Decide returns whether the Service is unused. Services without data are not.
 func Decide(in Input, s Settings) recommend.Plan {
 	switch {
 	case !slices.Contains(s.Types, in.Type):
-		return clearOf("Services of type " + in.Type + " are not looked at.")
+		return recommend.ClearPlan("Services of type " + in.Type + " are not looked at.")
 	case in.Endpoints > 0 && in.Pods == 0:
-		return clearOf(fmt.Sprintf("It has %d endpoints.", in.Endpoints))
+		return recommend.ClearPlan(fmt.Sprintf("It has %d endpoints.", in.Endpoints))
 	case in.Pods == 0 && len(in.MatchingWorkloads) > 0:
-		return clearOf("No pod stands behind it now; those of " + strings.Join(in.MatchingWorkloads, ", ") + " would.")
+		return recommend.ClearPlan("No pod stands behind it now; those of " + strings.Join(in.MatchingWorkloads, ", ") + " would.")
 	}
 	if in.Pods == 0 {
 		return checkEndpoints(in, s)
@@ -99,7 +100,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	return checkTraffic(in, s)
 }
 
-// checkEndpoints decides on a Service without pods.
+// checkEndpoints decides about a Service without pods.
 func checkEndpoints(in Input, s Settings) recommend.Plan {
 	if least := time.Duration(s.Hours) * time.Hour; in.Age < least {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
@@ -111,7 +112,7 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 	}
 	most := need.Quantile(in.Addresses, 1)
 	if most > 0 {
-		return clearOf(fmt.Sprintf("No pod stands behind it now, but some did within %s.", observation.FormatHours(s.Hours)))
+		return recommend.ClearPlan(fmt.Sprintf("No pod stands behind it now, but some did within %s.", observation.FormatHours(s.Hours)))
 	}
 	limit := 0.0
 	why := "its selector chooses no pod, and the template of no workload"
@@ -127,16 +128,16 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 	}
 }
 
-// checkTraffic holds the traffic of its pods against the thresholds. One that does not hold is enough, whatever is missing of the
-// other.
+// checkTraffic compares the traffic of the pods with the limits. One exceeded limit is sufficient, whatever is unknown about
+// the other.
 func checkTraffic(in Input, s Settings) recommend.Plan {
 	switch {
 	case s.Receive <= 0 && s.Transmit <= 0:
-		return clearOf(fmt.Sprintf("%d pods stand behind it.", in.Pods))
+		return recommend.ClearPlan(fmt.Sprintf("%d pods stand behind it.", in.Pods))
 	case in.Ready == 0:
-		return clearOf(fmt.Sprintf("None of the %d pods behind it is ready: it is out of order rather than unused.", in.Pods))
+		return recommend.ClearPlan(fmt.Sprintf("None of the %d pods behind it is ready: it is out of order rather than unused.", in.Pods))
 	case in.HostPods > 0:
-		return clearOf(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
+		return recommend.ClearPlan(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
 	}
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoTraffic}
@@ -152,7 +153,7 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 		}
 		v := need.Quantile(c.of, c.at)
 		if v > c.limit {
-			return clearOf(fmt.Sprintf("The %s of its pods reaches %.4g bytes per second.", c.what, v))
+			return recommend.ClearPlan(fmt.Sprintf("The %s of its pods reaches %.4g bytes per second.", c.what, v))
 		}
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
@@ -167,8 +168,4 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 	}
 	plan.Description = fmt.Sprintf("The pods behind this %s (%d) hear next to nothing. Health checks and whatever reaches them in other ways are in the figures.", in.Type, in.Pods)
 	return plan
-}
-
-func clearOf(why string) recommend.Plan {
-	return recommend.Plan{State: recommend.Clear, Description: why}
 }

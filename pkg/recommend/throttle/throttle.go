@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package throttle finds containers that their own CPU limit holds up: the kernel grants a limit in periods of 100 ms, and a
-// container that has used up its share of one waits for the next, whatever the node has idle. It must not know where the
-// counters of the kernel are read.
+// Package throttle finds containers that their own CPU limit throttles: the kernel grants the limit in periods of 100 ms,
+// and a container that has used up its quota of one waits for the next, even if the node is idle. Reading the counters of
+// the kernel does not belong here.
 package throttle
 
 import (
@@ -18,26 +18,26 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// ReasonThrottled of plans: a limit holds a container up.
+// ReasonThrottled means that a limit throttles its container.
 const ReasonThrottled = "Throttled"
 
-// Settings say when a limit is too tight and how it is widened.
+// Settings define when a limit is too low and by how much it is raised.
 type Settings struct {
-	// Share of the periods in which the container was held up, above which its limit is too tight.
+	// Share is the share of throttled periods above which a limit is too low.
 	Share series.Ratio
-	// Percentile says which of the hours is held against it.
+	// Percentile selects the hour that is compared with it.
 	Percentile series.Ratio
-	// MaxFactor is the most by which a limit is raised at once, above 1.
+	// MaxFactor is the largest factor by which a limit is raised at once, above 1.
 	MaxFactor float64
-	// Hours is the length of the window, MinHours how many of them have to be known.
+	// Hours is the length of the window, MinHours the number of hours that must be known.
 	Hours, MinHours int
 }
 
-// ParseSettings reads
+// ParseSettings parses the settings; the defaults are
 //
-//	throttled-share 0.25, percentile 0.95, max-factor 2, history-length 168h, min-history 24h
+// \tthrottled-share 0.25, percentile 0.95, max-factor 2, history-length 168h, min-history 24h
 //
-// A quarter of the periods is where the alert CPUThrottlingHigh of kubernetes-mixin begins.
+// The alert CPUThrottlingHigh of kubernetes-mixin fires from a quarter of the periods.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
@@ -50,47 +50,47 @@ func ParseSettings(config map[string]string) (Settings, error) {
 }
 
 const (
-	// minFactor is the least by which a limit is raised: less would be another throttled week.
+	// minFactor is the smallest factor by which a limit is raised; a smaller one would likely be too low again.
 	minFactor = 1.25
-	// step is what limits are rounded up to.
+	// step is the unit to which limits are rounded up.
 	step = 10
 )
 
-// Input is what is known of one workload.
+// Input describes one workload.
 type Input struct {
 	Containers []Container
-	// Guaranteed tells that requests and limits of its pods are the same: a limit then moves with its request, or the pods
-	// would lose their class.
+	// Guaranteed is set if requests and limits of the pods are the same: a limit then changes with its request, so that the
+	// pods keep their QoS class.
 	Guaranteed bool
-	// MaxCPU is what the largest node has for pods; 0 where it is not known.
+	// MaxCPU is the allocatable CPU of the largest node; 0 if unknown.
 	MaxCPU series.MilliCPU
 }
 
 // Container is one container of the workload.
 type Container struct {
 	Name string
-	// Limit is 0 where there is none.
+	// Limit is 0 if there is none.
 	Limit series.MilliCPU
-	// Throttled is the share of the periods with work in which the container was held up, of the pod that was most.
+	// Throttled is the share of throttled periods among those with work, of the most throttled pod.
 	Throttled observation.Hours
 }
 
-// Limit is another limit for a container.
+// Limit is a changed limit of a container.
 type Limit struct {
 	Container string
 	From, To  series.MilliCPU
-	// WithRequest tells that the request becomes the same.
+	// WithRequest is set if the request changes to the same value.
 	WithRequest bool
 }
 
-// Plan is what is recommended for one workload.
+// Plan is the recommendation for one workload.
 type Plan struct {
 	recommend.Plan
-	// Limits are those that change.
+	// Limits are the changed limits.
 	Limits []Limit
 }
 
-// Decide says which limits hold their containers up, and what they should be. No limit is ever lowered.
+// Decide returns the limits that throttle their containers, and new ones. It never lowers a limit.
 func Decide(in Input, s Settings) Plan {
 	need := observation.Requirement{Hours: s.Hours, Share: series.Ratio(float64(s.MinHours) / float64(max(s.Hours, 1))), MaxStale: observation.DefaultRequirement(s.Hours).MaxStale}
 	var plan Plan
@@ -145,8 +145,8 @@ func Decide(in Input, s Settings) Plan {
 	return plan
 }
 
-// raiseLimit widens a limit by the share of the periods in which it was too tight. How much more the container would have used
-// does not show while it is held up, so the step is bounded, and the next look says whether it was enough.
+// raiseLimit raises a limit by the share of throttled periods. A throttled container does not show how much more it would
+// use, so the step is bounded, and the next evaluation shows whether it was sufficient.
 func raiseLimit(limit series.MilliCPU, share, most float64, node series.MilliCPU) series.MilliCPU {
 	factor := min(max(1+share, minFactor), max(most, minFactor))
 	to := math.Ceil(float64(limit)*factor/step) * step

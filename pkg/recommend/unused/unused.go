@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unused finds workloads that run and that nobody uses: for the whole of a window their pods compute nothing to speak
-// of, and hear and say no more than health checks do. It must not know where pods and their use are read.
+// Package unused finds workloads that run without being used: during a whole window their pods use almost no CPU, and
+// receive and send no more than health checks do. Reading pods and usage does not belong here.
 package unused
 
 import (
@@ -14,26 +14,27 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-// ReasonUnused of plans: nobody uses the workload.
+// ReasonUnused means that the workload is not used.
 const ReasonUnused = "Unused"
 
-// Settings say when a workload counts as unused.
+// Settings define when a workload counts as unused.
 type Settings struct {
-	// CPU is cores, Receive and Transmit are bytes per second, each for one pod, the mean over the pods and an hour, up to
-	// which the workload is unused. 0 does not look at it; at least one of Receive and Transmit is not 0.
+	// CPU (cores), Receive and Transmit (bytes per second) are the values per pod, averaged over the pods and an hour, up to
+	// which a workload is unused. 0 disables a limit; one of Receive and Transmit must be above 0.
 	CPU, Receive, Transmit float64
-	// Percentile says which of the hours is held against them; 1 is the busiest.
+	// Percentile selects the hour that is compared with them; 1 is the busiest.
 	Percentile series.Ratio
 	// Hours is the length of the window.
 	Hours int
 }
 
-// ParseSettings reads
+// ParseSettings parses the settings; the defaults are
 //
-//	cpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (a pod and second), percentile 1, history-length 168h
+// \tcpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (per pod and second), percentile 1, history-length
+// 168h
 //
-// 500 bytes a second is what OpenCost's abandoned workloads are measured by; health checks and scrapes stay below it. What a
-// scrape answers is more than it asks, hence ten times as much for what is sent.
+// 500 bytes per second is the limit of OpenCost's abandoned workloads; health checks and scrapes stay below it. Responses to
+// scrapes are larger than the requests, hence ten times as much for sent traffic.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
@@ -52,27 +53,28 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	return s, nil
 }
 
-// Input is what is known of one workload.
+// Input describes one workload.
 type Input struct {
-	// Replicas is how many pods it wants, Ready how many are, HostPods how many use the network of their node.
+	// Replicas is the desired number of pods, Ready the number of ready ones, HostPods the number in the network of their
+	// node.
 	Replicas, Ready, HostPods int
-	// Scales tells that it can be scaled to zero. A DaemonSet or a job cannot, and is not looked at.
+	// Scales is set if the workload can be scaled to zero. DaemonSets and jobs cannot and are not evaluated.
 	Scales bool
-	// CPU is cores, Receive and Transmit are bytes per second, each the mean over the pods that ran in the hour.
+	// CPU (cores), Receive and Transmit (bytes per second) are means over the pods that ran in the hour.
 	CPU, Receive, Transmit observation.Hours
 }
 
-// Decide says whether anybody uses the workload. Somebody does for want of data.
+// Decide returns whether the workload is unused. Workloads without data are not.
 func Decide(in Input, s Settings) recommend.Plan {
 	switch {
 	case !in.Scales:
-		return clearOf("Workloads of this kind do not scale to zero.")
+		return recommend.ClearPlan("Workloads of this kind do not scale to zero.")
 	case in.Replicas <= 0:
-		return clearOf("It is scaled to zero.")
+		return recommend.ClearPlan("It is scaled to zero.")
 	case in.Ready <= 0:
-		return clearOf("None of its pods is ready: it is out of order rather than unused.")
+		return recommend.ClearPlan("None of its pods is ready: it is out of order rather than unused.")
 	case in.HostPods > 0:
-		return clearOf("Its pods use the network of their node, whose traffic is not theirs alone.")
+		return recommend.ClearPlan("Its pods use the network of their node, whose traffic is not theirs alone.")
 	}
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Patch, Reason: ReasonUnused}
@@ -87,10 +89,10 @@ func Decide(in Input, s Settings) recommend.Plan {
 		}
 		v := need.Quantile(c.of, s.Percentile)
 		if v > c.limit {
-			return clearOf(fmt.Sprintf("The %s of a pod reaches %.4g %s.", c.what, v, c.unit))
+			return recommend.ClearPlan(fmt.Sprintf("The %s of a pod reaches %.4g %s.", c.what, v, c.unit))
 		}
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
-			// What was not seen at all tells less than what was not seen for long.
+			// A quantity without data takes precedence over one with a short history.
 			if missing == nil || state == recommend.NoData && missing.State != recommend.NoData {
 				missing = &recommend.Plan{State: state, Description: why}
 			}
@@ -107,8 +109,4 @@ func Decide(in Input, s Settings) recommend.Plan {
 	plan.Description = fmt.Sprintf("Nobody has used it for %s. Scaled to zero it can come back as it is (replicas: %d); whoever needs it less often is not seen here.",
 		observation.FormatHours(s.Hours), in.Replicas)
 	return plan
-}
-
-func clearOf(why string) recommend.Plan {
-	return recommend.Plan{State: recommend.Clear, Description: why}
 }

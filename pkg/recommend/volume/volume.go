@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volume finds persistent volumes that nobody uses: released ones whose data nobody claims any more, free ones that
-// nobody has claimed, and bound ones that no pod mounts, has mounted of late, or would mount if its workload ran. It must not
-// know where pods and claims are read.
+// Package volume finds unused persistent volumes: released ones, free ones without a claim, and bound ones that no pod
+// mounts, has mounted recently, or would mount if its workload ran. Reading pods and claims does not belong here.
 package volume
 
 import (
@@ -19,27 +18,27 @@ import (
 
 // Reasons of plans.
 const (
-	// ReasonUnclaimed is a volume that has no claim: it was released, or never claimed.
+	// ReasonUnclaimed means that a volume has no claim: it was released, or never claimed.
 	ReasonUnclaimed = "Unclaimed"
-	// ReasonUnmounted is a volume whose claim no pod mounts.
+	// ReasonUnmounted means that no pod mounts the claim of a volume.
 	ReasonUnmounted = "Unmounted"
 )
 
-// Settings say when a volume counts as an orphan.
+// Settings define when a volume counts as unused.
 type Settings struct {
-	// Hours is for how long nobody has used it.
+	// Hours is the time for which it must have been unused.
 	Hours int
 }
 
-// ParseSettings reads the one key, unused-for (168h). gocrane had none and called a volume an orphan as soon as no pod ran
-// that mounts it.
+// ParseSettings parses the only key, unused-for (168h). gocrane had none and reported a volume as soon as no running pod
+// mounted it.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{Hours: r.Hours("unused-for", 168, 1, 90*24)}
 	return s, r.Err()
 }
 
-// Phase of a volume, by the names of Kubernetes.
+// Phase is the phase of a volume, with the names of Kubernetes.
 type Phase string
 
 // The phases.
@@ -51,36 +50,36 @@ const (
 	Failed    Phase = "Failed"
 )
 
-// Input is what is known of one persistent volume.
+// Input describes one persistent volume.
 type Input struct {
 	Phase    Phase
 	Capacity series.Bytes
-	// KeepsData tells that the data stay when the object is deleted (reclaim policy Retain).
+	// KeepsData is set if the data remain when the object is deleted (reclaim policy Retain).
 	KeepsData bool
-	// Since is the time since the volume came into its phase, or was made where that is not known.
+	// Since is the time since the volume entered its phase, or since its creation if that is unknown.
 	Since time.Duration
-	// Claim names the claim that it is bound to as namespace/name, empty where there is none; ClaimGone tells that the claim
-	// does not exist.
+	// Claim is the claim that it is bound to as namespace/name; empty if there is none. ClaimGone is set if the claim does
+	// not exist.
 	Claim     string
 	ClaimGone bool
-	// MountingPods are pods that have not ended and mount the claim, Wants workloads whose pods would.
+	// MountingPods are pods that have not ended and mount the claim, MatchingWorkloads are workloads whose pods would.
 	MountingPods, MatchingWorkloads []string
-	// Mounted is the number of pods that mounted the claim, in each hour in which the claim was watched; not known in others.
+	// Mounted is the number of pods that mounted the claim in each hour.
 	Mounted observation.Hours
 }
 
-// Decide says whether the volume is an orphan. It never is for want of data.
+// Decide returns whether the volume is unused. Volumes without data are not.
 func Decide(in Input, s Settings) recommend.Plan {
 	if in.Phase == Pending {
-		return clearOf("It is being made.")
+		return recommend.ClearPlan("It is being made.")
 	}
 	bound := in.Claim != "" && !in.ClaimGone && in.Phase == Bound
 	if bound {
 		switch {
 		case len(in.MountingPods) > 0:
-			return clearOf("Claim " + in.Claim + " is mounted by " + formatFirst(in.MountingPods) + ".")
+			return recommend.ClearPlan("Claim " + in.Claim + " is mounted by " + formatFirst(in.MountingPods) + ".")
 		case len(in.MatchingWorkloads) > 0:
-			return clearOf("No pod mounts claim " + in.Claim + " now; those of " + formatFirst(in.MatchingWorkloads) + " would.")
+			return recommend.ClearPlan("No pod mounts claim " + in.Claim + " now; those of " + formatFirst(in.MatchingWorkloads) + " would.")
 		}
 	}
 	least := time.Duration(s.Hours) * time.Hour
@@ -103,7 +102,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	}
 	most := need.Quantile(in.Mounted, 1)
 	if most > 0 {
-		return clearOf("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
+		return recommend.ClearPlan("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
 	}
 	limit := 0.0
 	plan.Evidence = append(plan.Evidence, recommend.Evidence{
@@ -125,7 +124,7 @@ func unclaimed(in Input) string {
 	return "it is " + formatPhase(in.Phase)
 }
 
-// dataWarning warns of what is lost, or is not.
+// dataWarning returns a sentence about what happens to the data.
 func dataWarning(in Input) string {
 	switch {
 	case in.KeepsData:
@@ -143,11 +142,7 @@ func formatPhase(p Phase) string {
 	return strings.ToLower(string(p))
 }
 
-func clearOf(why string) recommend.Plan {
-	return recommend.Plan{State: recommend.Clear, Description: why}
-}
-
-// formatFirst names one of several.
+// formatFirst returns the first name and the number of others.
 func formatFirst(names []string) string {
 	if len(names) == 1 {
 		return names[0]

@@ -34,15 +34,6 @@ var ErrTooShort = errors.New("too short")
 // ErrNoUse is returned, wrapped, where the past that a decision looks at holds no sample.
 var ErrNoUse = errors.New("no use in the past")
 
-// Resource is what a series measures.
-type Resource string
-
-// The resources.
-const (
-	CPU    Resource = "cpu"
-	Memory Resource = "memory"
-)
-
 // Sizes are a decision for one day, in the unit of the series.
 type Sizes struct {
 	Request float64
@@ -118,7 +109,7 @@ type Named struct {
 
 // Run holds every rule against every series. A series that is too short, or without any use, is an error that names it;
 // the others are still scored, so a report comes with the errors.
-func Run(all []Named, rules []Rule, resource Resource) (Report, error) {
+func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 	report := Report{Series: []Score{}, Mean: []Score{}}
 	var errs []error
 	scored := 0
@@ -145,7 +136,7 @@ func Run(all []Named, rules []Rule, resource Resource) (Report, error) {
 }
 
 // scoreSeries holds every rule against one series.
-func scoreSeries(named Named, rules []Rule, resource Resource) ([]Score, error) {
+func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, error) {
 	s := named.Series
 	first := firstDecision(s)
 	if len(s.Values) == 0 || s.Step <= 0 || !first.Before(s.End()) {
@@ -154,7 +145,7 @@ func scoreSeries(named Named, rules []Rule, resource Resource) ([]Score, error) 
 	profile := rightsize.NewProfile()
 	use := rightsize.Usage{Pod: named.Name, Series: s}
 	var counted int
-	if resource == Memory {
+	if resource == series.Memory {
 		counted = profile.AddMemory(use)
 	} else {
 		counted = profile.AddCPU(use)
@@ -265,7 +256,7 @@ func (t *rawStats) course(s series.Series, c Course) {
 	t.days++
 }
 
-func (t *rawStats) score(resource Resource) Score {
+func (t *rawStats) score(resource series.Resource) Score {
 	s := Score{}
 	if t.requested > 0 {
 		s.Slack = 1 - t.use/t.requested
@@ -279,7 +270,7 @@ func (t *rawStats) score(resource Resource) Score {
 	if t.days > 0 {
 		s.Changes = float64(t.changes) / float64(t.days)
 	}
-	if resource == Memory {
+	if resource == series.Memory {
 		ooms := float64(t.oomDays)
 		s.OOMDays = &ooms
 	}

@@ -40,7 +40,7 @@ func TestScoresByHand(t *testing.T) {
 		}
 		return 2
 	})
-	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, Memory)
+	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, series.Memory)
 	if err != nil || len(report.Series) != 1 || len(report.Mean) != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -60,7 +60,7 @@ func TestChangesCountMoves(t *testing.T) {
 	requests := []float64{1, 1.05, 1.2, 1.2, 0.6}
 	day := 0
 	rule := Rule{Name: "moving", Decide: func(History) Sizes { day++; return Sizes{Request: requests[day-1]} }}
-	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, CPU)
+	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, series.CPU)
 	if err != nil || math.Abs(report.Series[0].Changes-2.0/5) > 1e-12 {
 		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
 	}
@@ -81,7 +81,7 @@ func TestDecidesFromThePastOnly(t *testing.T) {
 		}
 		return Sizes{Request: 1}
 	}}
-	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, CPU); err != nil {
+	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, series.CPU); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 		{"gaps", hourly(9, func(int) float64 { return series.Gap() })},
 		{"good", hourly(9, func(int) float64 { return 1 })},
 	}
-	report, err := Run(all, []Rule{fixed(2, 2)}, CPU)
+	report, err := Run(all, []Rule{fixed(2, 2)}, series.CPU)
 	if len(report.Series) != 1 || report.Mean[0].Slack != 0.5 || !errors.Is(err, ErrTooShort) {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -102,7 +102,7 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 			t.Errorf("%v does not name %s", err, name)
 		}
 	}
-	if report, err := Run(nil, nil, CPU); err != nil || report.Series == nil || report.Mean == nil {
+	if report, err := Run(nil, nil, series.CPU); err != nil || report.Series == nil || report.Mean == nil {
 		t.Errorf("no series: %+v, %v", report, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 		func(hour int) float64 { return math.Exp(float64(hour) / 10) },
 		func(hour int) float64 { return float64(hour / 24 % 2) },
 	}
-	for _, resource := range []Resource{CPU, Memory} {
+	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		rules, err := Rules(resource)
 		if err != nil {
 			t.Fatal(err)
@@ -143,14 +143,14 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 }
 
 func TestRulesByName(t *testing.T) {
-	rules, err := Rules(CPU, "vpa", "crane-batch")
+	rules, err := Rules(series.CPU, "vpa", "crane-batch")
 	if err != nil || len(rules) != 2 || rules[0].Name != "vpa" || rules[1].Name != "crane-batch" {
 		t.Errorf("%v, %v", rules, err)
 	}
 	for _, c := range []struct {
-		resource Resource
+		resource series.Resource
 		name     string
-	}{{CPU, "default"}, {"disk", "vpa"}} {
+	}{{series.CPU, "default"}, {"disk", "vpa"}} {
 		if _, err := Rules(c.resource, c.name); err == nil {
 			t.Errorf("%v was accepted", c)
 		}
@@ -171,13 +171,13 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 	now := s.End()
 	past := History{Now: now, Samples: s, profile: profile}
 	for _, peer := range rightsize.Peers() {
-		for _, resource := range []Resource{CPU, Memory} {
+		for _, resource := range []series.Resource{series.CPU, series.Memory} {
 			rules, err := Rules(resource, peer.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			decide := peer.CPU
-			if resource == Memory {
+			if resource == series.Memory {
 				decide = peer.Memory
 			}
 			exact, sketched := rules[0].Decide(past).Request, decide(profile.Window(now, peer.Window), now)

@@ -22,9 +22,9 @@ const CranePrefix = "crane-"
 // Rules returns the rules of the given names for a resource, all of them when there is no name: our built-in policies
 // as crane-default, crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for
 // CPU also by the time of day, crane-time-of-day and blocks-3h. An unknown name is an error that lists those there are.
-func Rules(resource Resource, names ...string) ([]Rule, error) {
-	if resource != CPU && resource != Memory {
-		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, CPU, Memory)
+func Rules(resource series.Resource, names ...string) ([]Rule, error) {
+	if resource != series.CPU && resource != series.Memory {
+		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
 	}
 	var all []Rule
 	for _, name := range rightsize.PolicyNames() {
@@ -35,7 +35,7 @@ func Rules(resource Resource, names ...string) ([]Rule, error) {
 		all = append(all, OfPolicy(policy, resource))
 	}
 	all = append(all, peers(resource)...)
-	if resource == CPU {
+	if resource == series.CPU {
 		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks())
 	}
 	if len(names) == 0 {
@@ -58,9 +58,9 @@ func Rules(resource Resource, names ...string) ([]Rule, error) {
 
 // OfPolicy is the rule of a policy: what it needs, without target utilisation, rounding, floor and ceiling. The limit is
 // the request, or above it where the policy's limit mode is headroom.
-func OfPolicy(p rightsize.Policy, resource Resource) Rule {
+func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 	name := CranePrefix + p.Name
-	if resource == Memory {
+	if resource == series.Memory {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
 			limit := need
@@ -76,7 +76,7 @@ func OfPolicy(p rightsize.Policy, resource Resource) Rule {
 }
 
 // peers are the formulas of other tools on the raw samples; rightsize.Peers has the same on sketches.
-func peers(resource Resource) []Rule {
+func peers(resource series.Resource) []Rule {
 	both := func(name string, of func(History) float64) Rule {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := of(past)
@@ -92,7 +92,7 @@ func peers(resource Resource) []Rule {
 			return series.Quantile(recent.Values, q) * (1 + margin)
 		}
 	}
-	if resource == Memory {
+	if resource == series.Memory {
 		return []Rule{
 			both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaMemory),
 			both("krr-p95", quantile(14, 1, 0.15)), both("krr-p99", quantile(14, 1, 0.15)),

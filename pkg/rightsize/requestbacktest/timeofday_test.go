@@ -48,7 +48,7 @@ func TestCoursesAreScoredBySample(t *testing.T) {
 			return &steps{t: t, last: 2, at: map[time.Time]float64{noon: 0.5, noon.Add(6 * time.Hour): 2.01}}, nil
 		}
 	}}
-	report, err := Run([]Named{{"a", s}}, []Rule{rule}, CPU)
+	report, err := Run([]Named{{"a", s}}, []Rule{rule}, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 		poisoned.Values[i] = 1000
 	}
 	for _, name := range []string{TimeOfDay, Blocks} {
-		rules, err := Rules(CPU, name)
+		rules, err := Rules(series.CPU, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func (r recorder) Request(at time.Time) float64 {
 
 // TestTimeOfDayKeepsItsBudgets counts what really moves: at most 8 planned changes and 6 reactions a day.
 func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
-	rules, err := Rules(CPU, TimeOfDay)
+	rules, err := Rules(series.CPU, TimeOfDay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
 
 // TestLongGaps: what begins late, or stops for three weeks, is still scored.
 func TestLongGaps(t *testing.T) {
-	rules, err := Rules(CPU, TimeOfDay, Blocks)
+	rules, err := Rules(series.CPU, TimeOfDay, Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestLongGaps(t *testing.T) {
 			return map[bool]float64{true: 1, false: series.Gap()}[hour < 9*24 || hour > 32*24]
 		},
 	} {
-		report, err := Run([]Named{{name, hourly(36, f)}}, rules, CPU)
+		report, err := Run([]Named{{name, hourly(36, f)}}, rules, series.CPU)
 		if err != nil || len(report.Series) != 2 {
 			t.Fatalf("%s: %+v, %v", name, report, err)
 		}
@@ -176,14 +176,14 @@ func TestLongGaps(t *testing.T) {
 }
 
 func TestTimeOfDayIsForCPU(t *testing.T) {
-	if _, err := Rules(Memory, TimeOfDay); err == nil {
+	if _, err := Rules(series.Memory, TimeOfDay); err == nil {
 		t.Error("memory is sized by the time of day")
 	}
 }
 
 // TestTimeOfDayBeatsBlocks compares in one run, without the series that jumps a hundredfold near its end.
 func TestTimeOfDayBeatsBlocks(t *testing.T) {
-	rules, err := Rules(CPU, TimeOfDay, Blocks)
+	rules, err := Rules(series.CPU, TimeOfDay, Blocks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func readTraces(t *testing.T) []Named {
 // means returns the mean score of each rule over the series.
 func means(t *testing.T, all []Named, rules []Rule) map[string]Score {
 	t.Helper()
-	report, err := Run(all, rules, CPU)
+	report, err := Run(all, rules, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func means(t *testing.T, all []Named, rules []Rule) map[string]Score {
 // TestHarnessReproducesPublishedBaselines proves that series, splits and scores are right: the figures were measured
 // independently on the same series.
 func TestHarnessReproducesPublishedBaselines(t *testing.T) {
-	rules, err := Rules(CPU, "vpa", "gocrane", "krr-p95", "krr-p99")
+	rules, err := Rules(series.CPU, "vpa", "gocrane", "krr-p95", "krr-p99")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestHarnessReproducesPublishedBaselines(t *testing.T) {
 // TestPoliciesBeatBaselines compares in one run, without the series that jumps a hundredfold near its end: there a
 // request far below the jump makes slack look good.
 func TestPoliciesBeatBaselines(t *testing.T) {
-	rules, err := Rules(CPU, "crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa")
+	rules, err := Rules(series.CPU, "crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forecastvalue follows one series of load and says how much of its forecast is worth acting on: which quantile, looked for
-// how far ahead, for pods how full. The replay and the controllers of a cluster go through it alike, so that the figures of the one
-// are what the other gets.
+// Package forecastvalue decides how much of a forecast is worth using for scaling: which quantile, how far ahead, and how full pods
+// may be. The replay and the controllers share it, so that the figures of a replay hold for a cluster.
 //
-// It is told samples and forecasts in the order of time and keeps account (scaling.Ledger) of what acting on them would have cost
-// and spared. It knows neither models nor clusters.
+// An Evaluator gets samples and forecasts in time order and accounts in a scaling.Ledger what using the forecasts would have cost
+// and avoided. It depends neither on models nor on clusters.
 package forecastvalue
 
 import (
@@ -18,16 +17,16 @@ import (
 )
 
 const (
-	// leadReserve is how much sooner than the lag load is looked for: a forecast is some minutes early or late.
+	// leadReserve is added to the lag, because a forecast may be some minutes early or late.
 	leadReserve = 75 * time.Second
-	// HistoryLength is how much of a past that is known already is played through when a series is first followed: what is older has lost most
-	// of its weight in the account.
+	// HistoryLength is the length of the history that is replayed when the evaluation of a series starts. Older samples have lost
+	// most of their weight in the ledger.
 	HistoryLength = 7 * 24 * time.Hour
-	// ForecastWindows is how many windows a forecast reaches: it is made anew after one, and the other bridges a fault.
+	// ForecastWindows is the horizon of a forecast in windows: it is renewed after one, and the second bridges a failure.
 	ForecastWindows = 2
 )
 
-// Evaluator keeps account of one series. It is not safe for concurrent use.
+// Evaluator evaluates the forecasts of one series. It is not safe for concurrent use.
 type Evaluator struct {
 	plant      scaling.Plant
 	window     time.Duration
@@ -37,7 +36,7 @@ type Evaluator struct {
 	choice     scaling.Choice
 }
 
-// New returns a follower that knows nothing yet. window is the time between two forecasts; > 0.
+// New returns an Evaluator without history. window is the time between two forecasts; > 0.
 func New(plant scaling.Plant, window time.Duration) (*Evaluator, error) {
 	if window <= 0 {
 		return nil, fmt.Errorf("window %s: must be positive", window)
@@ -49,7 +48,7 @@ func New(plant scaling.Plant, window time.Duration) (*Evaluator, error) {
 	return &Evaluator{plant: plant, window: window, ledger: ledger}, nil
 }
 
-// Reconfigure takes another plant and window; the account goes on. An error leaves the old ones.
+// Reconfigure changes the plant and the window and keeps the accounts. An error leaves the old ones.
 func (f *Evaluator) Reconfigure(plant scaling.Plant, window time.Duration) error {
 	if window <= 0 {
 		return fmt.Errorf("window %s: must be positive", window)
@@ -61,37 +60,37 @@ func (f *Evaluator) Reconfigure(plant scaling.Plant, window time.Duration) error
 	return nil
 }
 
-// State returns the account in some hundred bytes, for Restore.
+// State returns the accounts in some hundred bytes, for Restore.
 func (f *Evaluator) State() []byte {
 	state, err := f.ledger.MarshalBinary()
-	if err != nil { // It never fails; without a state the account begins anew.
+	if err != nil { // It never fails; without a state the accounts restart.
 		return nil
 	}
 	return state
 }
 
-// Restore goes on from a state. The error wraps scaling.ErrInvalidState and leaves the follower as it was.
+// Restore continues from a state. The error wraps scaling.ErrInvalidState and leaves the evaluator unchanged.
 func (f *Evaluator) Restore(state []byte) error {
 	return f.ledger.UnmarshalBinary(state)
 }
 
-// Recorded tells whether a sample of that time has been booked already, by the account that State returned.
+// Recorded reports whether the restored state includes a sample of that time.
 func (f *Evaluator) Recorded(at time.Time) bool { return !at.After(f.ledger.LastSample()) }
 
-// Lead is how far ahead load is looked for: as long as it takes from load to ready pods, and a reserve.
+// Lead returns how far ahead the load is forecast for scaling: the lag of the plant plus a reserve.
 func Lead(plant scaling.Plant) time.Duration { return plant.Lag + leadReserve }
 
-// Lead is that of the follower's plant.
+// Lead returns the lead time of the evaluator's plant.
 func (f *Evaluator) Lead() time.Duration { return Lead(f.plant) }
 
-// Window is the time between two forecasts.
+// Window returns the time between two forecasts.
 func (f *Evaluator) Window() time.Duration { return f.window }
 
-// ForecastDue tells whether the forecast that is followed is a window old.
+// ForecastDue reports whether the current forecast is a window old.
 func (f *Evaluator) ForecastDue(at time.Time) bool { return at.Sub(f.forecastAt) >= f.window }
 
-// SetForecast takes a forecast that was made at a time, chooses what to do about it and returns that. One without a step ages the old one:
-// what is left of it is followed to its end.
+// SetForecast sets a forecast that was made at a time, and returns the choice for it. An empty forecast extends the use of the
+// previous one until its end.
 func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time) scaling.Choice {
 	if len(forecast.Values) > 0 {
 		f.forecast = forecast
@@ -101,7 +100,7 @@ func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time) scalin
 	return f.choice
 }
 
-// choose asks the account, where the forecast is one that may be acted on at all.
+// choose returns the choice of the ledger for a forecast with enough skill.
 func (f *Evaluator) choose() scaling.Choice {
 	if skill := f.forecast.Skill; !(skill >= scaling.MinSkill) {
 		return scaling.Choice{Reason: fmt.Sprintf("the forecast has no skill: on the series' own past it is %.2f, and less than %v is not acted on", skill, scaling.MinSkill)}
@@ -109,7 +108,7 @@ func (f *Evaluator) choose() scaling.Choice {
 	return f.ledger.Choose(Budget(f.forecast))
 }
 
-// Budget is how many more replica hours a forecast may cost: those that follow a season have more.
+// Budget returns the maximum fraction of additional replica hours, which is higher for a forecast that follows a season.
 func Budget(f forecast.Forecast) float64 {
 	if f.Period > 0 {
 		return scaling.SeasonalBudget
@@ -117,13 +116,13 @@ func Budget(f forecast.Forecast) float64 {
 	return scaling.NonSeasonalBudget
 }
 
-// Choice is what was chosen last.
+// Choice returns the latest choice.
 func (f *Evaluator) Choice() scaling.Choice { return f.choice }
 
-// Forecast is the one that is followed.
+// Forecast returns the current forecast.
 func (f *Evaluator) Forecast() forecast.Forecast { return f.forecast }
 
-// Observe books a sample. Those that are no load, or not newer than the last, are left out.
+// Observe records a sample. Invalid loads, and samples that are not newer than the last one, are ignored.
 func (f *Evaluator) Observe(at time.Time, load float64) {
 	lead := Lead(f.plant)
 	f.ledger.Observe(at, load, func(quantile float64) (float64, bool) {

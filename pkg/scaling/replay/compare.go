@@ -13,34 +13,35 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Plan says what to compare: every series with each number of pods and each start-up time.
+// Plan is the set of scenarios: every series with each number of pods and each start-up time.
 type Plan struct {
-	// Pods is how many pods the 95th percentile of a series needs at the target.
+	// Pods is the number of pods that the 95th percentile of a series needs at the target.
 	Pods []int
 	// Startups are the times from a new replica to a ready pod.
 	Startups []time.Duration
-	// Target is the share of its capacity that a pod should carry.
+	// Target is the desired load of a pod as a fraction of its capacity.
 	Target float64
-	// Warmup is how much of a series is only looked at.
+	// Warmup is the part of a series that is observed before scoring.
 	Warmup time.Duration
 }
 
-// DefaultPlan is 5 and 50 pods, 60 s and 180 s, a target of 70 % and a week of warm-up.
+// DefaultPlan returns 5 and 50 pods, 60 s and 180 s, a target of 70 % and a week of warm-up.
 func DefaultPlan() Plan {
 	return Plan{Pods: []int{5, 50}, Startups: []time.Duration{time.Minute, 3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour}
 }
 
-// HPA's settings in a replay, those of kube-controller-manager: sync period and stabilisation; and how old what it sees is, which is
-// metrics-server's resolution of 15 s and as long a window again.
+// Settings of the HPA in a replay. Sync period and stabilization window are the defaults of kube-controller-manager; the metric
+// delay is metrics-server's resolution of 15 s and a window of the same length.
 const (
 	syncPeriod          = 15 * time.Second
 	stabilizationWindow = 300 * time.Second
 	metricDelay         = 30 * time.Second
-	// maxReplicasFactor is how far maxReplicas is above the pods that the 95th percentile needs, so that it binds nobody.
+	// maxReplicasFactor is the ratio of maxReplicas to the pods that the 95th percentile needs; it is high enough to limit no
+	// scaler.
 	maxReplicasFactor = 20
 )
 
-// Result is what one scaler did on one series with one kind of pod.
+// Result is the score of one scaler on one series in one scenario.
 type Result struct {
 	Series string
 	Scaler string
@@ -48,12 +49,12 @@ type Result struct {
 	// Startup is the start-up time of a pod.
 	Startup time.Duration
 	Score
-	// Seasonal tells whether the forecast followed a season at the end; Why is what spoke for or against it. Of "ehpa" only.
+	// Seasonal reports whether the forecast followed a season at the end; Reason is that of the choice. Set for "ehpa" only.
 	Seasonal bool
 	Reason   string
 }
 
-// Compare replays every scaler over a series in every setting of a plan.
+// Compare replays every scaler over a series in every scenario of a plan.
 func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
 	p95 := quantile(load.Values, 0.95)
 	if !(p95 > 0) {

@@ -9,11 +9,11 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// forecastCache keeps the forecasts that a model made, by origin, so that the settings of a plan share them: a forecast depends on the
+// forecastCache keeps the forecasts of a model by origin, so that the scenarios of a plan share them: a forecast depends on the
 // series alone.
 type forecastCache struct {
 	model    Forecaster
-	observed int64 // samples the model was told
+	observed int64 // samples passed to the model
 	origins  map[int64]cachedForecast
 }
 
@@ -26,7 +26,7 @@ func newForecastCache(model Forecaster) *forecastCache {
 	return &forecastCache{model: model, origins: map[int64]cachedForecast{}}
 }
 
-// newForecaster returns a Forecaster for one more pass over the same samples.
+// newForecaster returns a Forecaster for another pass over the same samples.
 func (m *forecastCache) newForecaster() *cachedForecaster { return &cachedForecaster{forecastCache: m} }
 
 // cachedForecaster is one pass over the samples.
@@ -35,7 +35,7 @@ type cachedForecaster struct {
 	observedHere int64
 }
 
-// Observe implements Forecaster. The model itself hears each sample once.
+// Observe implements Forecaster. The model gets each sample once.
 func (p *cachedForecaster) Observe(at time.Time, value float64) {
 	if p.observedHere++; p.observedHere > p.observed {
 		p.model.Observe(at, value)

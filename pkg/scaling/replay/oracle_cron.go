@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Oracle is Reactive that knows the load to come as far ahead as it takes to act on it.
+// Oracle is a Reactive scaler that knows the coming load as far ahead as a change takes effect.
 type Oracle struct {
 	Reactive
 	cfg  Config
@@ -42,13 +42,13 @@ func (o *Oracle) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 }
 
 const (
-	// cronBlock is how long a window of Cron is.
+	// cronBlock is the length of a window of Cron.
 	cronBlock = 3 * time.Hour
-	// cronQuantile is the quantile of the load of a block that its replicas are for.
+	// cronQuantile is the quantile of the load in a block that its replicas are sized for.
 	cronQuantile = 0.95
 )
 
-// Cron is scaling by the clock alone: eight windows a day, as somebody would write them who has looked at the warm-up.
+// Cron scales by the clock alone: eight windows a day, sized from the load of the warm-up.
 type Cron struct {
 	cfg        Config
 	blockLoads [24 * time.Hour / cronBlock][]float64
@@ -56,7 +56,7 @@ type Cron struct {
 	windows    []scaling.CronWindow
 }
 
-// NewCron returns a scaler that learns its windows from the warm-up.
+// NewCron returns a scaler that sizes its windows from the warm-up.
 func NewCron(cfg Config, begin time.Time) *Cron { return &Cron{cfg: cfg, start: begin} }
 
 // Name implements Scaler.
@@ -70,7 +70,7 @@ func (c *Cron) Observe(at time.Time, load float64) {
 	}
 }
 
-// buildWindows makes windows of what was seen.
+// buildWindows creates the windows from the observed loads.
 func (c *Cron) buildWindows() error {
 	for block, loads := range c.blockLoads {
 		start := block * int(cronBlock.Hours())

@@ -12,16 +12,16 @@ import (
 	"crane.io/crane/pkg/scaling/forecastvalue"
 )
 
-// forecastWindow is the prediction window that an EffectiveHorizontalPodAutoscaler has where nothing is said: a forecast is published once in it.
+// forecastWindow is the default prediction window of an EffectiveHorizontalPodAutoscaler: a forecast is published once in it.
 const forecastWindow = time.Hour
 
-// Forecaster is a model that learns sample by sample.
+// Forecaster is an online forecasting model.
 type Forecaster interface {
 	Observe(at time.Time, value float64)
 	Forecast(horizon time.Duration) (forecast.Forecast, error)
 }
 
-// Predictive is Reactive with a forecast beside it, at the level that the workload's own past shows to be worth its replicas.
+// Predictive is a Reactive scaler that also scales by a forecast, at the level that pays off on the history of the workload.
 type Predictive struct {
 	Reactive
 	plant     scaling.Plant
@@ -44,10 +44,10 @@ func NewPredictive(cfg Config, model Forecaster) (*Predictive, error) {
 // Name implements Scaler.
 func (*Predictive) Name() string { return "ehpa" }
 
-// Choice is the level that it scales by now.
+// Choice returns the current choice of the ledger.
 func (a *Predictive) Choice() scaling.Choice { return a.evaluator.Choice() }
 
-// seasonal tells whether the forecast follows a season.
+// seasonal reports whether the forecast follows a season.
 func (a *Predictive) seasonal() bool {
 	return forecastvalue.Budget(a.evaluator.Forecast()) == scaling.SeasonalBudget && a.evaluator.Forecast().Skill >= scaling.MinSkill
 }
@@ -56,7 +56,7 @@ func (a *Predictive) seasonal() bool {
 func (a *Predictive) Observe(at time.Time, load float64) {
 	a.model.Observe(at, load)
 	if a.evaluator.ForecastDue(at) {
-		// Without a forecast the old one ages until its horizon ends; then there is none.
+		// After an error the previous forecast is used until it ends.
 		f, err := a.model.Forecast(forecastvalue.ForecastWindows * forecastWindow)
 		if err != nil {
 			f = forecast.Forecast{}
@@ -66,7 +66,8 @@ func (a *Predictive) Observe(at time.Time, load float64) {
 	a.evaluator.Observe(at, load)
 }
 
-// Propose implements Scaler. The forecast comes to the HPA as an external metric with an average value, so it has the HPA's tolerance.
+// Propose implements Scaler. Like in a cluster, the HPA reads the forecast as an external metric with an average value, to which its
+// tolerance applies.
 func (a *Predictive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 	out := []scaling.Proposal{a.reactiveProposal(v)}
 	choice, lead := a.evaluator.Choice(), forecastvalue.Lead(a.plant)

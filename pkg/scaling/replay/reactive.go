@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// Reactive is the HPA alone: utilisation against a target.
+// Reactive is the HPA alone: utilization against a target.
 type Reactive struct {
 	Target    float64
 	Tolerance scaling.Tolerance

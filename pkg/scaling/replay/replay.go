@@ -1,11 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay plays a series of real load through a model of pods and shows what ways of scaling would have done: when
-// load was above what ready pods could carry, and what the replicas cost.
+// Package replay simulates ways of scaling on a recorded load and reports when the load exceeded the capacity of the ready pods, and
+// the cost of the replicas.
 //
-// The model: load is shared evenly by the ready pods; each carries Capacity; a new pod is ready Startup after it was asked for and
-// costs from then on; a pod that is taken away is gone at once, those that are not ready first. It knows nothing of clusters.
+// The model: ready pods share the load evenly and carry Capacity each; a new pod is ready Startup after it was requested and costs
+// from then on; removed pods disappear at once, unready ones first.
 package replay
 
 import (
@@ -18,27 +18,27 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Config is one replay.
+// Config is the configuration of one replay.
 type Config struct {
 	// Capacity is the load that one ready pod carries, in the unit of the series; > 0.
 	Capacity float64
-	// Target is the share of Capacity that a pod should carry, in (0, 1]; 0.7 is an HPA's 70 %.
+	// Target is the desired load of a pod as a fraction of Capacity, in (0, 1]; 0.7 is 70 % for an HPA.
 	Target float64
 	// Startup is the time from a new replica to a ready pod.
 	Startup time.Duration
-	// Delay is how old the load is that a scaler sees.
+	// Delay is the age of the load that a scaler reads.
 	Delay time.Duration
-	// Sync is the time between two rounds.
+	// Sync is the time between two steps.
 	Sync time.Duration
-	// Tolerance and Behavior are the HPA's.
+	// Tolerance and Behavior are those of the HPA.
 	Tolerance scaling.Tolerance
 	Behavior  scaling.Behavior
 	Bounds    scaling.Bounds
-	// Warmup is how much of the series is only looked at; scoring begins after it.
+	// Warmup is the part of the series that is observed before scoring.
 	Warmup time.Duration
 }
 
-// Validate returns an error that names the field.
+// Validate returns an error that names the invalid field.
 func (c Config) Validate() error {
 	switch {
 	case !(c.Capacity > 0) || math.IsInf(c.Capacity, 0):
@@ -53,34 +53,34 @@ func (c Config) Validate() error {
 	return c.Bounds.Validate()
 }
 
-// ScalerInput is what a scaler sees in a round.
+// ScalerInput is the input of a scaler in one step.
 type ScalerInput struct {
 	Now time.Time
-	// Current is the number of replicas, Pods their samples as an HPA sees them (Pod.Use in the unit of the series, Pod.Request
-	// the capacity).
+	// Current is the number of replicas, Pods their samples as an HPA reads them: Pod.Usage in the unit of the series, Pod.Request
+	// the capacity.
 	Current int32
 	Pods    []scaling.Pod
 }
 
-// Scaler is a way of scaling. It sees each sample of the series once, in order, as soon as it is Delay old.
+// Scaler is a way of scaling. It gets each sample of the series once, in order, as soon as it is Delay old.
 type Scaler interface {
-	// Name is what reports call it.
+	// Name returns the name in reports.
 	Name() string
-	// Observe is told a sample; NaN is a gap.
+	// Observe records a sample; NaN is a gap.
 	Observe(at time.Time, load float64)
-	// Propose returns what it asks for, and the least that it allows.
+	// Propose returns the proposals and the minimum number of replicas.
 	Propose(v ScalerInput) (proposals []scaling.Proposal, floor int32)
 }
 
-// Score is what a scaler did.
+// Score is the result of one replay.
 type Score struct {
-	// UnderCapacity is how long load was above what the ready pods carry.
+	// UnderCapacity is the time with load above the capacity of the ready pods.
 	UnderCapacity time.Duration
-	// ReplicaHours is the sum of replicas over time, those that are starting included.
+	// ReplicaHours is the sum of replicas over time, including starting ones.
 	ReplicaHours float64
-	// Scalings is how often the number of replicas changed.
+	// Scalings is the number of changes of replicas.
 	Scalings int
-	// Scored is the time that was scored; gaps of the series are not.
+	// Scored is the scored time, without gaps of the series.
 	Scored time.Duration
 }
 
@@ -113,18 +113,18 @@ type simulation struct {
 
 	replicas, ready int32
 	starting        []startingPods // in order of time
-	observed        int            // samples the scaler was told
+	observed        int            // samples passed to the scaler
 	pods            []scaling.Pod
 	score           Score
 }
 
-// startingPods are replicas that were asked for together.
+// startingPods are replicas that were requested together.
 type startingPods struct {
 	at   time.Time
 	pods int32
 }
 
-// step is one sync of the HPA and the time up to the next one.
+// step runs one sync of the HPA and the time until the next one.
 func (w *simulation) step(now time.Time) {
 	for len(w.starting) > 0 && !now.Before(w.starting[0].at.Add(w.cfg.Startup)) {
 		w.ready += w.starting[0].pods
@@ -174,7 +174,7 @@ func (w *simulation) scale(now time.Time, to int32) {
 	w.replicas = to
 }
 
-// observe tells the scaler what has become visible.
+// observe passes the samples that have become visible to the scaler.
 func (w *simulation) observe(now time.Time) {
 	for w.observed < len(w.load.Values) && !w.load.Time(w.observed).Add(w.cfg.Delay).After(now) {
 		w.scaler.Observe(w.load.Time(w.observed), w.load.Values[w.observed])
@@ -182,7 +182,7 @@ func (w *simulation) observe(now time.Time) {
 	}
 }
 
-// podSamples are the pods as the HPA sees them: the load that is Delay old, shared by those that are ready.
+// podSamples returns the pods as the HPA reads them: the ready ones share the load that is Delay old.
 func (w *simulation) podSamples(now time.Time) []scaling.Pod {
 	seen := w.loadAt(now.Add(-w.cfg.Delay))
 	w.pods = w.pods[:0]

@@ -5,13 +5,13 @@ package replay
 
 import "slices"
 
-// Report is what a comparison of scalers shows.
+// Report is the result of a comparison of scalers.
 type Report struct {
 	Series []Row   `json:"series"`
 	Total  []Total `json:"total"`
 }
 
-// Row is a Result in the units that people read.
+// Row is a Result in reporting units.
 type Row struct {
 	Name                 string  `json:"name"`
 	Scaler               string  `json:"scaler"`
@@ -21,20 +21,20 @@ type Row struct {
 	ReplicaHours         float64 `json:"replicaHours"`
 	Scalings             int     `json:"scalings"`
 	ScoredHours          float64 `json:"scoredHours"`
-	// Seasonal and Why are of "ehpa" only.
+	// Seasonal and Reason are set for "ehpa" only.
 	Seasonal bool   `json:"seasonal,omitempty"`
 	Reason   string `json:"why,omitempty"`
 }
 
-// Kinds of series that a Total sums up.
+// Kinds of series in a Total.
 const (
 	KindSeasonal = "seasonal"
 	KindOther    = "other"
 )
 
-// Total sums up a scaler over series, numbers of pods and start-up times.
+// Total is the sum of a scaler's scores over series, numbers of pods and start-up times.
 type Total struct {
-	// Kind tells whether the forecast of these series follows a season.
+	// Kind is whether the forecast of these series follows a season.
 	Kind   string `json:"kind"`
 	Series int    `json:"series"`
 	Scaler string `json:"scaler"`
@@ -42,12 +42,12 @@ type Total struct {
 	UnderCapacityMinutes float64 `json:"underCapacityMinutes"`
 	ReplicaHours         float64 `json:"replicaHours"`
 	Scalings             int     `json:"scalings"`
-	// Ratios are to "reactive"; nil where that is zero.
+	// Ratios are relative to "reactive"; nil where that is zero.
 	UnderCapacityRatio *float64 `json:"underCapacityRatio"`
 	ReplicaHoursRatio  *float64 `json:"replicaHoursRatio"`
 }
 
-// NewReport sums results up.
+// NewReport returns the report of results.
 func NewReport(results []Result) Report {
 	var report Report
 	seasonal := map[string]bool{}
@@ -65,7 +65,7 @@ func NewReport(results []Result) Report {
 	return report
 }
 
-// totals sums one kind of series up, by scaler in the order in which they come.
+// totals sums the rows of one kind by scaler, in order of appearance.
 func totals(rows []Row, kind string, seasonal map[string]bool) []Total {
 	var out []Total
 	names := map[string]bool{}

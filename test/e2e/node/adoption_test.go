@@ -25,8 +25,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestAdoption: craned resizes a pod in place on a real kubelet: its cgroups change, and nothing restarts; and a pod that the
-// kernel then kills for lack of memory gets back what it had.
+// TestAdoption checks that craned resizes a pod in place on a real kubelet without a restart, and rolls back a pod that is OOM-killed
+// afterwards.
 func TestAdoption(t *testing.T) {
 	n := node.Start(t, node.Options{})
 	a := adoptionFixture{Node: n, cgroups: n.Cgroups(t), client: startCraned(t, n)}
@@ -42,7 +42,7 @@ func TestAdoption(t *testing.T) {
 		}
 	})
 	t.Run("rolled-back", func(t *testing.T) {
-		// What a container says at its end lies in a file that is empty until then, and a new one after a restart.
+		// The termination message is a file that is empty at the start of each container.
 		const signal = "/dev/termination-log"
 		a.createDeployment(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
 		pod := a.awaitLowered(t, "touchy")
@@ -63,7 +63,7 @@ func TestAdoption(t *testing.T) {
 	})
 }
 
-// startCraned starts one that adopts without delay, with the rights that config/rbac gives it, and returns a client.
+// startCraned starts craned with the rights of config/rbac, adopting without delay, and returns a client.
 func startCraned(t *testing.T, n *node.Node) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -97,14 +97,14 @@ func startCraned(t *testing.T, n *node.Node) client.Client {
 	return c
 }
 
-// adoptionFixture is a node with a craned.
+// adoptionFixture is a node with a running craned.
 type adoptionFixture struct {
 	*node.Node
 	cgroups *node.Cgroups
 	client  client.Client
 }
 
-// createDeployment makes a Deployment of one pod on the node, of which half is recommended.
+// createDeployment creates a Deployment of one pod on the node, with a Recommendation of half its size.
 func (a adoptionFixture) createDeployment(t *testing.T, name, program string, args []string) {
 	t.Helper()
 	one, labels := int32(1), map[string]string{"app": name}
@@ -141,7 +141,7 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 	}
 }
 
-// awaitLowered waits until the pod has been lowered, in its cgroups too, and returns it as it was seen first.
+// awaitLowered waits until the pod's cgroups have the recommended limits and returns the pod as first seen.
 func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -160,7 +160,7 @@ func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-// eventually polls a Recommendation until it is as wanted.
+// eventually polls a Recommendation until check returns nil.
 func (a adoptionFixture) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
 	t.Helper()
 	a.Eventually(t, what, func() error {

@@ -20,20 +20,20 @@ import (
 	"crane.io/crane/internal/testbed/realnode"
 )
 
-// hostCgroups is where the pod of Cgroups sees the node's cgroups.
+// hostCgroups is the mount point of the node's cgroups in the pod of Cgroups.
 const hostCgroups = "/host/cgroup"
 
-// Cgroups reads and writes the cgroup files of a node. It writes as an agent does, from a privileged pod of a DaemonSet with a host
-// path, and reads so on a virtual machine; the files of a node in namespaces it reads from here, whatever becomes of the pod.
+// Cgroups reads and writes the cgroup files of a node. It writes as an agent does, from a privileged pod of a DaemonSet with a host path.
+// It reads the same way on a virtual machine, and directly on a node in namespaces.
 type Cgroups struct {
 	node *Node
-	// owner is the test that the DaemonSet is for, pod its pod; nil before there is one.
+	// owner is the test that the DaemonSet belongs to; pod is its pod, nil before it runs.
 	owner testing.TB
 	pod   *corev1.Pod
 }
 
-// Cgroups gives access for the length of the test. The DaemonSet is started where it is needed: at once for a virtual machine, else
-// with the first write.
+// Cgroups gives access for the duration of the test. The DaemonSet is started at once for a virtual machine, otherwise with the first
+// write.
 func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	t.Helper()
 	c := &Cgroups{node: n, owner: t}
@@ -43,7 +43,6 @@ func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	return c
 }
 
-// startDaemonSet starts the DaemonSet.
 func (c *Cgroups) startDaemonSet(t testing.TB) {
 	t.Helper()
 	n := c.node
@@ -86,7 +85,7 @@ func (c *Cgroups) startDaemonSet(t testing.TB) {
 	n.Eventually(t, "pod of the DaemonSet", func() error { return c.findPod(t) })
 }
 
-// findPod looks the pod up: that of a DaemonSet is replaced where it ended.
+// findPod finds the current pod of the DaemonSet, which replaces a pod that ended.
 func (c *Cgroups) findPod(t testing.TB) error {
 	t.Helper()
 	pods, err := c.node.Client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app=cgroups-" + c.node.Name()})
@@ -107,8 +106,7 @@ func hostPath(name, path string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}
 }
 
-// Dir is the directory of a cgroup below kubepods, as the pod of the DaemonSet sees it. The controller counts on version 1
-// alone.
+// Dir returns the directory of a cgroup below kubepods as seen by the DaemonSet's pod. The controller matters on version 1 only.
 func (c *Cgroups) Dir(controller string, parts ...string) string {
 	dir := hostCgroups
 	if c.node.Cgroup() == 1 {
@@ -125,8 +123,8 @@ func (c *Cgroups) Dir(controller string, parts ...string) string {
 	return strings.Join(append([]string{dir}, names...), "/")
 }
 
-// systemdNames are the names of groups as systemd has them, with what the runtime puts before a container's. A slice's holds those of all
-// slices above it; a dash would begin another, so those of a pod's UID are underscores.
+// systemdNames converts group names to those of systemd, with the runtime's prefix for containers. A slice's name includes those of its
+// parents, separated by dashes; dashes in pod UIDs become underscores.
 func systemdNames(parts []string, prefix string) []string {
 	names, stem := make([]string, len(parts)), ""
 	for i, part := range parts {
@@ -144,10 +142,10 @@ func systemdNames(parts []string, prefix string) []string {
 	return names
 }
 
-// containerIDLength is that of the ids that containerd and CRI-O give.
+// containerIDLength is the length of container IDs of containerd and CRI-O.
 const containerIDLength = 64
 
-// podParts are the directories of a pod below kubepods with the cgroupfs driver.
+// podParts returns the directories of a pod below kubepods with the cgroupfs driver.
 func podParts(pod *corev1.Pod) []string {
 	id := "pod" + string(pod.UID)
 	switch pod.Status.QOSClass {
@@ -159,25 +157,25 @@ func podParts(pod *corev1.Pod) []string {
 	return []string{id}
 }
 
-// containerParts are those of its first container.
+// containerParts returns those of its first container.
 func containerParts(pod *corev1.Pod) []string {
 	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 	return append(podParts(pod), id)
 }
 
-// Group is the cgroup of the pod's first container, below the root of a hierarchy.
+// Group returns the cgroup of the pod's first container below the root of a hierarchy.
 func Group(pod *corev1.Pod) string {
 	return strings.Join(append([]string{"kubepods"}, containerParts(pod)...), "/")
 }
 
-// Read returns the content of a file without the last newline.
+// Read returns the content of a file without the final newline.
 func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
 	t.Helper()
 	out, err := c.readFiles(t, file)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
-// readFiles returns the contents of files, one after the other.
+// readFiles returns the concatenated contents of files.
 func (c *Cgroups) readFiles(t testing.TB, files ...string) (string, error) {
 	t.Helper()
 	if c.node.Machine() {
@@ -194,8 +192,7 @@ func (c *Cgroups) readFiles(t testing.TB, files ...string) (string, error) {
 	return out.String(), nil
 }
 
-// exec runs the program cgroups in the DaemonSet's pod. When that fails the pod is looked up again, for the next time: the DaemonSet
-// has made another where this one is gone.
+// exec runs the program cgroups in the DaemonSet's pod. After a failure it looks for a replaced pod.
 func (c *Cgroups) exec(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	if c.pod == nil {
@@ -215,23 +212,23 @@ func (c *Cgroups) Write(t testing.TB, file, value string) error {
 	return err
 }
 
-// Limits are what a cgroup may use.
+// Limits holds the limits of a cgroup.
 type Limits struct {
 	// Cores of CPU time, +Inf for no limit.
 	Cores float64
 	// Memory in bytes, math.MaxInt64 for no limit.
 	Memory int64
-	// CPUs is the list of CPUs, as the kernel writes it.
+	// CPUs is the CPU list as formatted by the kernel.
 	CPUs string
 }
 
-// PodLimits reads the limits of the pod's own cgroup, ContainerLimits those of its first container.
+// PodLimits returns the limits of the pod's own cgroup.
 func (c *Cgroups) PodLimits(t testing.TB, pod *corev1.Pod) (Limits, error) {
 	t.Helper()
 	return c.limits(t, podParts(pod))
 }
 
-// ContainerLimits reads the limits of the pod's first container.
+// ContainerLimits returns the limits of the pod's first container.
 func (c *Cgroups) ContainerLimits(t testing.TB, pod *corev1.Pod) (Limits, error) {
 	t.Helper()
 	return c.limits(t, containerParts(pod))
@@ -258,7 +255,7 @@ func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 	return parseLimits(quota, period, lines[1], lines[2])
 }
 
-// unlimitedV1 is above any memory that there is; without a limit version 1 shows the largest multiple of a page.
+// unlimitedV1 is above any real memory size; version 1 shows the largest multiple of a page for no limit.
 const unlimitedV1 = 1 << 60
 
 func parseLimits(quota, period, memory, cpus string) (Limits, error) {
@@ -283,7 +280,7 @@ func parseLimits(quota, period, memory, cpus string) (Limits, error) {
 	return l, nil
 }
 
-// Throttled returns how often the pod's first container had used up its quota before the end of a period.
+// Throttled returns the number of periods in which the pod's first container exhausted its quota.
 func (c *Cgroups) Throttled(t testing.TB, pod *corev1.Pod) (int64, error) {
 	t.Helper()
 	stat, err := c.Read(t, c.Dir("cpu", containerParts(pod)...)+"/cpu.stat")

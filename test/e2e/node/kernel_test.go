@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// testConformance: the kernel says to writes to cgroups of version 2 what the table says by which the simulated kernel is tested.
+// testConformance checks that a real kernel answers writes to cgroup v2 as specified in the table that also tests the simulated kernel.
 func testConformance(t *testing.T, cgroups *node.Cgroups) {
 	for _, c := range conformance.Cases(false) {
 		t.Run(c.Name, func(t *testing.T) {

@@ -20,13 +20,13 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestNative is what a node of the host's own cgroup version does.
+// TestNative tests a node with the host's own cgroup version.
 func TestNative(t *testing.T) {
-	// CPU 0 for everybody, the others may be had exclusively.
+	// CPU 0 is shared, the others can be assigned exclusively.
 	runSuite(t, node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"}))
 }
 
-// TestCRIO is what a node of the host's own cgroup version does with CRI-O in the place of containerd.
+// TestCRIO tests a node with CRI-O instead of containerd.
 func TestCRIO(t *testing.T) {
 	n := node.Start(t, node.Options{Runtime: realnode.CRIO, CPUManagerPolicy: "static", ReservedCPUs: "0"})
 	object, err := n.Client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
@@ -36,7 +36,7 @@ func TestCRIO(t *testing.T) {
 	runSuite(t, n)
 }
 
-// TestMachine is what a node with cgroup version 2 does in a virtual machine, on whatever host.
+// TestMachine tests a node with cgroup version 2 in a virtual machine on any host.
 func TestMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes, and one run of many failed for no reason found yet")
@@ -46,7 +46,7 @@ func TestMachine(t *testing.T) {
 	t.Run("answers-as-the-simulated-kernel", func(t *testing.T) { testConformance(t, cgroups) })
 }
 
-// TestMachineOfVersion1 is the other way round: cgroup version 1, as on a host that no longer has it.
+// TestMachineOfVersion1 tests a node with cgroup version 1 in a virtual machine.
 func TestMachineOfVersion1(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -57,7 +57,7 @@ func TestMachineOfVersion1(t *testing.T) {
 	t.Run("resizes", func(t *testing.T) { testResize(t, n, cgroups) })
 }
 
-// runSuite shows on a node of any kind that it is a real one, and returns the access to its cgroups.
+// runSuite tests the basic functions of a node of any kind and returns its cgroups.
 func runSuite(t *testing.T, n *node.Node) *node.Cgroups {
 	t.Helper()
 	cgroups := n.Cgroups(t)
@@ -70,7 +70,7 @@ func runSuite(t *testing.T, n *node.Node) *node.Cgroups {
 	return cgroups
 }
 
-// testRuns: a pod runs, its logs and a program in it can be reached, and it finds the API server.
+// testRuns checks that a pod runs, that its logs and exec work, and that it reaches the API server.
 func testRuns(t *testing.T, n *node.Node) {
 	pod := n.Run(t, n.Pod("runs", "memory-hog", []string{"-mib", "1"}, nil, nil))
 	if pod.Status.PodIP == "" || pod.Spec.NodeName != n.Name() {
@@ -100,9 +100,9 @@ func testRuns(t *testing.T, n *node.Node) {
 	}
 }
 
-// testResize: limits that change in a running pod change in the cgroups of pod and container, and nothing restarts.
+// testResize checks that a resize in place changes the cgroups without a restart.
 func testResize(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
-	// Not of QoS class Guaranteed, which the kubelet does not resize where it may give CPUs away exclusively.
+	// The kubelet does not resize Guaranteed pods while it assigns exclusive CPUs.
 	pod := n.Run(t, n.Pod("resizes", "pause", nil, node.Resources("50m", "32Mi"), node.Resources("200m", "64Mi")))
 	awaitLimits(t, n, cgroups, pod, 0.2, 64<<20)
 	patch := `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"60m"},"limits":{"cpu":"300m","memory":"96Mi"}}}]}}`
@@ -140,7 +140,7 @@ func awaitLimits(t *testing.T, n *node.Node, cgroups *node.Cgroups, pod *corev1.
 	})
 }
 
-// testOOM: what takes more memory than its limit is killed, and its status says why.
+// testOOM checks that a container above its memory limit is killed with the right status.
 func testOOM(t *testing.T, n *node.Node) {
 	pod := n.Pod("oom", "memory-hog", []string{"-mib", "200"}, nil, node.Resources("", "48Mi"))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -151,7 +151,7 @@ func testOOM(t *testing.T, n *node.Node) {
 	}
 }
 
-// testThrottle: what wants more CPU than its quota gets the quota, and the kernel counts the periods.
+// testThrottle checks that a container is throttled to its quota and that the kernel counts the periods.
 func testThrottle(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	pod := n.Run(t, n.Pod("throttled", "cpu-hog", []string{"-threads", "2"}, node.Resources("50m", ""), node.Resources("250m", "")))
 	var first int64
@@ -176,7 +176,7 @@ func testThrottle(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 		if len(reports) < 3 {
 			return fmt.Errorf("%d reports", len(reports))
 		}
-		// The first is of the start. What a busy machine leaves to the hog may be less than its quota, never much more.
+		// The first report covers the start. A busy machine may give the hog less than its quota, never much more.
 		for _, r := range reports[1:] {
 			if r.Cores > 0.25*1.3 {
 				t.Errorf("the hog used %.2f cores in a second, its quota is 0.25", r.Cores)
@@ -207,7 +207,7 @@ func readHogReports(t *testing.T, n *node.Node, pod *corev1.Pod) ([]hogReport, e
 	return reports, nil
 }
 
-// testExclusive: a pod with exclusive CPUs has them for itself: they are in its cpuset and leave that of the others.
+// testExclusive checks that exclusive CPUs are in the cpuset of their pod and not in that of others.
 func testExclusive(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	shared := n.Run(t, n.Pod("shared", "pause", nil, nil, nil))
 	before, err := cgroups.ContainerLimits(t, shared)
@@ -247,7 +247,7 @@ func testExclusive(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	})
 }
 
-// testWrite: the pod of a DaemonSet changes a cgroup of the node through a host path.
+// testWrite checks that a DaemonSet's pod can change a cgroup of the node through a host path.
 func testWrite(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	file, value, want := "cpu.cfs_quota_us", "50000", "50000"
 	if n.Cgroup() == 2 {
@@ -271,7 +271,7 @@ func testWrite(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	n.Eventually(t, "a write", func() error { return cgroups.Write(t, path, before) })
 }
 
-// cpusOverlap tells whether two lists of CPUs share one.
+// cpusOverlap reports whether two CPU lists have a common CPU.
 func cpusOverlap(t *testing.T, a, b string) bool {
 	t.Helper()
 	in, err1 := nodeinit.ParseCPUs(a)

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestPodsReachOneAnother measures a server on one node from a client on another.
+// TestPodsReachOneAnother connects a client on one node with a server on another.
 func TestPodsReachOneAnother(t *testing.T) {
 	nodes := node.StartAll(t, node.Options{Labels: map[string]string{"side": "server"}}, node.Options{})
 	list, err := nodes[0].Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "side=server"})
@@ -48,10 +48,10 @@ func TestPodsReachOneAnother(t *testing.T) {
 	})
 }
 
-// TestEviction: under memory pressure the kubelet evicts the pod that uses most above its request, and says so.
+// TestEviction checks that the kubelet evicts the pod with the highest use above its request under memory pressure.
 func TestEviction(t *testing.T) {
 	total := memoryMiB(t)
-	// The node's memory is the machine's; its use is that of its own cgroup. 600 MiB are what it may use.
+	// The node reports the machine's memory but measures the use of its own cgroup, which may use 600 MiB.
 	n := node.Start(t, node.Options{EvictMemoryBelow: strconv.Itoa(total-600) + "Mi"})
 	keeps := n.Run(t, n.Pod("keeps", "memory-hog", []string{"-mib", "16"}, node.Resources("", "64Mi"), nil))
 	hog := n.Create(t, n.Pod("hog", "memory-hog", []string{"-mib", "700", "-pause", "10ms"}, nil, nil))
@@ -91,7 +91,7 @@ func memoryMiB(t *testing.T) int {
 	return kib >> 10
 }
 
-// TestZones: the kubelet sees the NUMA zones that a node fakes, and keeps a pod within one.
+// TestZones checks that the kubelet sees fake NUMA zones and keeps a pod in one of them.
 func TestZones(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be shown as two zones")
@@ -116,7 +116,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestReserved: what a node keeps from pods is not allocatable.
+// TestReserved checks that reserved resources are not allocatable.
 func TestReserved(t *testing.T) {
 	n := node.Start(t, node.Options{Reserved: node.Resources("500m", "1Gi")})
 	object, err := n.Client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
@@ -130,7 +130,7 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestNodeEndsWithKubelet: when a node's kubelet ends, the node ends, and its name is free for another.
+// TestNodeEndsWithKubelet checks that a node ends with its kubelet and its name can be reused.
 func TestNodeEndsWithKubelet(t *testing.T) {
 	n := node.Start(t, node.Options{Name: "mortal"})
 	if err := n.Kill("kubelet"); err != nil {

@@ -1,18 +1,17 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node gives tests real nodes: a kubelet, containerd and runc on a real kernel, joined to a real control plane, in
-// namespaces of the test's own. A package that wants them says so in TestMain,
+// Package node provides real nodes to tests: a kubelet, containerd and runc on a real kernel, joined to a real control plane, in
+// namespaces of the test. A package enables them in TestMain,
 //
 //	func TestMain(m *testing.M) { os.Exit(node.Main(m, node.Setup{})) }
 //
-// and then starts nodes where it needs them, in about a second each where the host has the cgroup version:
+// and then starts nodes where it needs them, in about a second each if the host has the cgroup version:
 //
 //	n := node.Start(t, node.Options{CPUManagerPolicy: "static", ReservedCPUs: "0"})
 //
-// Main starts the test binary a second time inside the namespaces, where everything listens on addresses of its own and
-// nothing is left at the end, whatever the end is. Where the machine cannot run nodes, Start skips with the reason. The
-// machinery is internal/testbed/realnode; this package is what tests need around it.
+// Main runs the test binary a second time inside the namespaces, which have addresses of their own and leave nothing behind.
+// Start skips the test with a reason if the machine cannot run nodes. Nodes are implemented in internal/testbed/realnode.
 package node
 
 import (
@@ -36,32 +35,31 @@ import (
 	"crane.io/crane/internal/testbed/realnode/sandbox"
 )
 
-// Options describe a node; the zero value is the fastest kind that the host can.
+// Options describes a node; the zero value is the fastest kind that the host supports.
 type Options = realnode.NodeOptions
 
-// buildTimeout is for a cold build cache.
+// buildTimeout suffices for a cold build cache.
 const buildTimeout = 15 * time.Minute
 
-// shared is what all tests of the package run on.
+// shared is the cluster of all tests of the package.
 var shared struct {
 	missing error // why there are no nodes
 	session *sandbox.Session
 	assets  assets.Set
-	open    func() (*realnode.Cluster, error) // once
+	open    func() (*realnode.Cluster, error) // runs once
 }
 
-// Setup says what the tests of a package need beside nodes of the host's own cgroup version.
+// Setup lists what the tests of a package need beside nodes of the host's own cgroup version.
 type Setup struct {
-	// VirtualMachines downloads the kernel of virtual machines, if it is not kept yet. Short tests have no such machines.
+	// VirtualMachines downloads the kernel of virtual machines unless it is cached. Short tests have no virtual machines.
 	VirtualMachines bool
-	// Systemd downloads that of virtual machines as well.
+	// Systemd also downloads the kernel and root of virtual machines with systemd.
 	Systemd bool
-	// Commands of this module are to be had as images, under the name that Image returns.
+	// Commands lists commands of this module to provide as images, named by Image.
 	Commands []string
 }
 
-// Main runs the tests of a package inside of namespaces and returns their exit status. The control plane is started with
-// the first node.
+// Main runs the tests of a package inside namespaces and returns their exit status. The control plane starts with the first node.
 func Main(m *testing.M, setup Setup) int {
 	if !sandbox.Inside() {
 		if err := doctor.Problems(doctor.CheckNamespaces(context.Background())); err != nil {
@@ -95,7 +93,7 @@ func Main(m *testing.M, setup Setup) int {
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {
 		shared.session, shared.assets = s, set
 		shared.open = sync.OnceValues(openCluster)
-		// The kernel ends the control plane with this process, which is the first of its namespaces.
+		// The kernel stops the control plane with this process, the first of its PID namespace.
 		return m.Run()
 	})
 	if err != nil {
@@ -105,7 +103,7 @@ func Main(m *testing.M, setup Setup) int {
 	return status
 }
 
-// openCluster starts the control plane that the tests share.
+// openCluster starts the shared control plane.
 func openCluster() (*realnode.Cluster, error) {
 	ctx := context.Background()
 	s := shared.session
@@ -120,8 +118,8 @@ func openCluster() (*realnode.Cluster, error) {
 	return realnode.Open(ctx, s, control, shared.assets, nil)
 }
 
-// Binary is the path of a binary of this module that runs beside nodes and not on them. `make test-nodes` builds it; the test is skipped
-// where nobody has.
+// Binary returns the path of a binary of this module that runs beside nodes. `make test-nodes` builds it; the test is skipped if it is
+// missing.
 func Binary(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(shared.assets.Kit), name)
@@ -131,26 +129,26 @@ func Binary(t testing.TB, name string) string {
 	return path
 }
 
-// Command is the path of a command that Setup names.
+// Command returns the path of a command listed in Setup.
 func Command(name string) string { return shared.assets.Commands[name] }
 
 // Node is a node of a test.
 type Node struct {
 	*realnode.Node
-	// Client has an administrator's rights.
+	// Client has administrator rights.
 	Client kubernetes.Interface
 	// Config is the configuration of Client.
 	Config *rest.Config
 }
 
-// Start starts a node for the length of the test and returns when it is Ready. The test is skipped where the machine cannot
-// run such a node, and fails where it should be able to and the node does not start.
+// Start starts a node for the duration of the test and returns when it is Ready. It skips the test if the machine cannot run such a node,
+// and fails it if the node does not start.
 func Start(t testing.TB, o Options) *Node {
 	t.Helper()
 	return StartAll(t, o)[0]
 }
 
-// StartAll starts several nodes side by side.
+// StartAll starts several nodes concurrently.
 func StartAll(t testing.TB, options ...Options) []*Node {
 	t.Helper()
 	cluster := Open(t)
@@ -178,8 +176,7 @@ func StartAll(t testing.TB, options ...Options) []*Node {
 	return nodes
 }
 
-// Open returns the cluster that the tests of this package share, without a node. It skips the test where there cannot be
-// one.
+// Open returns the shared cluster without a node. It skips the test if there cannot be one.
 func Open(t testing.TB) *realnode.Cluster {
 	t.Helper()
 	if shared.missing != nil {

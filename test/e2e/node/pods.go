@@ -20,20 +20,20 @@ import (
 	"crane.io/crane/internal/testbed/realnode/assets"
 )
 
-// Bounds of a wait for a pod; an emulated machine is twenty times slower than this one.
+// Timeouts of waits; an emulated machine is twenty times slower.
 const (
 	nativeTimeout   = 60 * time.Second
 	emulatedTimeout = 5 * time.Minute
-	// Asking costs something as well: a program in a pod of an emulated machine takes seconds to start.
+	// Polling has a cost as well: a program in a pod of an emulated machine takes seconds to start.
 	nativePoll   = 100 * time.Millisecond
 	emulatedPoll = 2 * time.Second
 )
 
-// Image is the name of the image of a test program: pause, cpu-hog, memory-hog, latency-server, latency-client or cgroups.
-// See internal/testbed/realnode/testprogram for their arguments.
+// Image returns the image name of a test program: pause, cpu-hog, memory-hog, latency-server, latency-client or cgroups. See
+// internal/testbed/realnode/testprogram for their arguments.
 func Image(program string) string { return assets.ImageName(program) }
 
-// Pod returns a pod that runs program on this node: with the requests and limits of resources as in "cpu=100m,memory=32Mi".
+// Pod returns a pod that runs program on this node with the given requests and limits.
 func (n *Node) Pod(name, program string, args []string, requests, limits corev1.ResourceList) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
@@ -48,7 +48,7 @@ func (n *Node) Pod(name, program string, args []string, requests, limits corev1.
 	}
 }
 
-// HostPod returns a pod that does nothing and sees the files of the node below HostRoot, and its processes.
+// HostPod returns an idle pod that sees the node's processes, and its files below HostRoot.
 func (n *Node) HostPod(name string) *corev1.Pod {
 	pod := n.Pod(name, "cgroups", []string{"stay"}, nil, nil)
 	pod.Spec.HostPID = true
@@ -59,16 +59,16 @@ func (n *Node) HostPod(name string) *corev1.Pod {
 	return pod
 }
 
-// HostRoot is where a Watcher has the node's files.
+// HostRoot is the mount point of the node's files in a HostPod.
 const HostRoot = "/host"
 
-// ExecOnNode runs a program of the node's own from a Watcher and returns what it prints.
+// ExecOnNode runs a program of the node's own from a HostPod and returns its output.
 func (n *Node) ExecOnNode(t testing.TB, watcher *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
 	return n.Exec(t, watcher, append([]string{"/nodekit", "cgroups", "in", HostRoot}, command...)...)
 }
 
-// Resources is a list of CPU and memory quantities; an empty one is left out.
+// Resources returns a list of CPU and memory quantities; empty ones are omitted.
 func Resources(cpu, memory string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if cpu != "" {
@@ -80,7 +80,7 @@ func Resources(cpu, memory string) corev1.ResourceList {
 	return list
 }
 
-// waitTimeout is how long a wait on this node may take.
+// waitTimeout returns the timeout of waits on this node.
 func (n *Node) waitTimeout() time.Duration {
 	if n.Machine() {
 		return emulatedTimeout
@@ -88,7 +88,7 @@ func (n *Node) waitTimeout() time.Duration {
 	return nativeTimeout
 }
 
-// pollInterval is the time between two looks at this node.
+// pollInterval returns the polling interval on this node.
 func (n *Node) pollInterval() time.Duration {
 	if n.Machine() {
 		return emulatedPoll
@@ -96,7 +96,7 @@ func (n *Node) pollInterval() time.Duration {
 	return nativePoll
 }
 
-// Run makes the pod, removes it at the end of the test, and returns it when it is Ready.
+// Run creates the pod and returns it when it is Ready. The pod is deleted at the end of the test.
 func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	n.Create(t, pod)
@@ -110,7 +110,7 @@ func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	})
 }
 
-// Create makes the pod and removes it at the end of the test.
+// Create creates the pod. It is deleted at the end of the test.
 func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pods := n.Client.CoreV1().Pods(pod.Namespace)
@@ -122,7 +122,7 @@ func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return created
 }
 
-// Delete removes the pod and returns when it is gone. A pod that is gone already is fine.
+// Delete deletes the pod and returns when it is gone. A missing pod is no error.
 func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
@@ -146,7 +146,7 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// Await returns the pod once it is as wanted.
+// Await returns the pod once ok returns true.
 func (n *Node) Await(t testing.TB, pod *corev1.Pod, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var last *corev1.Pod
@@ -185,10 +185,10 @@ func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 	}
 }
 
-// Exec runs a command in the pod's container and returns what it prints.
+// Exec runs a command in the pod's container and returns its output.
 func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
-	// Shorter than what waits for it, so that one that hangs is tried again.
+	// Shorter than the caller's timeout, so that a command that hangs is retried.
 	ctx, cancel := context.WithTimeout(t.Context(), n.waitTimeout()/4)
 	defer cancel()
 	request := n.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
@@ -206,10 +206,10 @@ func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, e
 	return out.String(), nil
 }
 
-// Logs returns what the pod's container has printed so far.
+// Logs returns the output of the pod's container so far.
 func (n *Node) Logs(t testing.TB, pod *corev1.Pod) (string, error) {
 	t.Helper()
-	// At the end of a test its context is over; that is when logs are wanted most.
+	// The context of a test ends before its cleanup, which needs logs most.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
 	defer cancel()
 	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)

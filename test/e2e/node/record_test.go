@@ -26,8 +26,8 @@ import (
 // recordEnv names a directory for recordings of nodes, such as internal/testbed/simnode/kernel/recorded.
 const recordEnv = "CRANE_NODES_RECORD"
 
-// TestRecord records what an agent reads of nodes with pods of each QoS class, twice, as package kernel reads it. It changes nothing
-// but files of a directory that somebody names for it.
+// TestRecord records the files that an agent reads on nodes with pods of each QoS class, twice, in the format of package kernel. It runs
+// only if the environment variable names a directory.
 func TestRecord(t *testing.T) {
 	dir := os.Getenv(recordEnv)
 	if dir == "" {
@@ -53,8 +53,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// identity is what a pod and its container are called in all recordings, in the place of their own UID and id, so that one list of pods
-// serves for all of them.
+// identity is the UID and container ID of a pod in all recordings, which replace the real ones, so that one list of pods fits all
+// recordings.
 type identity struct{ uid, container string }
 
 func recordedIdentities() map[string]identity {
@@ -65,14 +65,14 @@ func recordedIdentities() map[string]identity {
 	}
 }
 
-// recorder looks at a node from a pod that sees all its files.
+// recorder reads a node's files from a HostPod.
 type recorder struct {
 	*node.Node
 	pod  *corev1.Pod
 	pods map[string]*corev1.Pod
 }
 
-// recordedSpan is the time between the two moments, in which counters go on.
+// recordedSpan is the time between the two reads.
 const recordedSpan = 10 * time.Second
 
 func record(t *testing.T, n *node.Node) string {
@@ -101,7 +101,7 @@ func record(t *testing.T, n *node.Node) string {
 	return r.scrub(t, b.String())
 }
 
-// cgroupFiles are those of cgroups, of either version, that an agent reads or writes.
+// cgroupFiles lists the cgroup files, of either version, that an agent reads or writes.
 func cgroupFiles() []string {
 	return []string{
 		"cgroup.controllers", "cgroup.subtree_control", "cpu.stat", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpu.pressure", "cpuset.cpus",
@@ -111,7 +111,7 @@ func cgroupFiles() []string {
 	}
 }
 
-// files reads all that is recorded, by path, and tells when it read the cgroups.
+// files returns all recorded files by path, and the time of reading the cgroups.
 func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 	t.Helper()
 	files, at := r.walk(t, "sys/fs/cgroup", cgroupFiles()...), time.Now()
@@ -124,14 +124,14 @@ func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 	files[map[string]string{realnode.Containerd: "run/containerd/containerd.sock", realnode.CRIO: "run/crio/crio.sock"}[r.Runtime()]] = ""
 	watcher := strings.ReplaceAll(string(r.pod.UID), "-", "_")
 	maps.DeleteFunc(files, func(path, _ string) bool {
-		// Of groups that are no pods' it is their being there that counts.
+		// Groups that are not of pods only have to exist.
 		other := regexp.MustCompile(`^sys/fs/cgroup/.*\.(slice|scope|mount)/`).MatchString(path) && !strings.Contains(path, "kubepods")
 		return strings.Contains(strings.ReplaceAll(path, "-", "_"), watcher) || other && !slices.Contains([]string{"cpu.weight", "cpu.shares"}, filepath.Base(path))
 	})
 	return files, at
 }
 
-// walk reads all files of these names below a directory.
+// walk reads all files with these names below a directory.
 func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
 	found := r.exec(t, append([]string{"copy", node.HostRoot + "/" + dir}, names...)...)
@@ -142,7 +142,6 @@ func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]st
 	return files
 }
 
-// dump reads files.
 func (r *recorder) dump(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
 	args := []string{"dump"}
@@ -170,7 +169,7 @@ func (r *recorder) exec(t *testing.T, args ...string) map[string]string {
 	return found
 }
 
-// header says what was recorded, as the node and its programs tell.
+// header describes the recording with the versions of the node's programs.
 func (r *recorder) header(t *testing.T) string {
 	t.Helper()
 	object, err := r.Client.CoreV1().Nodes().Get(t.Context(), r.Name(), metav1.GetOptions{})
@@ -193,7 +192,7 @@ func (r *recorder) header(t *testing.T) string {
 `, info.KernelVersion, init, info.KubeletVersion, driver, info.ContainerRuntimeVersion)
 }
 
-// scrub puts what is the same in all recordings in the place of the pods' own.
+// scrub replaces identities that differ between recordings.
 func (r *recorder) scrub(t *testing.T, text string) string {
 	t.Helper()
 	put := func(own, other string) {
@@ -222,7 +221,7 @@ func writeMoment(b *strings.Builder, at time.Duration, files map[string]string) 
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(b, "-- %s --\n%s", path, files[path])
 		if content := files[path]; content != "" && !strings.HasSuffix(content, "\n") {
-			b.WriteByte('\n') // the form of recordings wants it
+			b.WriteByte('\n') // required by the recording format
 		}
 	}
 }

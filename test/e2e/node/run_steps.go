@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 )
 
-// RunSteps does steps in a new group of a node with cgroup v2, and returns what the kernel has answered.
+// RunSteps executes steps in a new group of a node with cgroup v2 and returns the kernel's answers.
 func (c *Cgroups) RunSteps(t testing.TB, steps []conformance.Step) (out []conformance.Outcome, err error) {
 	t.Helper()
 	text, err := json.Marshal(steps)

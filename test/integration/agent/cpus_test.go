@@ -20,15 +20,15 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 )
 
-// cpuFixture is the recorded host of four cores in the zones node0 and node2, with cpusets, and with a pod of the API server's for whose
-// container main it plays the kubelet.
+// cpuFixture is the recorded host of four cores in the zones node0 and node2, with cpusets and a pod of the API server. It acts as the
+// kubelet for the pod's container main.
 type cpuFixture struct {
 	t   *testing.T
 	dir string
 	pod *corev1.Pod
 }
 
-// podsGroup is where the recorded host has its pods.
+// podsGroup is the pods' cgroup of the recorded host.
 const podsGroup = "sys/fs/cgroup/kubepods.slice"
 
 func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
@@ -71,7 +71,7 @@ func (h *cpuFixture) group() string {
 	return fmt.Sprintf("%s/kubepods-pod%s.slice/cri-containerd-%s.scope", podsGroup, uid, h.container())
 }
 
-// others are the containers that the recording has, which no cluster knows.
+// others returns the recorded containers, which the API server does not know.
 func (h *cpuFixture) others() []string {
 	var out []string
 	for _, pattern := range []string{"*.slice/cri-containerd-*.scope", "*.slice/*.slice/cri-containerd-*.scope"} {
@@ -102,7 +102,7 @@ func (h *cpuFixture) write(path, text string) {
 	}
 }
 
-// runs waits until the pod's container runs on the first CPUs, with memory of these zones, and all others run on the rest.
+// runs waits until the pod's container runs on the first CPUs with memory of the given zones, and all others run on the rest.
 func (h *cpuFixture) runs(own, mems, rest string) {
 	h.t.Helper()
 	text := func(path string) string {
@@ -125,8 +125,8 @@ func (h *cpuFixture) runs(own, mems, rest string) {
 	})
 }
 
-// TestCPUsOfAProcess: with its own rights, the agent gives a container the CPUs that the scheduler promised, tells of it, puts all back at
-// its end, and after a kill the next one does.
+// TestCPUsOfAProcess checks that the agent gives a container the CPUs chosen by the scheduler, reports it and undoes it at the end, or in
+// the next agent after a kill.
 func TestCPUsOfAProcess(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus"))
@@ -143,7 +143,7 @@ func TestCPUsOfAProcess(t *testing.T) {
 			return err
 		}
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on the CPUs 2-3 by policy exclusive") {
+			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on CPUs 2-3 by policy exclusive") {
 				return nil
 			}
 		}
@@ -162,24 +162,23 @@ func TestCPUsOfAProcess(t *testing.T) {
 	second := startAgent(t, "cpus", flags...)
 	h.runs("2-3", "2", "0-1")
 	second.Kill()
-	// The next one is to give nobody a CPU, and puts back what the one before left.
+	// The next agent assigns no CPUs and undoes the previous assignment.
 	startAgent(t, "cpus", "--enforce=cpu-throttle", flags[2], flags[3])
 	h.runs("", "", "")
 }
 
-// TestCPUsAreTheKubelets: where the kubelet assigns CPUs itself, nobody else does, and the features of the node say why.
+// TestCPUsAreTheKubelets checks that the agent assigns no CPUs if the kubelet does, and reports why.
 func TestCPUsAreTheKubelets(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus-static"))
 	h := newCPUFixture(t, c, "cpus-static")
 	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
 	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
-	a.awaitLog(t, "Does not assign CPUs: the kubelet assigns CPUs itself")
+	a.awaitLog(t, "assigning no CPUs: the kubelet assigns CPUs itself")
 	h.runs("", "", "")
 }
 
-// TestCPUsOfGocrane: what gocrane's agent has given is found in the kubelet's directory and taken over, and what it has set where containers
-// run is not put back at the end.
+// TestCPUsOfGocrane checks that assignments of gocrane's agent are taken over from the kubelet's directory and reset at the end.
 func TestCPUsOfGocrane(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("cpus-gocrane"))
@@ -194,7 +193,7 @@ func TestCPUsOfGocrane(t *testing.T) {
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
 	}
 	first := startAgent(t, "cpus-gocrane", flags...)
-	first.awaitLog(t, "Takes over the CPUs that gocrane's agent has given", "containers=1")
+	first.awaitLog(t, "adopting the CPUs assigned by gocrane's agent", "containers=1")
 	h.runs("2-3", "2", "0-1")
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)

@@ -35,8 +35,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// elasticFixture is the part of the agent that offers what is unused, with the agent's own rights, on a node of 16 cores and 64 GiB whose use a
-// test says. Its clock is the test's: what takes minutes there takes none here.
+// elasticFixture runs the manager of elastic resources with the agent's permissions, on a node of 16 cores and 64 GiB with a given use and
+// a fake clock.
 type elasticFixture struct {
 	t     *testing.T
 	name  string
@@ -66,7 +66,7 @@ func newElasticFixture(t *testing.T, name string) *elasticFixture {
 	return o
 }
 
-// start runs the manager as an agent does.
+// start runs the manager as the agent does.
 func (o *elasticFixture) start() {
 	o.t.Helper()
 	config, err := control.ConfigFor(o.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
@@ -114,7 +114,7 @@ func (o *elasticFixture) start() {
 	o.t.Cleanup(o.stop)
 }
 
-// pass lets time pass on the node, each second with a measurement.
+// pass advances the clock with a measurement per second.
 func (o *elasticFixture) pass(d time.Duration) {
 	o.t.Helper()
 	for range int(d / time.Second) {
@@ -141,7 +141,7 @@ func (o *elasticFixture) node(ctx context.Context) (*corev1.Node, error) {
 	return node, err
 }
 
-// shows waits until the node shows cores, letting time pass; the manager may have decided on what its watch showed before.
+// shows waits, with an advancing clock, until the node advertises the given cores; the manager may have decided on an older watch state.
 func (o *elasticFixture) shows(cores string) {
 	o.t.Helper()
 	eventually(o.t, "the node shows "+cores, func(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (o *elasticFixture) shows(cores string) {
 	})
 }
 
-// account is what the annotation says of cpu.
+// account returns the annotation's values of CPU.
 func (o *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
 	o.t.Helper()
 	node, err := o.node(o.t.Context())
@@ -172,7 +172,7 @@ func (o *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, 
 	return cpu
 }
 
-// elasticPod asks for cores; node is empty for one that a scheduler is to place.
+// elasticPod returns a pod that requests cores; an empty node leaves the placement to a scheduler.
 func elasticPod(namespace, name, node, cores string) *corev1.Pod {
 	list := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse(cores)}
 	return &corev1.Pod{
@@ -184,15 +184,15 @@ func elasticPod(namespace, name, node, cores string) *corev1.Pod {
 	}
 }
 
-// TestElasticOffer: the node offers what is unused, a pod is placed on it by its requests, what pods hold is not taken from under them,
-// and a kubelet that sets extended resources to 0 does not keep them there.
+// TestElasticOffer checks that unused capacity is offered, that a pod is placed on it, that the requests of pods stay advertised and that
+// values reset by a kubelet are restored.
 func TestElasticOffer(t *testing.T) {
 	o := newElasticFixture(t, "elastic")
 	o.pass(3 * time.Minute)
 	o.pass(4 * time.Minute)
 	// 16 - 3 - 0.3 of margin.
 	o.shows("12")
-	ns := namespace(t, o.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // one that goes takes its time
+	ns := namespace(t, o.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // a namespace is deleted slowly
 	if err := control.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestElasticOffer(t *testing.T) {
 		}
 		return errors.New("the scheduler has not looked at it")
 	})
-	// The node is needed: what the pod holds stays, and the deficit is told.
+	// The node needs its capacity: the pod's request stays advertised, and the deficit is published.
 	o.used = 13000
 	o.shows("8")
 	eventually(t, "the deficit is told", func(context.Context) error {
@@ -234,21 +234,21 @@ func TestElasticOffer(t *testing.T) {
 		}
 		return nil
 	})
-	// A kubelet that takes its node for a new one.
+	// A kubelet that registers its node again.
 	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
 	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
 		t.Fatal(err)
 	}
 	o.shows("8")
-	// And one that writes what it knows, with conditions and without extended resources of its own.
+	// A kubelet status update with conditions and without extended resources.
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
 	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`))); err != nil {
 		t.Fatal(err)
 	}
 	o.pass(20 * time.Second)
 	o.shows("8")
-	// The agent ends in order: nothing is on offer but what the pod holds, and the next one goes on.
+	// A stopped agent leaves only the pod's request advertised, and the next one continues.
 	o.stop()
 	if err := <-o.done; err != nil {
 		t.Fatal(err)
@@ -271,7 +271,8 @@ predictionMetrics:
 predictionWindowSeconds: 3600
 `
 
-// TestElasticForecast: the agent asks for a forecast as a template says, offers nothing before there is one, and counts it in cores.
+// TestElasticForecast checks that the forecast of a template is created, that nothing is offered before it is ready and that it counts in
+// cores.
 func TestElasticForecast(t *testing.T) {
 	admin := newClient(t)
 	template := &corev1.ConfigMap{
@@ -283,7 +284,7 @@ func TestElasticForecast(t *testing.T) {
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	t.Cleanup(func() {
-		o.stop() // it would make another
+		o.stop() // it would create another
 		if err := admin.Delete(context.WithoutCancel(t.Context()), tsp); err != nil {
 			t.Error(err)
 		}
@@ -332,7 +333,7 @@ func TestElasticForecast(t *testing.T) {
 	if a := o.account(); a.Forecast != "12500m" || a.From != "forecast" {
 		t.Errorf("%+v", a)
 	}
-	// Somebody changes the template, and the object by hand: it follows the template.
+	// The object follows a changed template.
 	template.Data[predictionv1alpha1.NodeResourceTemplateKey] = "predictionWindowSeconds: 7200" + nodeTemplate[:len(nodeTemplate)-len("predictionWindowSeconds: 3600\n")]
 	if err := admin.Update(t.Context(), template); err != nil {
 		t.Fatal(err)
@@ -352,7 +353,8 @@ func TestElasticForecast(t *testing.T) {
 	}
 }
 
-// TestElasticAgent: the agent as a process says what it lacks, offers nothing for it, and withdraws when it ends; a dry run writes nothing.
+// TestElasticAgent checks that the agent reports missing inputs, offers nothing for them and withdraws at its end, and that a dry run
+// writes nothing.
 func TestElasticAgent(t *testing.T) {
 	c := newClient(t)
 	for _, name := range []string{"enforced", "dry"} {
@@ -378,9 +380,9 @@ func TestElasticAgent(t *testing.T) {
 	}
 	a := startAgent(t, "enforced", "--enforce=node-resource", "--node-resource-reserved=cpu=25%")
 	eventually(t, "the node says why nothing is offered", func(ctx context.Context) error {
-		// The files of the host do not change, so that no use of cpu is known; memory is there at each look.
+		// The host's files do not change, so the CPU use is unknown; memory is measured each time.
 		cpu, memory, ended, err := account(ctx, "enforced")
-		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is not known") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
+		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is unknown") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
 			err = fmt.Errorf("%+v, %+v, %t", cpu, memory, ended)
 		}
 		return err

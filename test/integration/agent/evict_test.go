@@ -32,7 +32,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// evictFixture is a node of its own with a rule that evicts pods of a namespace above 8,000 MiB, with 7 s to end.
+// evictFixture is a node with a rule that evicts pods of a namespace above 8,000 MiB with a grace period of 7 s.
 type evictFixture struct {
 	*hostFixture
 
@@ -56,7 +56,7 @@ func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 	return s
 }
 
-// pod runs one with a priority that begins with its size: lower ones go first.
+// pod runs a pod with the given memory.
 func (s *evictFixture) pod(name string, mib int) *corev1.Pod {
 	s.t.Helper()
 	pod := newPod(s.name, name)
@@ -69,7 +69,7 @@ func (s *evictFixture) agent(flags ...string) *agent {
 	return startAgent(s.t, s.name, append([]string{"--enforce=evict", "--eviction-budget=0", "--host-root=" + s.dir}, flags...)...)
 }
 
-// evicted waits until exactly these are ending.
+// evicted waits until exactly the given pods are terminating.
 func (s *evictFixture) evicted(want ...string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
@@ -81,7 +81,7 @@ func (s *evictFixture) evicted(want ...string) {
 	})
 }
 
-// awaitSnapshots waits until the agent has looked on for some seconds.
+// awaitSnapshots waits until the agent has observed the node for some seconds.
 func (a *agent) awaitSnapshots(t *testing.T, seconds float64) {
 	t.Helper()
 	first := -1.0
@@ -113,8 +113,8 @@ func (a *agent) awaitMetric(t *testing.T, series, want string) {
 	})
 }
 
-// TestEvict: the largest of those that may go, with the action's grace period and no other while it ends; static, mirror and DaemonSet pods,
-// critical ones and those that no PodQOS names stay, however large they are.
+// TestEvict checks that the largest permitted pod is evicted with the action's grace period, and no other while it terminates; static,
+// mirror, DaemonSet, critical and unselected pods are exempt.
 func TestEvict(t *testing.T) {
 	s := newEvictFixture(t, "evict", 7000)
 	small, large := s.pod("small", 500), s.pod("large", 1500)
@@ -134,7 +134,7 @@ func TestEvict(t *testing.T) {
 	}
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	a := s.agent("--audit-file=" + audit)
-	a.awaitLog(t, "Rule is calm", "evict/memory")
+	a.awaitLog(t, "rule is calm", "evict/memory")
 	s.uses(9000)
 	s.evicted("large")
 	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
@@ -145,7 +145,7 @@ func TestEvict(t *testing.T) {
 	}) {
 		t.Errorf("it was not the API of evictions: %+v", large.Status.Conditions)
 	}
-	// Nobody else goes while it ends, however long it takes.
+	// No other pod is evicted while it terminates.
 	a.awaitSnapshots(t, 3)
 	s.evicted("large")
 	awaitEvent(t, s.c, "Pod", "large", "Evicted", "evicted with 7s to end", "rule evict/memory, action evict", "uses 1500 MiB memory")
@@ -155,13 +155,13 @@ func TestEvict(t *testing.T) {
 	s.uses(7500)
 	s.end(large)
 	awaitEvent(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
-	// And once more: what is gone gives no credit.
+	// A removed pod no longer counts as pending.
 	s.uses(8300)
 	s.evicted("small")
 	s.end(small)
 	a.awaitSnapshots(t, 3)
 	s.evicted()
-	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "nobody to evict", "3 are never evicted")
+	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "no pod to evict", "3 are never evicted")
 	var evicted []string
 	for _, r := range auditLines(t, audit) {
 		if r["action"] == "evict" && r["outcome"] == "done" {
@@ -192,7 +192,7 @@ func auditLines(t *testing.T, path string) (out []map[string]any) {
 	return out
 }
 
-// TestEvictDisruptionBudget: a pod that a disruption budget keeps stays, or that two do, and the next one goes in its place.
+// TestEvictDisruptionBudget checks that the next pod is evicted if one or two disruption budgets protect a pod.
 func TestEvictDisruptionBudget(t *testing.T) {
 	s := newEvictFixture(t, "evict-pdb", 9000)
 	budget := &policyv1.PodDisruptionBudget{
@@ -202,12 +202,12 @@ func TestEvictDisruptionBudget(t *testing.T) {
 		},
 	}
 	create(t, s.c, budget)
-	// What the controller would write.
+	// As the controller does.
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
 	if err := s.c.Status().Update(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
-	// The API server evicts no pod of two budgets, and says so with the code of a fault of its own.
+	// The API server refuses a pod with two budgets by an internal error.
 	for _, name := range []string{"one", "other"} {
 		create(t, s.c, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name},
@@ -231,19 +231,19 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	a.awaitMetric(t, `crane_agent_actions_total{action="evict",outcome="done"}`, "1")
 }
 
-// TestEvictWaterMark: below the scheduler's mark nobody is evicted, whatever the rule says, and the event says so.
+// TestEvictWaterMark checks that no pod is evicted below the scheduler's water mark, and the event with the reason.
 func TestEvictWaterMark(t *testing.T) {
 	s := newEvictFixture(t, "evict-mark", 9000)
 	s.pod("batch", 1500)
 	a := s.agent("--policy-config-path=../../../examples/dynamic-scheduler-policy.yaml")
-	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "nobody is evicted: 56.2 % of memory are used, the water mark is")
+	awaitEvent(t, s.c, "Node", "evict-mark", "AvoidanceTriggered", "no pod is evicted: 56.2 % of memory is used, the water mark is")
 	awaitEvent(t, s.c, "Node", "evict-mark", "EvictionWithheld", "the water mark is")
 	a.awaitSnapshots(t, 3)
 	s.evicted()
 	a.awaitMetric(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="evict-mark/memory"}`, "1")
 }
 
-// TestEvictPreview: a rule in preview says whom it would evict, and counts.
+// TestEvictPreview checks that a rule in preview reports and counts its evictions.
 func TestEvictPreview(t *testing.T) {
 	s := newEvictFixture(t, "evict-preview", 9000)
 	var q ensurancev1alpha1.NodeQOS
@@ -261,18 +261,18 @@ func TestEvictPreview(t *testing.T) {
 	a.awaitLog(t, "action=evict", "outcome=preview", "evict-preview/batch")
 }
 
-// TestOutage: while the API server is gone nobody is evicted and nothing written; when it is back the first in order goes and nobody else, and
-// the node gets its taint.
+// TestOutage checks that nothing is evicted or written while the API server is down, and that exactly the first pod is evicted and the
+// node tainted afterwards.
 func TestOutage(t *testing.T) {
 	s := newEvictFixture(t, "evict-outage", 7000)
 	s.pod("first", 1500)
 	s.pod("second", 1400)
 	a := s.agent("--enforce=evict,taint")
-	a.awaitLog(t, "Rule is calm", "evict-outage/memory")
+	a.awaitLog(t, "rule is calm", "evict-outage/memory")
 	back := outage(t)
 	s.uses(9000)
 	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
-	a.awaitLog(t, "Cannot say on the node whether it is tight")
+	a.awaitLog(t, "failed to update the taint or condition of the node")
 	back()
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
@@ -280,7 +280,7 @@ func TestOutage(t *testing.T) {
 	s.evicted("first")
 }
 
-// TestEvictAnotherPod: one of the same name that is not the one that was meant stays, and so does nobody else's place in order.
+// TestEvictAnotherPod checks that a pod of the same name with another UID is not evicted.
 func TestEvictAnotherPod(t *testing.T) {
 	s := newEvictFixture(t, "evict-another", 7000)
 	s.pod("web-0", 1500)
@@ -312,15 +312,14 @@ func TestEvictAnotherPod(t *testing.T) {
 	s.evicted()
 }
 
-// TestUnfriendly: an API server that refuses every second write, by turns as too busy and with a conflict, makes nothing wrong: the right pod
-// goes and no other, and taints come and go.
+// TestUnfriendly checks evictions and taints with an API server that rejects every second write as too busy or with a conflict.
 func TestUnfriendly(t *testing.T) {
 	s := newEvictFixture(t, "unfriendly", 7000)
 	first := s.pod("first", 1500)
 	s.pod("second", 1400)
 	proxy := harness.ServeUnfriendly(t, control)
 	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "Rule is calm", "unfriendly/memory")
+	a.awaitLog(t, "rule is calm", "unfriendly/memory")
 	s.uses(9000)
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
@@ -332,7 +331,7 @@ func TestUnfriendly(t *testing.T) {
 	proxy.Check(t)
 }
 
-// TestEvictBudget: two agents on two nodes share what may be evicted in the cluster. When a part of it is free again the other one goes on.
+// TestEvictBudget checks that the agents of two nodes share the cluster's budget.
 func TestEvictBudget(t *testing.T) {
 	flags := []string{"--eviction-budget=1", "--eviction-budget-window=1h"}
 	one, two := newEvictFixture(t, "evict-one", 9000), newEvictFixture(t, "evict-two", 9000)
@@ -366,7 +365,7 @@ func TestEvictBudget(t *testing.T) {
 	one.evicted("batch")
 }
 
-// TestEvictRestart: an agent that is killed while its victim ends evicts nobody else at the next start.
+// TestEvictRestart checks that an agent restarted while its victim terminates evicts no other pod.
 func TestEvictRestart(t *testing.T) {
 	s := newEvictFixture(t, "evict-kill", 9000)
 	s.pod("first", 1500)
@@ -375,12 +374,12 @@ func TestEvictRestart(t *testing.T) {
 	s.evicted("first")
 	a.Kill()
 	again := s.agent()
-	again.awaitLog(t, "Rule is firing", "evict-kill/memory")
+	again.awaitLog(t, "rule is firing", "evict-kill/memory")
 	again.awaitSnapshots(t, 3)
 	s.evicted("first")
 }
 
-// asAgent is a client with the rights of the agent's account.
+// asAgent returns a client with the agent's permissions.
 func asAgent(t *testing.T) client.Client {
 	t.Helper()
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
@@ -394,7 +393,7 @@ func asAgent(t *testing.T) client.Client {
 	return c
 }
 
-// TestLeasesOfOthers: the agent's account writes the leases of its budget, and no others.
+// TestLeasesOfOthers checks that the agent may write only the Leases of its budget.
 func TestLeasesOfOthers(t *testing.T) {
 	c := newClient(t)
 	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-of-a-test"}})

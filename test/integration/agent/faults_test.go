@@ -22,23 +22,23 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// everyFault refuses the first write of each object, and each second one after it, in all ways by turns. What is refused in which way
-// follows from the object and from how often it was written, so that it is the same in each run.
+// everyFault rejects the first write of each object and every second one after it, with alternating faults that depend only on the object
+// and the number of writes.
 func everyFault(_, path string, n int) harness.Fault {
 	turns := []harness.Fault{harness.Busy, harness.Overtaken, harness.Failing, harness.Unavailable, harness.Lost}
 	switch {
 	case n%2 == 0:
 		return harness.None
 	case strings.HasSuffix(path, "/first/eviction"):
-		return harness.Lost // It goes through: nobody else may go for it.
+		return harness.Lost // It is executed, so no other pod may be evicted.
 	case strings.HasSuffix(path, "/second/eviction"):
 		return harness.Overtaken
 	}
 	return turns[(n/2+len(path))%len(turns)]
 }
 
-// TestEveryFault: whatever way an API server refuses writes in, or loses its answers, all ends right: the taint and the condition come and
-// go, exactly the right pods are evicted, the zones and the offer are published, and at the end of the agent nothing is left behind.
+// TestEveryFault checks that taint, condition, evictions, zones and elastic resources end up right with rejected writes and lost answers,
+// and that nothing is left at the end.
 func TestEveryFault(t *testing.T) {
 	s := newEvictFixture(t, "faults", 7000)
 	configureKubelet(t, s.dir, "kubeReserved: {cpu: \"1\"}\n")
@@ -55,7 +55,7 @@ func TestEveryFault(t *testing.T) {
 	proxy := harness.ServeFaults(t, control, everyFault)
 	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
-	a.awaitLog(t, "Rule is calm", "faults/memory")
+	a.awaitLog(t, "rule is calm", "faults/memory")
 	for _, victim := range []*corev1.Pod{first, second} {
 		s.uses(9000)
 		s.evicted(victim.Name)
@@ -93,7 +93,7 @@ func TestEveryFault(t *testing.T) {
 		})
 	}
 	offer(false)
-	// The offer may yet rise, and what the agent can do may change. Nothing else is written of a node on which nothing happens.
+	// The offer may still rise and features may change; a quiet node is not written otherwise.
 	quiet := func() int {
 		return proxy.Writes("/eviction") + proxy.Writes("/noderesourcetopologies/"+s.name) + proxy.Writes("/noderesourcetopologies")
 	}
@@ -117,8 +117,8 @@ func TestEveryFault(t *testing.T) {
 	proxy.Check(t)
 }
 
-// TestRulesReinstalled: where the definitions of rules are removed under an agent nothing of them is left, and when they are installed again
-// new rules hold, without a restart.
+// TestRulesReinstalled checks that rules end when their definitions are removed, and that new rules apply after a reinstallation without a
+// restart.
 func TestRulesReinstalled(t *testing.T) {
 	c, definitions := newClient(t), definitionsClient(t)
 	h := newHostFixture(t, c, 8000)
@@ -136,7 +136,7 @@ func TestRulesReinstalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		restore := sync.OnceFunc(func() {
-			// Also as a cleanup: the tests after this one need the kind.
+			// Also as a cleanup, because later tests need the kind.
 			harness.Eventually(context.WithoutCancel(t.Context()), t, bound, name+" is gone", func(ctx context.Context) error {
 				if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 					return errors.New("it is there")
@@ -148,11 +148,11 @@ func TestRulesReinstalled(t *testing.T) {
 		t.Cleanup(restore)
 		restores = append(restores, restore)
 	}
-	a.awaitLog(t, "The API server does not tell", "NodeQOS", "is not installed")
+	a.awaitLog(t, "watch failed", "NodeQOS", "is not installed")
 	for _, restore := range restores {
 		restore()
 	}
-	// At the latest when the kind is there again, and none of it: whether each object is heard to go before its definition is the API server's.
+	// At the latest when the kind is served again; the order in which the API server deletes objects and definitions is undefined.
 	becomes(t, c, "reinstalled", false)
 	for _, o := range []client.Object{nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled")} {
 		eventually(t, "the kinds are served again", func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, o)) })

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// mostMemory is what an agent may take on a node of 110 pods, in bytes.
+// mostMemory is the most resident memory of an agent on a node of 110 pods, in bytes.
 const mostMemory = 64 << 20
 
-// TestFootprint runs all parts of an agent on a node of 110 pods and looks at what it takes. The cpu is printed and not judged: the machine
-// is others' as well. CRANE_FOOTPRINT is how long it runs, where that is to be longer than a few seconds.
+// TestFootprint measures an agent with all parts on a node of 110 pods. CPU is only printed, because the machine is shared.
+// CRANE_FOOTPRINT is the duration if it should exceed a few seconds.
 func TestFootprint(t *testing.T) {
 	const pods = 110
 	c := newClient(t)
@@ -36,7 +36,7 @@ func TestFootprint(t *testing.T) {
 		interval = "--collect-interval=1s"
 	}
 	a := startAgent(t, node.Name, "--host-root="+h.dir, interval, "--enforce=cpu-throttle,evict,taint,pod-resource", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
-	a.awaitLog(t, "Rule is firing", "footprint/memory")
+	a.awaitLog(t, "rule is firing", "footprint/memory")
 	number := func(ctx context.Context, series string) (v float64) {
 		eventually(t, series, func(context.Context) error {
 			text, err := a.metric(ctx, series)
@@ -65,7 +65,7 @@ func TestFootprint(t *testing.T) {
 	memory := number(t.Context(), "process_resident_memory_bytes")
 	t.Logf("%.0f ticks in %.1fs: %.4f cores, %.1f ms a tick, %.1f MiB resident, %.0f open files", ran, took.Seconds(), used/took.Seconds(), 1000*used/ran, memory/(1<<20),
 		number(t.Context(), "process_open_fds"))
-	// A peak is given back in a while; what stays is what it takes.
+	// A peak is released after a while; the remaining memory counts.
 	eventually(t, "resident memory", func(ctx context.Context) error {
 		if memory := number(ctx, "process_resident_memory_bytes"); memory > mostMemory {
 			return fmt.Errorf("%.1f MiB, want %d at most", memory/(1<<20), mostMemory>>20)

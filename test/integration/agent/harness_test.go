@@ -27,7 +27,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// bound is how long a test waits for what takes seconds on an idle machine.
+// bound is the time to wait for what takes seconds on an idle machine.
 const bound = 90 * time.Second
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
@@ -50,7 +50,7 @@ func newClient(t *testing.T) client.Client {
 	return c
 }
 
-// create makes objects for the length of the test.
+// create creates objects for the duration of the test.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -70,13 +70,13 @@ func newNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": name}}}
 }
 
-// recordedHost writes the files of a host of four cores, with half of its memory used.
+// recordedHost writes the files of a host of four cores with half of its memory in use.
 func recordedHost(t *testing.T) string {
 	t.Helper()
 	return kernel.ForTest(t, "v2-systemd-containerd").Dir
 }
 
-// outage stops the API server and returns what starts it again, at the end of the test at the latest.
+// outage stops the API server and returns the function that starts it again, at the end of the test at the latest.
 func outage(t *testing.T) (back func()) {
 	t.Helper()
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
@@ -99,13 +99,13 @@ type agent struct {
 	killed     bool
 }
 
-// Kill ends the agent without giving it time for anything.
+// Kill kills the agent.
 func (a *agent) Kill() {
 	a.killed = true
 	a.Process.Kill()
 }
 
-// kubeconfig is that of the agent's own account.
+// kubeconfig returns the kubeconfig of the agent's account.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	path, err := control.KubeconfigFor(t.Context(), "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent"))
@@ -115,7 +115,7 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// startAgent runs the agent of a node with the rights of config/rbac, until it is ready. Without --enforce it is a dry run.
+// startAgent runs a node's agent with the permissions of config/rbac until it is ready; without --enforce as a dry run.
 func startAgent(t *testing.T, node string, flags ...string) *agent {
 	t.Helper()
 	given := func(name string) bool {
@@ -152,7 +152,7 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 	return a
 }
 
-// awaitLog waits until the log has a line with all of these.
+// awaitLog waits for a log line with all of the words.
 func (a *agent) awaitLog(t *testing.T, words ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the log says %q", words), func(context.Context) error {
@@ -165,7 +165,7 @@ func (a *agent) awaitLog(t *testing.T, words ...string) {
 	})
 }
 
-// metric returns the value of a series as it is written at /metrics.
+// metric returns the value of a series at /metrics.
 func (a *agent) metric(ctx context.Context, series string) (string, error) {
 	page, err := harness.Get(ctx, a.url+"/metrics")
 	if err != nil {

@@ -19,24 +19,23 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// hostMemory is that of the recorded host, in MiB.
+// hostMemory is the memory of the recorded host in MiB.
 const hostMemory = 16000
 
-// hostFixture is the files of a node whose pods are those of the API server. It plays the kubelet as well: pods run when they are made, and end
-// when a test says so.
+// hostFixture holds the files of a node with pods of the API server. It acts as the kubelet: pods run when created and end on request.
 type hostFixture struct {
 	dir string
 	t   *testing.T
 	c   client.Client
 }
 
-// template is the pod of the recording that others are made of, and its container.
+// The recorded pod that others are copied from, and its container.
 const (
 	templatePod       = "c2b9f6a0_7f43_4f0e_bb65_1f0f2a9d8e03"
 	templateContainer = "044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1044b5c6d7e8f90a1"
 )
 
-// newHostFixture has no pods, and uses so many MiB.
+// newHostFixture returns a host without pods and the given use in MiB.
 func newHostFixture(t *testing.T, c client.Client, used int) *hostFixture {
 	t.Helper()
 	h := &hostFixture{dir: t.TempDir(), t: t, c: c}
@@ -69,8 +68,7 @@ func (h *hostFixture) write(path, content string) {
 	}
 }
 
-// uses says how much of the node's memory is in use, in MiB. It is one write to the file that a reader keeps open, of the same length each
-// time, so that nobody sees a half.
+// uses sets the memory in use in MiB by a single write of constant length, so that no reader sees a partial file.
 func (h *hostFixture) uses(mib int) {
 	h.t.Helper()
 	f, err := os.OpenFile(filepath.Join(h.dir, "proc/meminfo"), os.O_WRONLY, 0)
@@ -87,8 +85,7 @@ func meminfo(used int) string {
 	return fmt.Sprintf("MemTotal: %8d kB\nMemFree: %8[2]d kB\nMemAvailable: %8[2]d kB\nBuffers: 0 kB\nCached: 0 kB\n", hostMemory*1024, (hostMemory-used)*1024)
 }
 
-// run makes a pod in the API server and lets it use so many MiB on the host. Its UID is the one that the API server gives it, or what the
-// kubelet would call it.
+// run creates a pod in the API server that uses the given MiB on the host. Its UID is the API server's or, for mirror pods, the kubelet's.
 func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 	h.t.Helper()
 	pod.Spec.NodeName = node
@@ -125,7 +122,7 @@ func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 	}
 }
 
-// forget ends a pod for good, as a kubelet does.
+// forget deletes a pod as a kubelet does at its end.
 func (h *hostFixture) forget(pod *corev1.Pod) {
 	ctx := context.WithoutCancel(h.t.Context())
 	if err := h.c.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
@@ -133,8 +130,7 @@ func (h *hostFixture) forget(pod *corev1.Pod) {
 	}
 }
 
-// end lets a pod go: its processes, and then the object. What it used is to be free before: an agent that sees neither it nor what it has
-// freed goes on to the next.
+// end ends a pod: its cgroup and then the object. Its memory must be freed before, or the agent would evict another one.
 func (h *hostFixture) end(pod *corev1.Pod) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(string(pod.UID), "-", "_")+".slice")
@@ -147,7 +143,7 @@ func (h *hostFixture) end(pod *corev1.Pod) {
 	h.forget(pod)
 }
 
-// namespace is one of the test's own, with the account that pods want.
+// namespace creates a namespace with the account that pods need.
 func namespace(t *testing.T, c client.Client, name string) string {
 	t.Helper()
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -156,12 +152,12 @@ func namespace(t *testing.T, c client.Client, name string) string {
 	return name
 }
 
-// newPod is one that rules may take: those of the label "batch".
+// newPod returns a pod with the label "batch" that rules may select.
 func newPod(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"batch": namespace}}}
 }
 
-// ending tells which pods of a namespace are about to end.
+// ending returns the terminating pods of a namespace.
 func ending(ctx context.Context, c client.Client, namespace string) (out []string, err error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
@@ -175,7 +171,7 @@ func ending(ctx context.Context, c client.Client, namespace string) (out []strin
 	return out, nil
 }
 
-// awaitEvent waits for an event on an object with all of these words in its message.
+// awaitEvent waits for an event on an object with all of the words in its message.
 func awaitEvent(t *testing.T, c client.Client, kind, name, reason string, words ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("event %s on %s %s with %q", reason, kind, name, words), func(ctx context.Context) error {

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// nodeQOS is for the nodes of a pool, with a rule on how much memory is used, in percent.
+// nodeQOS returns a NodeQOS for the nodes of a pool with a rule on memory in percent.
 func nodeQOS(name, pool, metric, value string) *ensurancev1alpha1.NodeQOS {
 	return &ensurancev1alpha1.NodeQOS{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -52,7 +52,7 @@ func change[T client.Object](t *testing.T, c client.Client, o T, apply func(T)) 
 	})
 }
 
-// TestRulesChange: rules come, change, stop being for the node and go while the agent runs.
+// TestRulesChange checks rules that are created, changed, deselected and deleted at run time.
 func TestRulesChange(t *testing.T) {
 	c := newClient(t)
 	node := newNode("changes")
@@ -60,17 +60,17 @@ func TestRulesChange(t *testing.T) {
 	a := startAgent(t, node.Name)
 	q := nodeQOS("changes", "changes", halfUsed, "40")
 	create(t, c, avoidance("changes"), q)
-	a.awaitLog(t, "Rule is firing", "changes/memory")
+	a.awaitLog(t, "rule is firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
-	a.awaitLog(t, "Rule is calm", "changes/memory", "99.5")
-	// The node is not of the pool any more: nothing holds, not even what would fire.
+	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
+	// The node leaves the pool: no rule applies.
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "changes" })
-	a.awaitLog(t, "Rule is firing", "changes/memory", "above=30")
+	a.awaitLog(t, "rule is firing", "changes/memory", "above=30")
 }
 
-// TestBadRules: what cannot be used is named, and the rest holds.
+// TestBadRules checks that a bad rule is reported and others apply.
 func TestBadRules(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("bad-rules"))
@@ -78,17 +78,17 @@ func TestBadRules(t *testing.T) {
 	typo := nodeQOS("bad-rules-typo", "bad-rules", "memory_total_utilisation", "40")
 	create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
-	a.awaitLog(t, "NodeQOS bad-rules-typo", "there is no AvoidanceAction")
-	a.awaitLog(t, "Rule is firing", "bad-rules-good/memory")
+	a.awaitLog(t, "NodeQOS bad-rules-typo", "does not exist")
+	a.awaitLog(t, "rule is firing", "bad-rules-good/memory")
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
-	// The name is corrected, and the rule holds without another start.
+	// The corrected rule applies without a restart.
 	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
-	a.awaitLog(t, "Rule is firing", "bad-rules-typo/memory")
+	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
 }
 
-// TestHealth: probes, metrics and the features of the node.
+// TestHealth checks probes, metrics and the Node's features.
 func TestHealth(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("health"))
@@ -131,8 +131,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAPIServerGoesAway: what was known holds meanwhile, and what has changed is known when it is back. An agent that starts meanwhile runs,
-// and says what it does not know.
+// TestAPIServerGoesAway checks that known rules stay during an outage and changes apply afterwards, and that an agent started meanwhile
+// reports what is unknown.
 func TestAPIServerGoesAway(t *testing.T) {
 	c := newClient(t)
 	node := newNode("outage")
@@ -140,44 +140,44 @@ func TestAPIServerGoesAway(t *testing.T) {
 	create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
 	path := kubeconfig(t)
 	a := startAgent(t, node.Name, "--kubeconfig="+path)
-	a.awaitLog(t, "Rule is firing", "outage/memory")
+	a.awaitLog(t, "rule is firing", "outage/memory")
 	back := outage(t)
-	a.awaitLog(t, "The API server does not tell", "NodeQOS", "what was known of them holds")
-	if strings.Contains(a.Log.String(), "Rule is calm") {
+	a.awaitLog(t, "watch failed", "NodeQOS", "the last known objects are kept")
+	if strings.Contains(a.Log.String(), "rule is calm") {
 		t.Error("a rule has ended with the API server")
 	}
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
 	alone := startAgent(t, "alone", "--kubeconfig="+path)
-	alone.awaitLog(t, "The API server does not tell", "Node alone", "nothing of them is known")
-	alone.awaitLog(t, "the node is not known, so that no rule holds")
-	if strings.Contains(alone.Log.String(), "Rule is firing") {
+	alone.awaitLog(t, "watch failed", "Node alone", "no objects are known")
+	alone.awaitLog(t, "the node is unknown, so no rule applies")
+	if strings.Contains(alone.Log.String(), "rule is firing") {
 		t.Error("a rule fires that nobody can know of")
 	}
 	back()
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
-	a.awaitLog(t, "The API server tells again", "NodeQOS")
-	a.awaitLog(t, "Rule is calm", "outage/memory")
-	alone.awaitLog(t, "Rule is firing", "alone/memory")
+	a.awaitLog(t, "watch recovered", "NodeQOS")
+	a.awaitLog(t, "rule is calm", "outage/memory")
+	alone.awaitLog(t, "rule is firing", "alone/memory")
 }
 
-// TestRestart: an agent that was killed, or stopped, is followed by one that finds its way.
+// TestRestart checks that a restarted agent continues.
 func TestRestart(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("restart"), nodeQOS("restart", "restart", halfUsed, "40"), avoidance("restart"))
 	state := t.TempDir()
 	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
 	first := startAgent(t, "restart", flags...)
-	first.awaitLog(t, "Rule is firing", "restart/memory")
+	first.awaitLog(t, "rule is firing", "restart/memory")
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
 	second := startAgent(t, "restart", flags...)
-	second.awaitLog(t, "Rule is firing", "restart/memory")
+	second.awaitLog(t, "rule is firing", "restart/memory")
 }
 
-// TestForeignNode: a node that the API server does not have is a problem with its name.
+// TestForeignNode checks that a missing Node is reported with its name.
 func TestForeignNode(t *testing.T) {
 	a := startAgent(t, "nobody")
 	a.awaitLog(t, "there is no Node nobody")
@@ -186,8 +186,7 @@ func TestForeignNode(t *testing.T) {
 	}
 }
 
-// TestWithoutKinds: in a cluster that does not have a kind of rules the agent runs, says so, and knows its node all the same. That the kind
-// is found when it is there is shown with a clock of its own (internal/agent/cluster).
+// TestWithoutKinds checks that the agent runs and reports a missing kind; internal/agent/cluster tests its later discovery.
 func TestWithoutKinds(t *testing.T) {
 	definitions := definitionsClient(t)
 	const name = "podqoss.ensurance.crane.io"
@@ -208,6 +207,6 @@ func TestWithoutKinds(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
 	a := startAgent(t, "bare")
-	a.awaitLog(t, "The API server does not tell", "PodQOS", "CustomResourceDefinition is not installed")
-	a.awaitLog(t, "Rule is firing", "bare/memory")
+	a.awaitLog(t, "watch failed", "PodQOS", "CustomResourceDefinition is not installed")
+	a.awaitLog(t, "rule is firing", "bare/memory")
 }

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent_test runs crane-agent as a process with the rights of config/rbac against a real API server, on the recorded files of a
-// host. Nodes and pods are objects without a kubelet; what a kernel does is test/e2e's.
+// Package agent_test runs crane-agent as a process with the permissions of config/rbac against a real API server and the recorded files of
+// a host. Nodes and pods have no kubelet; test/e2e tests the kernel.
 package agent_test
 
 import (
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		Plane: controlplane.Options{Components: []controlplane.Component{controlplane.Scheduler}},
 		Ready: func(ctx context.Context, c *controlplane.ControlPlane, built string) error {
 			control, binary = c, built
-			// It runs in the one test that places a pod: it would not outlive the outages of others.
+			// It runs only in the test that places a pod, because it would not survive the outages of others.
 			return c.StopComponent(ctx, controlplane.Scheduler)
 		},
 	}))

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// podToken is a client with the token that a kubelet gives to the agent's pod on a node.
+// podToken returns a client with the token of the agent's pod on a node.
 func podToken(t *testing.T, c client.Client, node string) kubernetes.Interface {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -52,7 +52,7 @@ func podToken(t *testing.T, c client.Client, node string) kubernetes.Interface {
 	return own
 }
 
-// TestOwnNodeAlone: the agent of one node does not change another.
+// TestOwnNodeAlone checks that the agent cannot change another node.
 func TestOwnNodeAlone(t *testing.T) {
 	c := newClient(t)
 	create(t, c, newNode("own"), newNode("foreign"))

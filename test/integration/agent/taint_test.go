@@ -20,7 +20,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// soon is an action after which nothing cools down for long.
+// soon returns an action with a cool-down of a second.
 func soon(name string) *ensurancev1alpha1.AvoidanceAction {
 	a := avoidance(name)
 	a.Spec.CoolDownSeconds = new(int32(1))
@@ -46,7 +46,7 @@ func interference(n *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// becomes waits until a node has the taint and the condition, or has neither.
+// becomes waits until a node has both the taint and the condition, or neither.
 func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *corev1.Node) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("node %s tainted: %t", name, tainted), func(ctx context.Context) error {
@@ -64,8 +64,8 @@ func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *cor
 	return out
 }
 
-// TestTaint: while a rule fires new pods are kept away, with the reason in a condition and in events; taints that others set all the time
-// are never lost; and both go when the node is calm.
+// TestTaint checks that a firing rule sets the taint, condition and events, that taints of others are kept, and that taint and condition
+// are reset when the node is calm.
 func TestTaint(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
@@ -73,7 +73,7 @@ func TestTaint(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	create(t, c, node)
 	startAgent(t, "taint", "--enforce=taint", "--host-root="+h.dir)
-	// Somebody sets a taint after the other, and the kubelet writes its status.
+	// Other taints are added all the time.
 	busy, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	written := 0
@@ -122,8 +122,7 @@ func TestTaint(t *testing.T) {
 	awaitEvent(t, c, "Node", "taint", "NewPodsWelcome")
 }
 
-// TestTaintOutlivesAKill: the next agent takes the taint away when the cause is gone meanwhile, be it the load or the rule, and leaves it
-// while the cause is there.
+// TestTaintOutlivesAKill checks that the next agent removes the taint if load or rule are gone, and keeps it otherwise.
 func TestTaintOutlivesAKill(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
@@ -139,7 +138,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	kill(first)
 	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
 	second := startAgent(t, "taint-kill", flags...)
-	second.awaitLog(t, "Rule is firing", "taint-kill/memory")
+	second.awaitLog(t, "rule is firing", "taint-kill/memory")
 	kill(second)
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
 		t.Error("the taint came and went with an agent, though the cause stayed")
@@ -156,7 +155,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	becomes(t, c, "taint-kill", false)
 }
 
-// TestTaintGoesWithTheRules: where all NodeQOS are deleted nothing keeps the taint, nor where the agent is told to end.
+// TestTaintGoesWithTheRules checks that the taint is removed with the last NodeQOS and at the end of the agent.
 func TestTaintGoesWithTheRules(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
@@ -168,7 +167,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, c, "taint-rules", false)
-	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule is no more")
+	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule was deleted")
 	create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
 	becomes(t, c, "taint-rules", true)
 	if err := a.Terminate(t); err != nil {
@@ -177,7 +176,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 	becomes(t, c, "taint-rules", false)
 }
 
-// TestDryRunWritesNothing: a dry run says what it would do, and neither the node nor an event shows it.
+// TestDryRunWritesNothing checks that a dry run changes neither the node nor writes events.
 func TestDryRunWritesNothing(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
@@ -199,8 +198,8 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// TestToldAtTheEnd: what an agent does as it ends is told before it has ended.
-func TestToldAtTheEnd(t *testing.T) {
+// TestEventsAtTheEnd checks that events at the end of an agent are written before it ends.
+func TestEventsAtTheEnd(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
 	create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))

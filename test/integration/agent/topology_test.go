@@ -35,7 +35,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// configureKubelet writes the kubelet's configuration on a host. The file is replaced whole.
+// configureKubelet replaces the kubelet's configuration file on a host.
 func configureKubelet(t *testing.T, host, text string) {
 	t.Helper()
 	dir := filepath.Join(host, "var/lib/kubelet")
@@ -64,7 +64,7 @@ func zonesClient(t *testing.T) client.Client {
 	return c
 }
 
-// topologyOf waits for the NodeResourceTopology of a node that check accepts.
+// topologyOf waits for a NodeResourceTopology that passes the check.
 func topologyOf(t *testing.T, c client.Client, node string, check func(*topologyv1alpha1.NodeResourceTopology) error) *topologyv1alpha1.NodeResourceTopology {
 	t.Helper()
 	out := &topologyv1alpha1.NodeResourceTopology{}
@@ -80,7 +80,7 @@ func topologyOf(t *testing.T, c client.Client, node string, check func(*topology
 
 func exists(*topologyv1alpha1.NodeResourceTopology) error { return nil }
 
-// reserves is a check that so many CPUs are reserved.
+// reserves returns a check of the number of reserved CPUs.
 func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
 	return func(o *topologyv1alpha1.NodeResourceTopology) error {
 		var all int32
@@ -94,8 +94,8 @@ func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
 	}
 }
 
-// TestTopologyOfAProcess: the agent makes the object of its node, with its own rights, and leaves it when it ends; the next one changes what
-// the kubelet's configuration has changed.
+// TestTopologyOfAProcess checks that the agent creates the object of its node, keeps it at its end, and that the next one applies a
+// changed kubelet configuration.
 func TestTopologyOfAProcess(t *testing.T) {
 	c, zones := newClient(t), zonesClient(t)
 	node := newNode("zones")
@@ -113,7 +113,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID || o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 		t.Errorf("%+v", o)
 	}
-	// What the scheduler's plugin makes of it.
+	// As the scheduler's plugin reads it.
 	read, err := topologyconv.ReadZones(o)
 	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
 		t.Errorf("%+v, %v", read, err)
@@ -132,7 +132,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 	}
 }
 
-// topologyFixture is the part of the agent that keeps the object, with the agent's rights and a clock of the test's own.
+// topologyFixture runs the topology manager with the agent's permissions and a fake clock.
 type topologyFixture struct {
 	*topology.Manager
 
@@ -146,7 +146,7 @@ type topologyFixture struct {
 	log strings.Builder
 }
 
-// View of the node alone.
+// view returns the Node only.
 func (k *topologyFixture) view() cluster.View { return cluster.NewStatic(cluster.State{Node: k.node}) }
 
 func newTopologyFixture(t *testing.T, name string) *topologyFixture {
@@ -202,7 +202,8 @@ func (k *topologyFixture) object() *topologyv1alpha1.NodeResourceTopology {
 	return topologyOf(k.t, k.zones, k.node.Name, exists)
 }
 
-// TestTopologyIsWrittenOnChange: an hour of looking writes nothing; a label of the node, a reservation and a stranger's hand do.
+// TestTopologyIsWrittenOnChange checks that an hour without changes writes nothing, and that labels, reservations and changes by others
+// do.
 func TestTopologyIsWrittenOnChange(t *testing.T) {
 	k := newTopologyFixture(t, "zones-quiet")
 	k.Reconcile(t.Context())
@@ -224,14 +225,14 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
 		t.Errorf("%+v", o)
 	}
-	// Somebody else adds a fact of his own, and spoils another.
+	// Another client adds an attribute and removes a zone.
 	o.Attributes["example.com/rack"] = "7"
 	o.Zones = o.Zones[:1]
 	if err := k.zones.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	k.pass(time.Hour)
-	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("Somebody else changed") {
+	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("after a change by another client") {
 		t.Errorf("%+v", o)
 	}
 	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
@@ -241,7 +242,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	}
 }
 
-// TestTopologyOfAnother: an object of another owner stays as it is, and the agent tells of it.
+// TestTopologyOfAnother checks that an object of another owner is kept and reported.
 func TestTopologyOfAnother(t *testing.T) {
 	k := newTopologyFixture(t, "zones-foreign")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "3c9e2c4e-0000-4000-8000-000000000000", Controller: new(true)}
@@ -255,13 +256,12 @@ func TestTopologyOfAnother(t *testing.T) {
 	for range 10 {
 		k.pass(time.Minute)
 	}
-	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("belongs to another owner") {
+	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("has another controller") {
 		t.Errorf("%+v", o)
 	}
 }
 
-// TestTopologyWithoutItsKind: while the definition is not installed the agent says so and tries again; the object is there soon after the
-// definition is.
+// TestTopologyWithoutItsKind checks that a missing definition is reported, and that the object is created soon after its installation.
 func TestTopologyWithoutItsKind(t *testing.T) {
 	k := newTopologyFixture(t, "zones-kind")
 	definitions := definitionsClient(t)
@@ -302,7 +302,7 @@ func definitionsClient(t *testing.T) dynamic.ResourceInterface {
 	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
-// install makes a definition that was deleted again, and waits until its kind is served: the tests that come after need it.
+// install installs a deleted definition again and waits until its kind is served, because later tests need it.
 func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -321,7 +321,7 @@ func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructu
 		if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		// One that is going exists, and is served for a while.
+		// A definition being deleted is still served for a while.
 		now, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err

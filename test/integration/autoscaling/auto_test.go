@@ -22,8 +22,8 @@ type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 // below it, and one without skill.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 300) // 60 % of 250m in each of two pods
-	w.create(deployment("web", 2, 250), scaler("web"))
+	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
+	w.CreateAll(deployment("web", 2, 250), scaler("web"))
 	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	if !metav1.IsControlledBy(h, e) || *h.Spec.MinReplicas != 2 || h.Spec.MaxReplicas != 20 || len(h.Spec.Metrics) != 1 ||
@@ -31,7 +31,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		t.Errorf("HPA %+v %+v", h.ObjectMeta, h.Spec)
 	}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if err := w.Get(t.Context(), w.key("ehpa-web"), tsp); err != nil {
+	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
 	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" || m[0].Type != predictionv1alpha1.ResourceQueryMetricType ||
@@ -47,7 +47,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
 		if got := h.Spec.Metrics[1].External.Metric.Selector.MatchLabels; got["targetKind"] != "Deployment" || got["targetName"] != "web" ||
-			got["targetNamespace"] != w.ns || got["resourceIdentifier"] != "resource.cpu" {
+			got["targetNamespace"] != w.Name || got["resourceIdentifier"] != "resource.cpu" {
 			return fmt.Errorf("selector %v", got)
 		}
 		return nil
@@ -69,7 +69,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
-	metrics.setSharedLoad(w.ns, 600) // 4 pods at 150m
+	metrics.setSharedLoad(w.Name, 600) // 4 pods at 150m
 	w.forecast("web", "0.62", 0.3)
 	w.awaitReplicas("web", 4)
 	w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
@@ -97,7 +97,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 
 	t.Log("without prediction its object goes")
 	w.change("web", func(e *ehpa) { e.Spec.Prediction = nil })
-	w.awaitGone(&predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-web")
+	w.AwaitGone(&predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-web")
 	w.awaitScaler("web", "no condition of it", func(e *ehpa) error {
 		if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c != nil {
 			return fmt.Errorf("condition %+v", c)

@@ -31,47 +31,47 @@ func wantMessage(t *testing.T, e *ehpa, kind, want string) {
 // TestTargetsThatCannotBeScaled: each has its reason, and works as soon as it can.
 func TestTargetsThatCannotBeScaled(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 300)
+	metrics.setSharedLoad(w.Name, 300)
 	labels := map[string]string{"app": "agent"}
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}}
 	daemons.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	daemons.Spec.Template = deployment("agent", 1, 250).Spec.Template
-	w.create(daemons, scaler("agent", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "DaemonSet" }))
+	w.CreateAll(daemons, scaler("agent", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "DaemonSet" }))
 	e := w.awaitCondition("agent", "Ready=False/NoScaleSubresource")
 	wantMessage(t, e, "Ready", "DaemonSet agent: it has no scale subresource")
 
-	w.create(scaler("unknown", func(e *ehpa) {
+	w.CreateAll(scaler("unknown", func(e *ehpa) {
 		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind = "example.com/v1", "Widget"
 	}))
 	e = w.awaitCondition("unknown", "Ready=False/FailedGetScale")
 	wantMessage(t, e, "Ready", "the cluster knows no such kind")
 
-	w.create(scaler("late"))
+	w.CreateAll(scaler("late"))
 	e = w.awaitCondition("late", "Ready=False/FailedGetScale")
 	wantMessage(t, e, "Ready", "Deployment late: it does not exist")
-	w.create(deployment("late", 2, 250))
+	w.CreateAll(deployment("late", 2, 250))
 	w.awaitCondition("late", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 
-	w.create(deployment("off", 0, 250), scaler("off"))
+	w.CreateAll(deployment("off", 0, 250), scaler("off"))
 	w.awaitCondition("off", "Ready=False/ScalingDisabled")
 	w.wantReplicas("off", 0)
 	for _, name := range []string{"agent", "unknown"} {
-		w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
+		w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
 	}
 }
 
 // TestMetricsThatFail: without requests, or without values, replicas stay, and the reason is told.
 func TestMetricsThatFail(t *testing.T) {
 	w := newFixture(t)
-	metrics.setPodUsage(w.ns, 150)
-	w.create(deployment("bare", 3, 0), scaler("bare"))
+	metrics.setPodUsage(w.Name, 150)
+	w.CreateAll(deployment("bare", 3, 0), scaler("bare"))
 	e := w.awaitCondition("bare", "ScalingActive=False/FailedGetResourceMetric")
 	wantMessage(t, e, "PredictionReady", "container main requests no cpu")
 	w.wantReplicas("bare", 3)
 
 	each := metricOf("queue", "30")
-	w.create(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
-	metrics.setQueue(w.ns, 120)
+	w.CreateAll(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
+	metrics.setQueue(w.Name, 120)
 	w.awaitScaler("web", "both metrics ask for 4", func(e *ehpa) error {
 		a, b := proposal(e, "resource.cpu"), proposal(e, "external.queue")
 		if a.Replicas == nil || b.Replicas == nil || *a.Replicas != 4 || *b.Replicas != 4 {
@@ -80,8 +80,8 @@ func TestMetricsThatFail(t *testing.T) {
 		return nil
 	})
 	t.Log("one metric disappears: nothing scales down, though the other asks for less")
-	metrics.setPodUsage(w.ns, -1)
-	metrics.setQueue(w.ns, 30)
+	metrics.setPodUsage(w.Name, -1)
+	metrics.setQueue(w.Name, 30)
 	w.awaitScaler("web", "says which is missing", func(e *ehpa) error {
 		if p := proposal(e, "resource.cpu"); p.Message == "" || p.Replicas != nil {
 			return fmt.Errorf("%+v", e.Status.Proposals)
@@ -91,7 +91,7 @@ func TestMetricsThatFail(t *testing.T) {
 	w.awaitCondition("web", "ScalingActive=False/FailedGetResourceMetric")
 	w.wantReplicas("web", 4)
 	t.Log("but up")
-	metrics.setQueue(w.ns, 180)
+	metrics.setQueue(w.Name, 180)
 	w.awaitReplicas("web", 6)
 }
 
@@ -108,8 +108,8 @@ func metricOf(name, average string) autoscalingv2.MetricSpec {
 // TestForecastsThatAreNoForecasts: NaN, several series, and a forecast that nobody serves take no part, and scale nothing.
 func TestForecastsThatAreNoForecasts(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 450)
-	w.create(deployment("web", 3, 250), scaler("web"))
+	metrics.setSharedLoad(w.Name, 450)
+	w.CreateAll(deployment("web", 3, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	for _, c := range []struct {
 		name, want string
@@ -149,14 +149,14 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 // TestCrons: an open window raises the floor of the HPA; those that cannot be followed are told apart and do no harm.
 func TestCrons(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 300)
+	metrics.setSharedLoad(w.Name, 300)
 	nowhere, berlin := "Europe/Atlantis", "Europe/Berlin"
 	cron := func(name, start, end string, zone *string, n int32) autoscalingv1alpha1.CronSpec {
 		return autoscalingv1alpha1.CronSpec{
 			CronName: name, Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: zone, TargetReplicas: n,
 		}
 	}
-	w.create(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			// Opens each minute, so that it is open whenever the test runs.
 			cron("always", "* * * * *", "0 0 29 2 *", &berlin, 7),
@@ -193,8 +193,8 @@ func TestCrons(t *testing.T) {
 func TestAPIServerRestarted(t *testing.T) {
 	// A lease that outlives the restart: a craned that has lost its lease ends, and is started anew by its kubelet.
 	w := newFixture(t, "--lease-duration=120s", "--lease-renew-period=110s")
-	metrics.setSharedLoad(w.ns, 450)
-	w.create(deployment("web", 3, 250), scaler("web"))
+	metrics.setSharedLoad(w.Name, 450)
+	w.CreateAll(deployment("web", 3, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	before := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
@@ -203,8 +203,8 @@ func TestAPIServerRestarted(t *testing.T) {
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the API server is back", func(ctx context.Context) error {
-		return w.Get(ctx, w.key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
+	w.Eventually("the API server is back", func(ctx context.Context) error {
+		return w.Get(ctx, w.Key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
 	})
 	w.wantReplicas("web", 3)
 	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 9 })
@@ -224,7 +224,7 @@ func TestAPIServerRestarted(t *testing.T) {
 // TestNamesThatAreTaken: an object of somebody else under the name is left alone, and that is said.
 func TestNamesThatAreTaken(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 300)
+	metrics.setSharedLoad(w.Name, 300)
 	one := int32(1)
 	taken := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "ehpa-web"},
@@ -233,9 +233,9 @@ func TestNamesThatAreTaken(t *testing.T) {
 			MinReplicas:    &one, MaxReplicas: 2,
 		},
 	}
-	w.create(taken, deployment("web", 2, 250), scaler("web"))
+	w.CreateAll(taken, deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/FailedReconcileHPA")
-	wantMessage(t, e, "Ready", "belongs to somebody else")
+	wantMessage(t, e, "Ready", "has another owner")
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
 		t.Errorf("%+v, %v", taken.Spec, err)
 	}

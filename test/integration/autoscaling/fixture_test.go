@@ -7,19 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -28,24 +24,14 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// waitTimeout is how long a test waits for what takes seconds on an idle machine.
+// waitTimeout bounds each wait. On an idle machine a wait takes seconds.
 const waitTimeout = 2 * time.Minute
 
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	harness.Eventually(t.Context(), t, waitTimeout, what, check)
-}
-
-// newAdmin is a client that reads from the API server.
 func newAdmin() (client.Client, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	return client.New(control.Config(), client.Options{Scheme: scheme})
+	return harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 }
 
-// runPods is the kubelet of all pods: those that are there run and are ready, and have for long.
+// runPods acts as the kubelet of all pods: pending pods become ready, with a start an hour ago.
 func runPods(ctx context.Context, c client.Client) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -65,40 +51,30 @@ func runPods(ctx context.Context, c client.Client) {
 				continue
 			}
 			started := metav1.NewTime(time.Now().Add(-time.Hour))
-			was := pod.DeepCopy()
+			before := pod.DeepCopy()
 			pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &started
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
-			_ = c.Status().Patch(ctx, pod, client.MergeFrom(was)) // Gone again, or the server is away: the next round sees.
+			_ = c.Status().Patch(ctx, pod, client.MergeFrom(before)) // A deleted pod or a stopped server; the next tick retries.
 		}
 	}
 }
 
-// fixture is a namespace with a craned that looks after it.
-type fixture struct {
-	client.Client
-	t  *testing.T
-	ns string
-}
+// fixture is a namespace that craned reconciles.
+type fixture struct{ *harness.Namespace }
 
-// newFixture makes a namespace. Only the first of a test starts craned.
+// newFixture creates a namespace and starts craned.
 func newFixture(t *testing.T, flags ...string) *fixture {
 	t.Helper()
 	c, err := newAdmin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &fixture{Client: c, t: t}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
-	if err := c.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w.ns = ns.Name
+	w := &fixture{harness.NewNamespace(t, c, "shop-", waitTimeout)}
 	startCraned(t, flags...)
-	t.Cleanup(func() { // What one test leaves must not keep the controllers of the next busy.
+	t.Cleanup(func() { // Remaining objects would keep the controllers of the next test busy.
 		ctx := context.WithoutCancel(t.Context())
-		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(w.ns))
-		_ = c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(w.ns))
-		_ = c.Delete(ctx, ns)
+		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(w.Name))
+		_ = c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(w.Name))
 	})
 	return w
 }
@@ -112,42 +88,18 @@ func startCraned(t *testing.T, flags ...string) *harness.Process {
 	return harness.Start(t, waitTimeout, binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
-		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
+		"--leader-elect=false", // A slow machine would lose the lease.
 		"--controllers=effectivehpa", "--ehpa-metrics-probe-interval=1s", "--ehpa-metrics-grace=3s",
 	}, flags...)...)
 }
 
-func (w *fixture) create(objects ...client.Object) {
-	w.t.Helper()
-	for _, o := range objects {
-		if o.GetNamespace() == "" {
-			o.SetNamespace(w.ns)
-		}
-		if err := w.Create(w.t.Context(), o); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
-func (w *fixture) key(name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: w.ns, Name: name}
-}
-
-// change edits an autoscaler, whatever else writes to it.
+// change edits an autoscaler.
 func (w *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler)) {
-	w.t.Helper()
-	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
-	if err := w.Get(w.t.Context(), w.key(name), e); err != nil {
-		w.t.Fatal(err)
-	}
-	was := e.DeepCopy()
-	edit(e)
-	if err := w.Patch(w.t.Context(), e, client.MergeFrom(was)); err != nil {
-		w.t.Fatal(err)
-	}
+	w.T.Helper()
+	harness.Change(w.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, edit)
 }
 
-// deployment has pods that request 250m of a cpu each; without a request where milli is 0.
+// deployment returns a Deployment whose pods request milli thousandths of a core each, nothing for 0.
 func deployment(name string, replicas int32, milli int64) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -168,7 +120,7 @@ func deployment(name string, replicas int32, milli int64) *appsv1.Deployment {
 	return d
 }
 
-// cpu is a metric of 60 % of what is requested.
+// cpu returns a metric with a target of 60 % of the CPU request.
 func cpu() autoscalingv2.MetricSpec {
 	percent := int32(60)
 	return autoscalingv2.MetricSpec{
@@ -179,7 +131,7 @@ func cpu() autoscalingv2.MetricSpec {
 	}
 }
 
-// scaler scales a Deployment of its own name between 2 and 20 by cpu, with a forecast.
+// scaler returns an autoscaler of the Deployment with its name, from 2 to 20 replicas by CPU, with a forecast.
 func scaler(name string, edit ...func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler)) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	two, window := int32(2), int32(3600)
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
@@ -199,25 +151,21 @@ func scaler(name string, edit ...func(*autoscalingv1alpha1.EffectiveHorizontalPo
 	return e
 }
 
-// awaitScaler waits until a check of an autoscaler passes, and returns the autoscaler.
+// awaitScaler waits until a check of an up-to-date autoscaler passes, and returns the autoscaler.
 func (w *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	w.t.Helper()
-	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
-	eventually(w.t, name+": "+what, func(ctx context.Context) error {
-		if err := w.Get(ctx, w.key(name), e); err != nil {
-			return err
-		}
-		if e.Status.ObservedGeneration != e.Generation {
-			return errors.New("the status is of an older spec")
-		}
-		return check(e)
-	})
-	return e
+	w.T.Helper()
+	return harness.Await(w.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, what,
+		func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
+			if e.Status.ObservedGeneration != e.Generation {
+				return errors.New("the status is of an older spec")
+			}
+			return check(e)
+		})
 }
 
 // awaitCondition waits for a condition, written type=status/reason.
 func (w *fixture) awaitCondition(name, want string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	w.t.Helper()
+	w.T.Helper()
 	return w.awaitScaler(name, want, func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 		var all []string
 		for _, c := range e.Status.Conditions {
@@ -249,33 +197,14 @@ func proposal(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name stri
 
 // awaitHPA waits until a check of an HPA passes.
 func (w *fixture) awaitHPA(name, what string, check func(*autoscalingv2.HorizontalPodAutoscaler) error) *autoscalingv2.HorizontalPodAutoscaler {
-	w.t.Helper()
-	h := &autoscalingv2.HorizontalPodAutoscaler{}
-	eventually(w.t, "HPA "+name+": "+what, func(ctx context.Context) error {
-		if err := w.Get(ctx, w.key(name), h); err != nil {
-			return err
-		}
-		return check(h)
-	})
-	return h
+	w.T.Helper()
+	return harness.Await(w.Namespace, &autoscalingv2.HorizontalPodAutoscaler{}, name, what, check)
 }
 
-// awaitGone waits until an object does not exist.
-func (w *fixture) awaitGone(o client.Object, name string) {
-	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%T %s gone", o, name), func(ctx context.Context) error {
-		err := w.Get(ctx, w.key(name), o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
-}
-
-// awaitReplicas waits until a Deployment wants a number of replicas.
+// awaitReplicas waits until the spec of a Deployment has a number of replicas.
 func (w *fixture) awaitReplicas(name string, want int32) {
-	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%s at %d", name, want), func(ctx context.Context) error {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s at %d", name, want), func(ctx context.Context) error {
 		if got, err := w.replicas(ctx, name); err != nil || got != want {
 			return fmt.Errorf("it is at %d, %w", got, err)
 		}
@@ -285,38 +214,26 @@ func (w *fixture) awaitReplicas(name string, want int32) {
 
 func (w *fixture) replicas(ctx context.Context, name string) (int32, error) {
 	d := &appsv1.Deployment{}
-	err := w.Get(ctx, w.key(name), d)
+	err := w.Get(ctx, w.Key(name), d)
 	if err != nil {
 		return 0, err
 	}
 	return *d.Spec.Replicas, nil
 }
 
-// forecast writes a flat forecast of two hours into the prediction of an autoscaler, as its controller would.
+// forecast writes a flat forecast of two hours into the prediction of an autoscaler, like its controller.
 func (w *fixture) forecast(name, skill string, cores ...float64) {
-	w.t.Helper()
-	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	eventually(w.t, "prediction of "+name, func(ctx context.Context) error { return w.Get(ctx, w.key("ehpa-"+name), tsp) })
-	was := tsp.DeepCopy()
-	now := metav1.Now()
-	one := predictionv1alpha1.PredictionMetricStatus{
-		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, Reason: "auto: daily",
-		UpdateTime: &now, LastSampleTime: &now,
+	w.T.Helper()
+	tsp := harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",
+		func(*predictionv1alpha1.TimeSeriesPrediction) error { return nil })
+	before, spec := tsp.DeepCopy(), tsp.Spec.PredictionMetrics[0]
+	m := harness.FlatForecast(spec.ResourceIdentifier, skill, time.Now(), cores...)
+	m.Reason = "auto: daily"
+	if plant := spec.Scaling; plant != nil { // All of the forecast, in pods filled to the target of the HPA.
+		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
 	}
-	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // all of it, in pods that are as full as the HPA wants them
-		one.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
-	}
-	for _, v := range cores {
-		var s predictionv1alpha1.MetricTimeSeries
-		for i := range 120 {
-			s.Samples = append(s.Samples, predictionv1alpha1.Sample{
-				Value: strconv.FormatFloat(v, 'f', 5, 64), Timestamp: now.Add(time.Duration(i) * time.Minute).Unix(),
-			})
-		}
-		one.Prediction = append(one.Prediction, s)
-	}
-	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{one}
-	if err := w.Status().Patch(w.t.Context(), tsp, client.MergeFrom(was)); err != nil {
-		w.t.Fatal(err)
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
+	if err := w.Status().Patch(w.T.Context(), tsp, client.MergeFrom(before)); err != nil {
+		w.T.Fatal(err)
 	}
 }

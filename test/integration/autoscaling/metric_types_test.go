@@ -52,10 +52,10 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 // annotations as far as the flags say.
 func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	w := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
-	metrics.setSharedLoad(w.ns, 300)
+	metrics.setSharedLoad(w.Name, 300)
 	window, least := int32(120), autoscalingv2.MinChangePolicySelect
 	tolerance := resource.MustParse("0.05")
-	w.create(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Labels = map[string]string{"team": "shop", "other": "x"}
 		e.Annotations = map[string]string{
 			"cost/center": "7",
@@ -94,12 +94,12 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 		t.Errorf("the HPA was written %d times", h.Generation)
 	}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if err := w.Get(t.Context(), w.key("ehpa-web"), tsp); err != nil {
+	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
 		"resource.cpu": "", "resource.memory": "",
-		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + w.ns +
+		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + w.Name +
 			`",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}",container="main"}[5m]))))`,
 		"pods.requests":  `sum(rate(requests_total{app="web"}[5m]))`,
 		"external.queue": `sum(queue{env="live",queue="orders",tier=~"a|b"})`,
@@ -119,11 +119,11 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 // TestTargetOfAnyKind: what is not in the cache is scaled through its scale subresource.
 func TestTargetOfAnyKind(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 900)
+	metrics.setSharedLoad(w.Name, 900)
 	template := deployment("bare", 2, 250).Spec
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
 	set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = template.Replicas, template.Selector, template.Template
-	w.create(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
+	w.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
 	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.forecast("bare", "0.5", 0.3) // What the pods request is read from one of them.
 	w.awaitCondition("bare", "PredictionReady=True/Predicting")

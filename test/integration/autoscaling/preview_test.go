@@ -23,7 +23,7 @@ func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAut
 
 // awaitExpectedReplicas waits until an autoscaler wants a number of replicas.
 func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
-	w.t.Helper()
+	w.T.Helper()
 	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
 		if e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != want {
 			return fmt.Errorf("status %+v", e.Status)
@@ -34,9 +34,9 @@ func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 
 // wantReplicas fails where a Deployment is not at a number of replicas.
 func (w *fixture) wantReplicas(name string, want int32) {
-	w.t.Helper()
-	if got, err := w.replicas(w.t.Context(), name); err != nil || got != want {
-		w.t.Errorf("%s is at %d, %v; want %d", name, got, err, want)
+	w.T.Helper()
+	if got, err := w.replicas(w.T.Context(), name); err != nil || got != want {
+		w.T.Errorf("%s is at %d, %v; want %d", name, got, err, want)
 	}
 }
 
@@ -44,8 +44,8 @@ func (w *fixture) wantReplicas(name string, want int32) {
 // nothing behind and the replicas where they are.
 func TestPreviewShowsAndScalesNothing(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 900) // 120 % of 250m in each of three pods; the target is 60 %
-	w.create(deployment("web", 3, 250), scaler("web", preview))
+	metrics.setSharedLoad(w.Name, 900) // 120 % of 250m in each of three pods; the target is 60 %
+	w.CreateAll(deployment("web", 3, 250), scaler("web", preview))
 	w.awaitHPA("ehpa-web", "scales the stand-in", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
 			return fmt.Errorf("it scales %+v", ref)
@@ -66,7 +66,7 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 
 	t.Log("Auto takes over with the same HPA")
 	w.change("web", auto)
-	w.awaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+	w.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
 	w.awaitHPA("ehpa-web", "scales the target", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
@@ -82,7 +82,7 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	metrics.setSharedLoad(w.ns, 450)
+	metrics.setSharedLoad(w.Name, 450)
 	w.awaitExpectedReplicas("web", 3)
 	w.wantReplicas("web", 6)
 }
@@ -91,7 +91,7 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 // gives way, until it is told to take the HPA over.
 func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w := newFixture(t)
-	metrics.setPodUsage(w.ns, 300)
+	metrics.setPodUsage(w.Name, 300)
 	two, percent := int32(2), int32(90)
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
@@ -99,7 +99,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	}}
 	theirs.Name = "theirs"
 	theirs.Spec.Metrics[0].Resource.Target.AverageUtilization = &percent
-	w.create(deployment("web", 3, 250), theirs, scaler("web", preview))
+	w.CreateAll(deployment("web", 3, 250), theirs, scaler("web", preview))
 
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
 	e := w.awaitExpectedReplicas("web", 6)
@@ -109,7 +109,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	if p := proposal(e, "resource.cpu"); p.Replicas == nil || *p.Replicas != 6 || p.Current != "120" || p.Target != "60" {
 		t.Errorf("proposals %+v", e.Status.Proposals)
 	}
-	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.wantReplicas("web", 3)
 
 	t.Log("a preview does not set a fixed number against it")
@@ -120,7 +120,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	t.Log("Auto gives way")
 	w.change("web", auto)
 	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
-	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.wantReplicas("web", 3)
 
 	t.Log("unless it is told to take over: the HPA keeps its name")
@@ -160,7 +160,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 // TestPausedScaledObject: one of KEDA's without an HPA is left alone too.
 func TestPausedScaledObject(t *testing.T) {
 	w := newFixture(t)
-	metrics.setSharedLoad(w.ns, 300)
+	metrics.setSharedLoad(w.Name, 300)
 	kind := schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
 	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": kind.Group, "scope": "Namespaced",
@@ -178,13 +178,13 @@ func TestPausedScaledObject(t *testing.T) {
 	t.Cleanup(func() { _ = w.Delete(context.WithoutCancel(t.Context()), definition) })
 	paused := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"name": "web"}}}}
 	paused.SetGroupVersionKind(kind)
-	paused.SetNamespace(w.ns)
+	paused.SetNamespace(w.Name)
 	paused.SetName("paused")
-	eventually(t, "the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
-	w.create(deployment("web", 2, 250), scaler("web"))
+	w.Eventually("the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
+	w.CreateAll(deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 	wantMessage(t, e, "Ready", "ScaledObject paused scales the same target")
-	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.change("web", preview)
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
 
@@ -194,7 +194,7 @@ func TestPausedScaledObject(t *testing.T) {
 	if err := w.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its kind is not served", func(ctx context.Context) error {
+	w.Eventually("its kind is not served", func(ctx context.Context) error {
 		err := w.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
 		if apierrors.IsNotFound(err) {
 			err = w.Get(ctx, client.ObjectKeyFromObject(paused), paused.DeepCopy())
@@ -211,23 +211,23 @@ func TestPausedScaledObject(t *testing.T) {
 // TestTwoAutoscalersOnOneTarget: the older one scales, the younger says so, and takes over when the older goes.
 func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	w := newFixture(t)
-	metrics.setPodUsage(w.ns, 150)
-	w.create(deployment("web", 2, 250), scaler("web"))
+	metrics.setPodUsage(w.Name, 150)
+	w.CreateAll(deployment("web", 2, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	second := scaler("zweite", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "web" })
-	w.create(second)
+	w.CreateAll(second)
 	e := w.awaitCondition("zweite", "Ready=False/TargetTaken")
 	if e.Status.ExpectReplicas != nil {
 		t.Errorf("status %+v", e.Status)
 	}
-	w.awaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
+	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
 	w.change("zweite", preview)
 	w.awaitCondition("zweite", "Ready=True/PreviewComputed")
 	w.awaitExpectedReplicas("zweite", 2)
 	w.change("zweite", auto)
 	w.awaitCondition("zweite", "Ready=False/TargetTaken")
 	first := scaler("web")
-	first.Namespace = w.ns
+	first.Namespace = w.Name
 	if err := w.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}

@@ -40,33 +40,33 @@ func TestEffectiveVPA(t *testing.T) {
 func testOff(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
-	w.create(autoscaler("web", "", "web"))
+	w.CreateAll(autoscaler("web", "", "web"))
 	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
-		w.t.Fatalf("%+v", e.Status.Recommendation)
+		w.T.Fatalf("%+v", e.Status.Recommendation)
 	}
 	c := e.Status.Recommendation.ContainerRecommendations[0]
 	if cpu := c.Target.Cpu().MilliValue(); c.ContainerName != "app" || cpu < 225 || cpu > 236 {
-		w.t.Errorf("target %v, want about 230m", c.Target)
+		w.T.Errorf("target %v, want about 230m", c.Target)
 	}
 	if c.LowerBound.Cpu().Cmp(*c.Target.Cpu()) > 0 || c.UpperBound.Cpu().Cmp(*c.Target.Cpu()) < 0 || c.LowerBound.Memory().IsZero() {
-		w.t.Errorf("bounds %v and %v around %v", c.LowerBound, c.UpperBound, c.Target)
+		w.T.Errorf("bounds %v and %v around %v", c.LowerBound, c.UpperBound, c.Target)
 	}
 	if c.UncappedTarget.Cpu().Cmp(*c.Target.Cpu()) != 0 {
-		w.t.Errorf("uncapped %v", c.UncappedTarget)
+		w.T.Errorf("uncapped %v", c.UncappedTarget)
 	}
 	d := decision(e, corev1.ResourceCPU)
 	if d.Action != autoscalingv1alpha1.VerticalActionLower || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "to be lowered from 1") || d.LoweredAt != nil {
-		w.t.Errorf("%+v", d)
+		w.T.Errorf("%+v", d)
 	}
 	if len(e.Status.ResourceEstimators) != 1 || e.Status.ResourceEstimators[0].Type != "Percentile" || e.Status.ResourceEstimators[0].LastUpdateTime == nil {
-		w.t.Errorf("estimators %+v", e.Status.ResourceEstimators)
+		w.T.Errorf("estimators %+v", e.Status.ResourceEstimators)
 	}
 	for _, check := range []error{
 		condition("Applied", metav1.ConditionFalse, "Off", "applies nothing")(e), condition("Estimating", metav1.ConditionTrue, "AllAnswer", "")(e),
 	} {
 		if check != nil {
-			w.t.Error(check)
+			w.T.Error(check)
 		}
 	}
 	w.noRecommendation("web")
@@ -94,13 +94,13 @@ func testOff(w *fixture) {
 // testLearning: without history nothing is said, and nothing is a zero.
 func testLearning(w *fixture) {
 	w.deploy("new", 1)
-	w.create(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
-		w.t.Errorf("%+v", e.Status.Recommendation)
+		w.T.Errorf("%+v", e.Status.Recommendation)
 	}
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionNone || d.Request != nil {
-		w.t.Errorf("%+v", d)
+		w.T.Errorf("%+v", d)
 	}
 	w.noRecommendation("new")
 	w.pods("new", "are untouched", requestsCPU(1000, 1))

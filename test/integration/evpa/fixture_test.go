@@ -5,7 +5,6 @@ package evpa_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,14 +23,11 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/config"
-	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/redirect"
 	"crane.io/crane/test/integration/harness"
 )
 
-// waitTimeout is how long a test waits for what takes some seconds on an idle machine.
+// waitTimeout bounds each wait. On an idle machine a wait takes seconds.
 const waitTimeout = 4 * time.Minute
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
@@ -40,8 +35,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	harness.Eventually(t.Context(), t, waitTimeout, what, check)
 }
 
-// startCraned runs craned, with the rights that config/rbac gives it and with history from a directory, until the test ends, and lets
-// the API server ask it about new pods.
+// startCraned runs craned with the rights of config/rbac and with history from a directory until the test ends, and installs its webhooks.
 func startCraned(t *testing.T, history string) {
 	t.Helper()
 	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
@@ -59,7 +53,7 @@ func startCraned(t *testing.T, history string) {
 		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",
 		"--adoption-pods-at-once=0.5", "--adoption-step=0.9", "--adoption-max-per-namespace=10", "--adoption-breaker-least=100",
 	)
-	installWebhooks(t, address)
+	harness.InstallWebhooks(t, control.Config(), admin, address)
 	eventually(t, "webhooks answer", func(ctx context.Context) error {
 		bad := autoscaler("probe", "default", "none")
 		bad.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Priority: 1}}
@@ -71,60 +65,21 @@ func startCraned(t *testing.T, history string) {
 	})
 }
 
-// installWebhooks lets the API server call webhooks at an address for the length of the test.
-func installWebhooks(t *testing.T, address string) {
-	t.Helper()
-	all, err := manifest.ReadDir(config.Manifests, "webhook")
-	if err != nil {
-		t.Fatal(err)
-	}
-	applier, err := manifest.NewApplier(control.Config(), "evpa-test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range all {
-		if !redirect.IsWebhookConfiguration(o) {
-			continue
-		}
-		local, err := redirect.WebhookConfiguration(o, address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := applier.Apply(t.Context(), local); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := admin.Delete(context.WithoutCancel(t.Context()), local); client.IgnoreNotFound(err) != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// fixture is a namespace of a test's own.
+// fixture is a namespace of one test.
 type fixture struct {
-	t         *testing.T
-	history   string
-	namespace string
+	*harness.Namespace
+	// history is the directory of the history files.
+	history string
 }
 
 func newFixture(t *testing.T, history string) *fixture {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "evpa-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := admin.Delete(context.WithoutCancel(t.Context()), ns); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
-	return &fixture{t: t, history: history, namespace: ns.Name}
+	return &fixture{harness.NewNamespace(t, admin, "evpa-", waitTimeout), history}
 }
 
-// writeHistory writes ten days of constant use of the container app of a Deployment, in cores and bytes.
+// writeHistory writes ten days of constant usage of the container app of a Deployment, in cores and bytes.
 func (w *fixture) writeHistory(name string, cores, bytes float64) {
-	w.t.Helper()
+	w.T.Helper()
 	const step, days = 10 * time.Minute, 10
 	end := time.Now().Truncate(step)
 	for resource, v := range map[string]float64{"cpu": cores, "memory": bytes} {
@@ -133,35 +88,18 @@ func (w *fixture) writeHistory(name string, cores, bytes float64) {
 		for at := end.Add(-days * 24 * time.Hour); at.Before(end); at = at.Add(step) {
 			fmt.Fprintf(text, "%d,%v\n", at.Unix(), v)
 		}
-		path := filepath.Join(w.history, strings.Join([]string{w.namespace, "Deployment", name, "app", resource}, "_")+".csv")
-		// craned must not read half of it.
+		path := filepath.Join(w.history, strings.Join([]string{w.Name, "Deployment", name, "app", resource}, "_")+".csv")
+		// craned must not read a partial file.
 		if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		if err := os.Rename(path+".new", path); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 }
 
-func (w *fixture) create(objects ...client.Object) {
-	w.t.Helper()
-	for _, o := range objects {
-		o.SetNamespace(w.namespace)
-		if err := admin.Create(w.t.Context(), o, client.FieldOwner("owner")); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
-func (w *fixture) remove(o client.Object) {
-	w.t.Helper()
-	if err := admin.Delete(w.t.Context(), o); client.IgnoreNotFound(err) != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// resourceList is a resource list; an empty text leaves one out.
+// resourceList returns a resource list without the resources whose text is empty.
 func resourceList(cpu, memory string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	if cpu != "" {
@@ -173,9 +111,9 @@ func resourceList(cpu, memory string) corev1.ResourceList {
 	return out
 }
 
-// deploy makes a Deployment whose pods ask for a core and 512 MiB, and waits until they are ready.
+// deploy creates a Deployment whose pods request a core and 512 MiB, and waits until they are ready.
 func (w *fixture) deploy(name string, replicas int32, edit ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	w.t.Helper()
+	w.T.Helper()
 	labels := map[string]string{"app": name}
 	none := int64(0)
 	d := &appsv1.Deployment{
@@ -196,7 +134,7 @@ func (w *fixture) deploy(name string, replicas int32, edit ...func(*appsv1.Deplo
 	for _, f := range edit {
 		f(d)
 	}
-	w.create(d)
+	w.CreateAll(d)
 	w.pods(name, "ready", func(pods []corev1.Pod) error { return ready(pods, int(*d.Spec.Replicas)) })
 	return d
 }
@@ -216,13 +154,13 @@ func ready(pods []corev1.Pod, want int) error {
 	return nil
 }
 
-// pods polls the pods of a workload until they are as wanted, and returns them.
+// pods waits until a check of the running pods of a workload passes, and returns them.
 func (w *fixture) pods(name, what string, check func([]corev1.Pod) error) []corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	var out []corev1.Pod
-	eventually(w.t, "pods of "+name+" "+what, func(ctx context.Context) error {
+	w.Eventually("pods of "+name+" "+what, func(ctx context.Context) error {
 		var all corev1.PodList
-		if err := admin.List(ctx, &all, client.InNamespace(w.namespace), client.MatchingLabels{"app": name}); err != nil {
+		if err := admin.List(ctx, &all, client.InNamespace(w.Name), client.MatchingLabels{"app": name}); err != nil {
 			return err
 		}
 		out = nil
@@ -236,7 +174,7 @@ func (w *fixture) pods(name, what string, check func([]corev1.Pod) error) []core
 	return out
 }
 
-// requestsCPU wants every pod to ask for so much CPU, to within 3 %: a histogram is not exact.
+// requestsCPU checks that all pods are ready and request milli thousandths of a core, to within 3 %, because a histogram is not exact.
 func requestsCPU(milli int64, replicas int) func([]corev1.Pod) error {
 	return func(pods []corev1.Pod) error {
 		for i := range pods {
@@ -255,21 +193,21 @@ func checkCPU(pod *corev1.Pod, milli int64) error {
 	return nil
 }
 
-// replaced polls the pods of a workload until they ask for so much, and returns them. The API server passes over a webhook that does
-// not answer within seconds, and no pod is evicted twice: one that is new and was not changed is taken away here, for the next.
+// replaced waits until all pods of a workload request milli thousandths of a core, and returns them. The API server skips a webhook that
+// does not answer within seconds, and no pod is evicted twice: replaced deletes a new pod that the webhook did not change.
 func (w *fixture) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
-	w.t.Helper()
+	w.T.Helper()
 	return w.pods(name, "are replaced", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if !before[pods[i].UID] && checkCPU(&pods[i], milli) != nil {
-				w.remove(&pods[i])
+				w.Remove(&pods[i])
 			}
 		}
 		return requestsCPU(milli, replicas)(pods)
 	})
 }
 
-// autoscaler is one of a Deployment with gocrane's percentile, which is easily foretold: p99 and 15 %.
+// autoscaler returns an autoscaler of a Deployment with gocrane's percentile estimator: p99 plus 15 %.
 func autoscaler(name, namespace, target string, edit ...func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -286,7 +224,7 @@ func autoscaler(name, namespace, target string, edit ...func(*autoscalingv1alpha
 	return e
 }
 
-// updateMode sets the update mode; requests are changed at once, so that a test need not wait for windows.
+// updateMode sets the update mode, and windows and thresholds that allow changes at once.
 func updateMode(m autoscalingv1alpha1.UpdateMode) func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 	return func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		none, all := int32(0), int32(100)
@@ -300,23 +238,13 @@ func updateMode(m autoscalingv1alpha1.UpdateMode) func(*autoscalingv1alpha1.Effe
 	}
 }
 
-// await polls an autoscaler until it is as wanted, and returns it.
+// await waits until a check of an autoscaler passes, and returns it.
 func (w *fixture) await(name, what string, check func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
-	w.t.Helper()
-	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	eventually(w.t, "autoscaler "+name+" "+what, func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, e); err != nil {
-			return err
-		}
-		if err := check(e); err != nil {
-			return fmt.Errorf("%w: %+v", err, e.Status)
-		}
-		return nil
-	})
-	return e
+	w.T.Helper()
+	return harness.Await(w.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, what, check)
 }
 
-// condition wants one to have a status and a reason, and its message to hold a text.
+// condition checks the status and reason of a condition, and a text in its message.
 func condition(kind string, status metav1.ConditionStatus, reason, text string) func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 	return func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		c := meta.FindStatusCondition(e.Status.Conditions, kind)
@@ -327,7 +255,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, text string) 
 	}
 }
 
-// decision returns that about one resource of the container app.
+// decision returns the decision about one resource of the container app.
 func decision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1.ResourceName) autoscalingv1alpha1.VerticalDecision {
 	for _, d := range e.Status.Decisions {
 		if d.ContainerName == "app" && d.Resource == name {
@@ -337,42 +265,20 @@ func decision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1
 	return autoscalingv1alpha1.VerticalDecision{}
 }
 
-// change edits the spec of an autoscaler.
+// change edits an autoscaler.
 func (w *fixture) change(name string, edit func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler)) {
-	w.t.Helper()
-	eventually(w.t, "autoscaler "+name+" is changed", func(ctx context.Context) error {
-		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, e); err != nil {
-			return err
-		}
-		edit(e)
-		return admin.Update(ctx, e)
-	})
+	w.T.Helper()
+	harness.Change(w.Namespace, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, name, edit)
 }
 
-// recommendation polls the Recommendation of an autoscaler.
+// recommendation waits until a check of the Recommendation of an autoscaler passes.
 func (w *fixture) recommendation(name, what string, check func(*analysisv1alpha1.Recommendation) error) {
-	w.t.Helper()
-	eventually(w.t, "recommendation of "+name+" "+what, func(ctx context.Context) error {
-		rec := &analysisv1alpha1.Recommendation{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "evpa-" + name}, rec); err != nil {
-			return err
-		}
-		if err := check(rec); err != nil {
-			return fmt.Errorf("%w: %+v", err, rec)
-		}
-		return nil
-	})
+	w.T.Helper()
+	harness.Await(w.Namespace, &analysisv1alpha1.Recommendation{}, "evpa-"+name, what, check)
 }
 
-// noRecommendation waits until there is none.
+// noRecommendation waits until an autoscaler has no Recommendation.
 func (w *fixture) noRecommendation(name string) {
-	w.t.Helper()
-	eventually(w.t, "no recommendation of "+name, func(ctx context.Context) error {
-		err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "evpa-" + name}, &analysisv1alpha1.Recommendation{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("there is one"))
-	})
+	w.T.Helper()
+	w.AwaitGone(&analysisv1alpha1.Recommendation{}, "evpa-"+name)
 }

@@ -7,7 +7,6 @@ package evpa_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,13 +85,9 @@ func TestMain(m *testing.M) {
 		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: time.Second, Heartbeat: 2 * time.Second}),
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
 			control, binary = c, built
-			scheme := runtime.NewScheme()
-			err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme),
-				predictionv1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme))
-			if err != nil {
-				return err
-			}
-			admin, err = client.New(c.Config(), client.Options{Scheme: scheme})
+			var err error
+			admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme,
+				apiextensionsv1.AddToScheme)
 			return err
 		},
 	}))

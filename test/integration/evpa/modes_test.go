@@ -35,7 +35,7 @@ func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 func testInitial(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 2)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInitial)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInitial)))
 	w.recommendation("web", "reaches new pods only", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Spec.Adoption == nil || rec.Spec.Adoption.Reach != analysisv1alpha1.AdoptionReachNewPods || rec.Status.Adoption == nil {
 			return errors.New("it does not")
@@ -46,16 +46,16 @@ func testInitial(w *fixture) {
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	before := podUIDs(w.pods("web", "are untouched", requestsCPU(1000, 2)))
 	var all corev1.PodList
-	if err := admin.List(w.t.Context(), &all, client.InNamespace(w.namespace)); err != nil {
-		w.t.Fatal(err)
+	if err := admin.List(w.T.Context(), &all, client.InNamespace(w.Name)); err != nil {
+		w.T.Fatal(err)
 	}
 	for i := range all.Items {
-		w.remove(&all.Items[i])
+		w.Remove(&all.Items[i])
 	}
 	after := w.replaced("web", before, 230, 2)
 	for uid := range podUIDs(after) {
 		if before[uid] {
-			w.t.Error("a pod was resized that should have been left alone")
+			w.T.Error("a pod was resized that should have been left alone")
 		}
 	}
 }
@@ -64,11 +64,11 @@ func testInitial(w *fixture) {
 func testInPlace(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	before := w.deployWithUIDs("web", 2)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.samePods(before, w.pods("web", "are resized", requestsCPU(230, 2)))
 	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
-		w.t.Errorf("%+v", d)
+		w.T.Errorf("%+v", d)
 	}
 
 	// Off gives back as well as deletion does.
@@ -82,16 +82,16 @@ func testInPlace(w *fixture) {
 
 // deployWithUIDs is deploy, and who the pods are.
 func (w *fixture) deployWithUIDs(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
-	w.t.Helper()
+	w.T.Helper()
 	w.deploy(name, replicas, edit...)
 	return podUIDs(w.pods(name, "are ready", func(pods []corev1.Pod) error { return ready(pods, int(replicas)) }))
 }
 
 func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
-	w.t.Helper()
+	w.T.Helper()
 	for uid := range podUIDs(after) {
 		if !before[uid] {
-			w.t.Error("a pod was replaced that should have been resized in place")
+			w.T.Error("a pod was replaced that should have been resized in place")
 		}
 	}
 }
@@ -102,15 +102,15 @@ func testAuto(w *fixture) {
 	before := w.deployWithUIDs("bare", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	})
-	w.create(autoscaler("bare", "", "bare", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.CreateAll(autoscaler("bare", "", "bare", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	for uid := range podUIDs(w.replaced("bare", before, 230, 2)) {
 		if before[uid] {
-			w.t.Error("a BestEffort pod was given requests in place")
+			w.T.Error("a BestEffort pod was given requests in place")
 		}
 	}
 	w.writeHistory("web", 0.2, 100*mib)
 	first := w.deployWithUIDs("web", 2)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	w.samePods(first, w.pods("web", "are resized", requestsCPU(230, 2)))
 }
 
@@ -133,14 +133,14 @@ func testInfeasible(w *fixture) {
 	}
 	stays := w.pods("stays", "are on the tight node", onNode("tight"))
 	before := podUIDs(w.pods("moves", "are on the tight node", onNode("tight")))
-	w.create(autoscaler("stays", "", "stays", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("stays", "", "stays", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
 			return errors.New("it does not")
 		}
 		return nil
 	})
-	w.create(autoscaler("moves", "", "moves", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+	w.CreateAll(autoscaler("moves", "", "moves", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	w.replaced("moves", before, 2875, 2)
 	w.pods("moves", "have moved to the roomy node", onNode("roomy"))
 	w.samePods(podUIDs(stays), w.pods("stays", "are where they were", onNode("tight")))
@@ -160,7 +160,7 @@ func onNode(name string) func([]corev1.Pod) error {
 // testRecreate: all pods are replaced, within the disruption budget and never the last one.
 func testRecreate(w *fixture) {
 	one := intstr.FromInt32(1)
-	w.create(&policyv1.PodDisruptionBudget{
+	w.CreateAll(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
@@ -168,11 +168,11 @@ func testRecreate(w *fixture) {
 	})
 	w.writeHistory("web", 0.2, 100*mib)
 	before := w.deployWithUIDs("web", 3)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
 	after := podUIDs(w.replaced("web", before, 230, 3))
 	for uid := range after {
 		if before[uid] {
-			w.t.Error("a pod was resized in place in mode Recreate")
+			w.T.Error("a pod was resized in place in mode Recreate")
 		}
 	}
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
@@ -180,7 +180,7 @@ func testRecreate(w *fixture) {
 
 	w.writeHistory("alone", 0.2, 100*mib)
 	only := w.deployWithUIDs("alone", 1)
-	w.create(autoscaler("alone", "", "alone", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
+	w.CreateAll(autoscaler("alone", "", "alone", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
 	w.recommendation("alone", "says that it is alone", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "none is evicted below 2") {
 			return errors.New("it does not")
@@ -194,14 +194,14 @@ func testRecreate(w *fixture) {
 func testTargetDeleted(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	d := w.deploy("web", 1)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.pods("web", "are resized", requestsCPU(230, 1))
-	w.remove(d)
+	w.Remove(d)
 	w.await("web", "has lost its target", condition("Ready", metav1.ConditionFalse, "TargetNotFound", "does not exist"))
 	w.noRecommendation("web")
-	eventually(w.t, "pods of web are gone", func(ctx context.Context) error {
+	w.Eventually("pods of web are gone", func(ctx context.Context) error {
 		var all corev1.PodList
-		if err := admin.List(ctx, &all, client.InNamespace(w.namespace)); err != nil {
+		if err := admin.List(ctx, &all, client.InNamespace(w.Name)); err != nil {
 			return err
 		}
 		if len(all.Items) > 0 {
@@ -212,9 +212,9 @@ func testTargetDeleted(w *fixture) {
 	w.deploy("web", 1)
 	w.pods("web", "are resized again", requestsCPU(230, 1))
 	e := w.await("web", "is ready again", condition("Ready", metav1.ConditionTrue, "", ""))
-	w.remove(e)
+	w.Remove(e)
 	w.pods("web", "have what they had", requestsCPU(1000, 1))
-	eventually(w.t, "the autoscaler is gone", func(ctx context.Context) error {
+	w.Eventually("the autoscaler is gone", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(e), e)
 		if apierrors.IsNotFound(err) {
 			return nil

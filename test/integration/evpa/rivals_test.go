@@ -22,6 +22,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 // installVPA makes the API server know VerticalPodAutoscalers; nobody acts on them.
@@ -65,12 +66,12 @@ func testForeignVPA(w *fixture) {
 	vpa.SetAPIVersion("autoscaling.k8s.io/v1")
 	vpa.SetKind("VerticalPodAutoscaler")
 	vpa.SetName("theirs")
-	w.create(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
 	w.await("web", "still says what is needed", condition("Ready", metav1.ConditionTrue, "", ""))
 	w.noRecommendation("web")
 	w.pods("web", "are untouched", requestsCPU(1000, 1))
-	w.remove(vpa)
+	w.Remove(vpa)
 	w.pods("web", "are resized", requestsCPU(230, 1))
 }
 
@@ -78,20 +79,20 @@ func testForeignVPA(w *fixture) {
 func testTwoOfOneTarget(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
-	w.create(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 	// Times of creation are whole seconds, and names break a tie.
-	eventually(w.t, "another second", func(context.Context) error {
+	w.Eventually("another second", func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	w.create(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
 	w.noRecommendation("a-second")
 	w.pods("web", "are resized", requestsCPU(230, 1))
-	w.remove(first)
+	w.Remove(first)
 	w.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
 }
 
@@ -102,16 +103,16 @@ func testBesideRule(w *fixture) {
 	rule := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Name: "rule-resource"},
 		Spec: analysisv1alpha1.RecommendationSpec{
-			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: w.namespace, Name: "web"},
+			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: w.Name, Name: "web"},
 			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatusAndAnnotation,
 		},
 	}
-	w.create(rule)
+	w.CreateAll(rule)
 	rule.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 700m, memory: 512Mi}\n"
-	if err := admin.Status().Update(w.t.Context(), rule); err != nil {
-		w.t.Fatal(err)
+	if err := admin.Status().Update(w.T.Context(), rule); err != nil {
+		w.T.Fatal(err)
 	}
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.pods("web", "have what the autoscaler says", requestsCPU(230, 1))
 }
 
@@ -122,18 +123,18 @@ func testOOMKill(w *fixture) {
 	w.deploy("web", 1, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList("230m", "150Mi"), Limits: resourceList("", "150Mi")}
 	})
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
-	load.overload(w.namespace)
+	load.overload(w.Name)
 	e := w.await("web", "knows of the kill", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceMemory); d.Estimator != "OOM" || d.Request == nil || d.Request.Value() < 250*mib || !strings.Contains(d.Reason, "it was killed with") {
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
 	})
-	load.relieve(w.namespace)
+	load.relieve(w.Name)
 	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
-		w.t.Errorf("%+v", d)
+		w.T.Errorf("%+v", d)
 	}
 	w.pods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
 		for i := range pods {
@@ -154,7 +155,7 @@ func testEstimators(w *fixture) {
 		ObjectMeta: metav1.ObjectMeta{Name: "load"},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
 			PredictionWindowSeconds: 3600,
-			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Namespace: w.namespace},
+			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", Namespace: w.Name},
 			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
 				ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
 				ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "sum(x)"},
@@ -162,8 +163,8 @@ func testEstimators(w *fixture) {
 			}},
 		},
 	}
-	w.create(tsp)
-	w.create(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+	w.CreateAll(tsp)
+	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators,
 			autoscalingv1alpha1.ResourceEstimator{Type: "Forecast", Priority: 5, Config: map[string]string{"prediction": "load", "cpu-identifier": "cpu"}},
 			autoscalingv1alpha1.ResourceEstimator{Type: "External", Priority: -1, Config: map[string]string{"memory-metric-name": "heap_need"}},
@@ -175,22 +176,13 @@ func testEstimators(w *fixture) {
 	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
 	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
-		w.t.Errorf("%+v", d)
+		w.T.Errorf("%+v", d)
 	}
 
 	// Of all pods together 1.2 cores are coming: 600m for each of two, and 15 % on top.
-	now := time.Now().Truncate(time.Minute)
-	samples := []predictionv1alpha1.Sample{}
-	for i := range 120 {
-		samples = append(samples, predictionv1alpha1.Sample{Value: "1.20000", Timestamp: now.Add(time.Duration(i) * time.Minute).Unix()})
-	}
-	at := metav1.NewTime(now)
-	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
-		ResourceIdentifier: "cpu", Ready: true, Skill: "0.900", UpdateTime: &at, LastSampleTime: &at,
-		Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
-	}}
-	if err := admin.Status().Update(w.t.Context(), tsp); err != nil {
-		w.t.Fatal(err)
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{harness.FlatForecast("cpu", "0.900", time.Now().Truncate(time.Minute), 1.2)}
+	if err := admin.Status().Update(w.T.Context(), tsp); err != nil {
+		w.T.Fatal(err)
 	}
 	w.await("web", "follows the forecast", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		d := decision(e, corev1.ResourceCPU)
@@ -201,9 +193,9 @@ func testEstimators(w *fixture) {
 	})
 
 	// Somebody else's answer has the highest priority.
-	eventually(w.t, "the other estimator writes", func(ctx context.Context) error {
+	w.Eventually("the other estimator writes", func(ctx context.Context) error {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "web"}, e); err != nil {
+		if err := admin.Get(ctx, w.Key("web"), e); err != nil {
 			return err
 		}
 		at := metav1.Now()
@@ -228,7 +220,7 @@ func testEstimators(w *fixture) {
 		}
 	}
 	if theirs != 1 {
-		w.t.Errorf("the other's answer is there %d times: %+v", theirs, e.Status.ResourceEstimators)
+		w.T.Errorf("the other's answer is there %d times: %+v", theirs, e.Status.ResourceEstimators)
 	}
 }
 
@@ -260,14 +252,14 @@ func testEffectiveHPA(w *fixture) {
 			ScaleTargetRef: inner.Spec.ScaleTargetRef, MaxReplicas: 1, Metrics: inner.Spec.Metrics,
 		},
 	}
-	w.create(ehpa)
+	w.CreateAll(ehpa)
 	controller := true
 	inner.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "web", UID: ehpa.UID, Controller: &controller,
 	}}
-	w.create(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.pods("web", "are resized", requestsCPU(575, 1))
-	eventually(w.t, "the target of the autoscaler moves with the request", func(ctx context.Context) error {
+	w.Eventually("the target of the autoscaler moves with the request", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(ehpa), ehpa); err != nil {
 			return err
 		}
@@ -289,10 +281,10 @@ func testEffectiveHPA(w *fixture) {
 func testForeignHPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.deploy("web", 1)
-	w.create(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+	w.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	e := w.await("web", "proposes alone", condition("Applied", metav1.ConditionFalse, "AutoscalerNotOwned", "theirs"))
 	if e.Status.Recommendation == nil {
-		w.t.Error("there is no proposal")
+		w.T.Error("there is no proposal")
 	}
 	w.pods("web", "are untouched", requestsCPU(1000, 1))
 }

@@ -21,9 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,9 +37,9 @@ import (
 )
 
 const (
-	// waitTimeout is how long a test waits for what takes seconds on an idle machine.
+	// waitTimeout bounds each wait. On an idle machine a wait takes seconds.
 	waitTimeout = 2 * time.Minute
-	// stopTimeout is how long the adapter may take to end.
+	// stopTimeout bounds the shutdown of the adapter.
 	stopTimeout     = 30 * time.Second
 	systemNamespace = "crane-system"
 )
@@ -52,7 +50,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	harness.Eventually(t.Context(), t, waitTimeout, what, check)
 }
 
-// pointAPIServices leads the Service and the APIServices of config/ to a port.
+// pointAPIServices applies the Service and the APIServices of config/ with the port of an address.
 func pointAPIServices(t *testing.T, address string) {
 	t.Helper()
 	objects, err := manifest.ReadDir(config.Manifests, ".")
@@ -79,7 +77,7 @@ func pointAPIServices(t *testing.T, address string) {
 	}
 }
 
-// sharedKubeconfig is that of the adapter's service account: a token is made once.
+// sharedKubeconfig returns the kubeconfig of the adapter's service account, with one token for all tests.
 var sharedKubeconfig = sync.OnceValues(func() (string, error) {
 	return control.KubeconfigFor(context.Background(), "metric-adapter", controlplane.ServiceAccount(systemNamespace, "metric-adapter"))
 })
@@ -90,12 +88,12 @@ type adapter struct {
 	address string
 }
 
-// start runs an adapter with the rights of config/rbac, leads the API server to it and waits until it is served.
+// start runs an adapter with the rights of config/rbac, registers it and waits until its APIs are served.
 func start(t *testing.T, args ...string) adapter {
 	t.Helper()
 	a := startUnregistered(t, args...)
 	pointAPIServices(t, a.address)
-	// The API server finds out of each version for itself, and asks again more and more rarely while the adapter starts.
+	// The API server discovers each version separately, with growing backoff while the adapter starts.
 	for _, version := range []string{"external.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"} {
 		eventually(t, version+" is served", func(ctx context.Context) error {
 			_, err := raw(ctx, "/apis/"+version)
@@ -105,7 +103,7 @@ func start(t *testing.T, args ...string) adapter {
 	return a
 }
 
-// startUnregistered runs an adapter to which nobody is led.
+// startUnregistered runs an adapter without registering it.
 func startUnregistered(t *testing.T, args ...string) adapter {
 	t.Helper()
 	kubeconfig, err := sharedKubeconfig()
@@ -118,13 +116,13 @@ func startUnregistered(t *testing.T, args ...string) adapter {
 	return adapter{harness.Start(t, stopTimeout, binary, args...), address}
 }
 
-// clientset of an administrator.
+// clientset returns the clientset of an administrator.
 func clientset() kubernetes.Interface { return kubernetes.NewForConfigOrDie(control.Config()) }
 
-// raw is kubectl get --raw: what is not 200 is an error that holds the status.
+// raw reads a path like kubectl get --raw. A code other than 200 is an error with the status.
 func raw(ctx context.Context, path string) ([]byte, error) { return rawAs(ctx, control.Config(), path) }
 
-// rawAs is raw as another user.
+// rawAs reads a path as another user.
 func rawAs(ctx context.Context, as *rest.Config, path string) ([]byte, error) {
 	client, err := rest.HTTPClientFor(as)
 	if err != nil {
@@ -150,22 +148,17 @@ func rawAs(ctx context.Context, as *rest.Config, path string) ([]byte, error) {
 	return nil, &apierrors.StatusError{ErrStatus: status}
 }
 
-// newClient returns a client of an administrator that reads from the API server.
+// newClient returns the uncached client of an administrator.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	c, err := harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// namespaceFor makes a namespace for a test.
+// namespaceFor creates a namespace for a test.
 func namespaceFor(t *testing.T) string {
 	t.Helper()
 	ns, err := clientset().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -178,7 +171,7 @@ func namespaceFor(t *testing.T) string {
 	return ns.Name
 }
 
-// forecastPath is the path of an external metric by a key.
+// forecastPath returns the path of an external metric with the selector of a key.
 func forecastPath(metric string, key scalingmetric.Key) string {
 	return externalPath(key.TargetNamespace, metric, labels.Set(key.MatchLabels()).String())
 }
@@ -201,7 +194,7 @@ func readExternal(ctx context.Context, path string) ([]externalv1beta1.ExternalM
 	return list.Items, err
 }
 
-// checkStatus expects a status with a code and parts of its message.
+// checkStatus checks that an error is a status with a code, and parts of its message.
 func checkStatus(err error, code int32, parts ...string) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -213,32 +206,32 @@ func checkStatus(err error, code int32, parts ...string) error {
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error()+got.Message, part) {
-			return fmt.Errorf("message %q does not say %q", got.Message, part)
+			return fmt.Errorf("message %q does not contain %q", got.Message, part)
 		}
 	}
 	return nil
 }
 
-// forecast describes a TimeSeriesPrediction as the controllers of craned write it.
+// forecast describes a TimeSeriesPrediction with a forecast.
 type forecast struct {
 	namespace, target, identifier string
 	values                        []string
-	// from is when the first value begins; the others follow by the minute.
+	// from is the time of the first value; the others follow each minute.
 	from  time.Time
 	skill string
-	// series repeats the values as several series.
+	// series is the number of series, which have the same values.
 	series int
 }
 
 const window = 10 * time.Minute
 
-// newForecast returns a good one.
+// newForecast returns a usable forecast.
 func newForecast(namespace, target string, values ...string) forecast {
 	return forecast{namespace: namespace, target: target, identifier: "resource.cpu", values: values, from: time.Now(), skill: "0.8", series: 1}
 }
 
-// valuesWithPeak are the values of half an hour: a tenth, and a peak at one minute. In a window of ten minutes it counts long enough for any
-// machine.
+// valuesWithPeak returns the values of half an hour: 0.1, and a peak at one minute. The window of ten minutes covers the peak long enough
+// for a slow machine.
 func valuesWithPeak(minute int, peak string) []string {
 	values := make([]string, 30)
 	for i := range values {
@@ -278,11 +271,7 @@ func (f forecast) write(t *testing.T, c client.Client) {
 	made := metav1.NewTime(f.from.Truncate(time.Second))
 	metric := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: f.identifier, Ready: true, UpdateTime: &made, LastSampleTime: &made, Skill: f.skill}
 	for range f.series {
-		var one predictionv1alpha1.MetricTimeSeries
-		for i, v := range f.values {
-			one.Samples = append(one.Samples, predictionv1alpha1.Sample{Value: v, Timestamp: f.from.Add(time.Duration(i) * time.Minute).Unix()})
-		}
-		metric.Prediction = append(metric.Prediction, one)
+		metric.Prediction = append(metric.Prediction, harness.MinuteSeries(f.from, f.values))
 	}
 	tsp.Status = predictionv1alpha1.TimeSeriesPredictionStatus{PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{metric}}
 	if err := c.Status().Update(t.Context(), tsp); err != nil {

@@ -79,7 +79,7 @@ func TestForecasts(t *testing.T) {
 		return nil
 	})
 	broken := await(t, c, client.ObjectKeyFromObject(partial), ready, metav1.ConditionFalse, predictionv1alpha1.ReasonPredictPartial)
-	if m := message(broken, ready); !strings.HasPrefix(m, "not all metric predicted: broken: ") {
+	if m := message(broken, ready); !strings.HasPrefix(m, "metrics without a forecast: broken: ") {
 		t.Errorf("partial: message %q", m)
 	}
 

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package powerlossfs is a file system for tests that loses what was not synced: of a file's content what was written since, of a directory
-// what was made, renamed or removed in it since. Of all that any part may be lost and any part kept, since disks and file systems write
-// when and in what order they like; Survivors says what may be found in a file then.
+// Package powerlossfs is a file system for tests that loses unsynced data at a power loss: written content, and names created, renamed or
+// removed. Any part of it may be lost or kept, since disks write in any order; PossibleContents returns what a file may contain
+// afterwards.
 package powerlossfs
 
 import (
@@ -16,25 +16,24 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 )
 
-// Disk is such a file system, of files in one directory. It is not safe for concurrent use.
+// Disk is a file system with one directory. It is not safe for concurrent use.
 type Disk struct {
-	// Step, if there is one, is called after each thing that is done, with what would be lost if it were the last.
+	// Step is called after each operation, at a point where the power may fail; nil for none.
 	Step func()
 
 	entries map[string]*file
-	// previous are what a name stood for since its directory was synced, nil for nothing.
+	// previous holds what each name referred to since its directory was last synced, nil for nothing.
 	previous map[string][]*file
 	synced   map[string]*file
 }
 
 var _ durablefile.Disk = (*Disk)(nil)
 
-// file is a file by any name.
 type file struct {
 	disk *Disk
-	// content is what is read, kept what is on the disk.
+	// content is the content as read, durable the content on the disk.
 	content, durable []byte
-	// dirty tells that something was written since the last sync.
+	// dirty means written since the last sync.
 	dirty bool
 }
 
@@ -49,7 +48,7 @@ func (d *Disk) stepDone() {
 	}
 }
 
-// setEntry makes a name stand for another file.
+// setEntry makes a name refer to a file, or to nothing.
 func (d *Disk) setEntry(name string, f *file) {
 	d.previous[name] = append(d.previous[name], f)
 	if f == nil {
@@ -59,7 +58,7 @@ func (d *Disk) setEntry(name string, f *file) {
 	}
 }
 
-// Create implements durable.Disk.
+// Create implements durablefile.Disk.
 func (d *Disk) Create(path string) (durablefile.File, error) {
 	f := d.entries[path]
 	if f == nil {
@@ -71,7 +70,7 @@ func (d *Disk) Create(path string) (durablefile.File, error) {
 	return f, nil
 }
 
-// Rename implements durable.Disk.
+// Rename implements durablefile.Disk.
 func (d *Disk) Rename(from, to string) error {
 	f := d.entries[from]
 	if f == nil {
@@ -83,7 +82,7 @@ func (d *Disk) Rename(from, to string) error {
 	return nil
 }
 
-// Remove implements durable.Disk.
+// Remove implements durablefile.Disk.
 func (d *Disk) Remove(path string) error {
 	if d.entries[path] == nil {
 		return fmt.Errorf("remove %s: %w", path, fs.ErrNotExist)
@@ -93,7 +92,7 @@ func (d *Disk) Remove(path string) error {
 	return nil
 }
 
-// SyncDir implements durable.Disk.
+// SyncDir implements durablefile.Disk.
 func (d *Disk) SyncDir(string) error {
 	clear(d.previous)
 	clear(d.synced)
@@ -102,24 +101,24 @@ func (d *Disk) SyncDir(string) error {
 	return nil
 }
 
-// Write implements durable.File.
+// Write implements durablefile.File.
 func (f *file) Write(content []byte) (int, error) {
 	f.content, f.dirty = append(slices.Clone(f.content), content...), true
 	f.disk.stepDone()
 	return len(content), nil
 }
 
-// Sync implements durable.File.
+// Sync implements durablefile.File.
 func (f *file) Sync() error {
 	f.durable, f.dirty = f.content, false
 	f.disk.stepDone()
 	return nil
 }
 
-// Close implements durable.File.
+// Close implements durablefile.File.
 func (f *file) Close() error { return nil }
 
-// PossibleContents are the contents of a file that may be found after the power was lost now, each once; nil is none at all.
+// PossibleContents returns the distinct contents that a file may have if the power fails now; nil means that the file does not exist.
 func (d *Disk) PossibleContents(path string) (all [][]byte) {
 	add := func(content []byte) {
 		if !slices.ContainsFunc(all, func(c []byte) bool { return (c == nil) == (content == nil) && bytes.Equal(c, content) }) {
@@ -135,7 +134,7 @@ func (d *Disk) PossibleContents(path string) (all [][]byte) {
 			add(append([]byte{}, f.content...))
 			continue
 		}
-		// What was on the disk, what was written, the first part of it, and a file that is as long and was never filled.
+		// The durable content, the written content, its first half, and a file of the same length that was never filled.
 		for _, content := range [][]byte{f.durable, f.content, f.content[:len(f.content)/2], nil, make([]byte, len(f.content))} {
 			add(append([]byte{}, content...))
 		}
@@ -143,7 +142,7 @@ func (d *Disk) PossibleContents(path string) (all [][]byte) {
 	return all
 }
 
-// LosePower loses the power; of what may be found of a file it is this that is.
+// LosePower loses all unsynced data; found is the content that the file has afterwards, nil for none.
 func (d *Disk) LosePower(path string, found []byte) {
 	clear(d.entries)
 	clear(d.previous)

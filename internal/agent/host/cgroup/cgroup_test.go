@@ -24,7 +24,7 @@ const (
 	static     = "0d1f2e3c4b5a69788796a5b4c3d2e1f0"
 )
 
-// openRecording writes a recording and reads it.
+// openRecording writes a recorded host to disk and detects its cgroups.
 func openRecording(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
 	t.Helper()
 	rec := kernel.ForTest(t, name)
@@ -85,7 +85,7 @@ func TestDetectOthers(t *testing.T) {
 	if err != nil || l.Version != V1 || l.cpu != l.cpuacct || l.Pods != "kubelet/kubepods" || l.Driver != CgroupFS || l.unified != "" {
 		t.Errorf("v1 with controllers mounted together: %+v, %v", l, err)
 	}
-	// v2 is mounted, but the controllers are elsewhere or switched off.
+	// v2 is mounted, but its controllers are disabled or on v1.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, mountPoint), 0o755); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestDetectOthers(t *testing.T) {
 	}
 }
 
-// TestPods: systemd's names and CRI-O's are understood as well as the others (gocrane saw no pod of systemd and no container of CRI-O).
+// TestPods checks the group names of all drivers and runtimes (gocrane found no pods with systemd and no containers of CRI-O).
 func TestPods(t *testing.T) {
 	for _, name := range kernel.Names() {
 		runtime := "containerd"
@@ -133,7 +133,7 @@ func TestPods(t *testing.T) {
 			}
 			has := CPU | Quota | Memory | Pressure
 			if strings.HasPrefix(name, "v1") {
-				has &^= Pressure // which only a v2 tree has
+				has &^= Pressure // only in a v2 tree
 			}
 			if p.Stat.Has != has || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
 				t.Errorf("%+v", p.Stat)
@@ -145,7 +145,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestHigh: v2 alone has a limit of memory that nobody is killed for; what is no limit is not taken for one.
+// TestHigh checks that only v2 has memory.high, and that invalid content is an error.
 func TestHigh(t *testing.T) {
 	rec, _, _, tree := openRecording(t, "v2-systemd-containerd")
 	readPods(t, tree)
@@ -184,7 +184,7 @@ func findPod(tree *Tree, uid string) *Pod {
 	return nil
 }
 
-// TestRates: units of v1 (nanoseconds) and v2 (microseconds) come out the same.
+// TestRates checks that v1 (nanoseconds) and v2 (microseconds) yield the same units.
 func TestRates(t *testing.T) {
 	for name, want := range map[string]struct{ cores, tolerance float64 }{
 		"hybrid-cgroupfs": {0.5, 0.05}, "v1-systemd-crio": {0.5, 0.05}, "v2-systemd-containerd": {0.5, 1e-9}, "v2-cgroupfs-crio": {0.5, 1e-9},
@@ -203,7 +203,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestVanish: a pod that goes between list and read is no error and has no figures; the next scan forgets it and its files.
+// TestVanish checks that a pod that vanishes between list and read is no error, and that the next scan drops it with its files.
 func TestVanish(t *testing.T) {
 	_, dir, layout, tree := openRecording(t, "v2-systemd-containerd")
 	pods := readPods(t, tree)
@@ -211,7 +211,7 @@ func TestVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := pods[bestEffort]
-	gone.group.close() // The test's files are plain ones, which would still be readable.
+	gone.group.close() // Unlike cgroup files, deleted plain files stay readable while open.
 	if err := tree.Read(CPU|Memory, 0); err != nil {
 		t.Errorf("reading a pod that vanished: %v", err)
 	}
@@ -221,7 +221,7 @@ func TestVanish(t *testing.T) {
 	if pods = readPods(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
 		t.Errorf("%d pods, want 3", len(pods))
 	}
-	// Another comes.
+	// A new pod appears.
 	path := filepath.Join(dir, mountPoint, layout.Pods, "kubepods-pod11111111_2222_3333_4444_555555555555.slice")
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestVanish(t *testing.T) {
 	}
 }
 
-// TestBadFiles: what one file lacks costs that part and no other.
+// TestBadFiles checks that an invalid file affects its own part only.
 func TestBadFiles(t *testing.T) {
 	_, dir, _, tree := openRecording(t, "v2-systemd-containerd")
 	pod := readPods(t, tree)[guaranteed]
@@ -293,7 +293,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzStat: whatever the files of a group hold, no figure is out of its range.
+// FuzzStat checks that parsed values are within their ranges for any content.
 func FuzzStat(f *testing.F) {
 	for _, seed := range []string{"usage_usec 5\nnr_periods 1\n", "max 100000\n", "-1\n", "anon 1\nfile 2\ninactive_file 3\n", "total_rss 1\ntotal_cache 2\ntotal_inactive_file 9\n", "18446744073709551615\n"} {
 		f.Add([]byte(seed))

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// listGroups are the groups of all containers of a tree, and of pods that have none.
+// listGroups returns the groups of all pods and containers.
 func listGroups(t *testing.T, tree *Tree) (out []string) {
 	t.Helper()
 	if err := tree.Scan(); err != nil {
@@ -29,8 +29,8 @@ func listGroups(t *testing.T, tree *Tree) (out []string) {
 	return out
 }
 
-// TestCheckLinks: whatever comes or goes between two scans, the next one sees what somebody sees who comes fresh; one that took the place
-// of another is seen where all is looked at, and a few scans later in any case. That something has changed is told exactly where it has.
+// TestCheckLinks compares a tree that scans incrementally with a fresh tree after random changes. A container that replaced another is
+// found after RescanAll, or some scans later. The version must change exactly when the groups change.
 func TestCheckLinks(t *testing.T) {
 	_, dir, layout, tree := openRecording(t, "v2-systemd-containerd")
 	tree.CheckLinks()
@@ -106,7 +106,7 @@ func TestCheckLinks(t *testing.T) {
 	}
 }
 
-// TestLinks: directories are counted without a list of them, or it is not known how many there are.
+// TestLinks checks that link counts include subdirectories, where the file system supports it.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	before, err := host.Links(dir)

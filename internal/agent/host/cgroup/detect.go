@@ -14,43 +14,44 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// Version is which cgroups a host has.
+// Version is the cgroup version of a host.
 type Version string
 
-// The versions.
+// Cgroup versions.
 const (
 	V1 Version = "v1"
 	V2 Version = "v2"
-	// Hybrid has the controllers on v1 and a v2 tree without cpu and memory beside them, which has pressure files.
+	// Hybrid has controllers on v1 and beside them a v2 tree without CPU and memory, which has pressure files.
 	Hybrid Version = "hybrid"
 )
 
-// Driver is who makes the kubelet's cgroups and so how they are named.
+// Driver is the kubelet's cgroup driver, which determines group names.
 type Driver string
 
-// The drivers.
+// Cgroup drivers.
 const (
 	CgroupFS Driver = "cgroupfs"
 	Systemd  Driver = "systemd"
 )
 
-// ErrNoCgroups tells of a host without mounted cgroups.
+// ErrNoCgroups reports a host without mounted cgroups.
 var ErrNoCgroups = errors.New("no cgroup hierarchy with the cpu controller is mounted")
 
 const mountPoint = "sys/fs/cgroup"
 
-// Layout is where the cgroups of a host are.
+// Layout describes where the cgroups of a host are.
 type Layout struct {
 	Version Version
 	// Driver and Pods are empty on a host without a kubelet.
 	Driver Driver
-	// Pods is the directory of all pods, relative to the hierarchies: kubepods, kubepods.slice or one below.
+	// Pods is the group of all pods relative to the hierarchies, such as kubepods or kubepods.slice.
 	Pods string
-	// cpu, cpuacct, cpuset and memory are the roots of the hierarchies; all the same on v2. unified is that of v2, empty without.
+	// cpu, cpuacct, cpuset and memory are the mount points of the controllers, all the same on v2. unified is that of v2; empty without
+	// it.
 	cpu, cpuacct, cpuset, memory, unified string
 }
 
-// podRoots are where kubelets keep pods: by default, and where a kubelet in a container such as kind's does.
+// podRoots are the groups of pods by default and of a kubelet in a container, such as kind's.
 var podRoots = []struct {
 	path   string
 	driver Driver
@@ -61,7 +62,7 @@ var podRoots = []struct {
 	{"kubelet/kubepods", CgroupFS},
 }
 
-// Detect looks at the directories below root, not at mounts, which a container and a recorded tree do not share with the host.
+// Detect inspects the directories below root, not mounts, which a container or a recorded tree does not share with the host.
 func Detect(root host.Root) (Layout, error) {
 	base := root.Path(mountPoint)
 	var l Layout
@@ -85,7 +86,7 @@ func Detect(root host.Root) (Layout, error) {
 	return l, nil
 }
 
-// findV1Root is the directory of the hierarchy that has a controller, which may be mounted with others: cpu,cpuacct.
+// findV1Root returns the directory of a v1 controller, which may be mounted together with others (cpu,cpuacct).
 func findV1Root(base, controller string) string {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -104,7 +105,7 @@ func pathExists(path string) bool {
 	return err == nil
 }
 
-// hasController tells whether the kernel can limit cpu of pods: v2 may be mounted without its controllers.
+// hasController reports whether a controller is enabled: v2 may be mounted without any.
 func (l Layout) hasController(controller string) bool {
 	if l.Version != V2 {
 		return controller != "memory" || l.memory != ""
@@ -113,7 +114,7 @@ func (l Layout) hasController(controller string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(content)), controller)
 }
 
-// MissingReason says why a controller cannot be used, empty where it can.
+// MissingReason returns why a controller is not available; empty if it is.
 func (l Layout) MissingReason(controller string) string {
 	if l.hasController(controller) {
 		return ""
@@ -121,7 +122,7 @@ func (l Layout) MissingReason(controller string) string {
 	return fmt.Sprintf("cgroup %s has no controller %s", l.Version, controller)
 }
 
-// HasFile tells whether the groups of pods, or the root where there are none, have a file of a controller.
+// HasFile reports whether the group of pods, or the root on a host without pods, has a file of a controller.
 func (l Layout) HasFile(controller, file string) bool {
 	dir := map[string]string{"cpu": l.cpu, "cpuacct": l.cpuacct, "cpuset": l.cpuset, "memory": l.memory, "unified": l.unified}[controller]
 	if dir == "" {

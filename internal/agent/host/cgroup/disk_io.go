@@ -14,35 +14,35 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// DiskIO are what a group had read from and written to disks since it was made.
+// DiskIO holds the disk reads and writes of a group since its creation.
 type DiskIO struct {
 	Reads, Writes         uint64
 	ReadBytes, WriteBytes uint64
 }
 
-// DeviceKind is what a block device is to those that count what pods do to disks.
+// DeviceKind classifies a block device for the accounting of disk I/O.
 type DeviceKind int
 
-// The devices. What goes through a device that is made of others, as LVM's are, is counted at it and at those below it.
+// Kinds of block devices. I/O to a device that consists of others, such as an LVM volume, is counted for it and for those others.
 const (
-	// WholeDisk is a disk.
+	// WholeDisk is a physical disk.
 	WholeDisk DeviceKind = iota
-	// StackedDevice is made of others, and no other is made of it.
+	// StackedDevice consists of other devices and is not part of one.
 	StackedDevice
-	// IntermediateDevice is made of others, and others of it; or what is written to it is written to another device as well, as with loop devices.
+	// IntermediateDevice is part of another device, or forwards writes to one, such as a loop device. It is not counted.
 	IntermediateDevice
 )
 
-// DiskIOFiles are the files that say what groups do to disks (Documentation/admin-guide/cgroup-v2.rst, io.stat;
-// cgroup-v1/blkio-controller.rst, blkio.throttle.io_service_bytes and io_serviced).
+// DiskIOFiles reads the disk I/O of groups (Documentation/admin-guide/cgroup-v2.rst, io.stat; cgroup-v1/blkio-controller.rst,
+// blkio.throttle.io_service_bytes and io_serviced).
 type DiskIOFiles struct {
 	root    string
 	version Version
-	// suffix is that of v1's files that count what is below a group as well; empty on kernels that have none.
+	// suffix selects the v1 files that include child groups; empty on kernels without them.
 	suffix string
 }
 
-// DiskIOFiles finds the files. The error says why there are none.
+// DiskIOFiles returns a reader of disk I/O, or the reason why the host counts none.
 func (l Layout) DiskIOFiles() (DiskIOFiles, error) {
 	f := DiskIOFiles{root: l.unified, version: l.Version}
 	if l.Version == V2 {
@@ -57,13 +57,13 @@ func (l Layout) DiskIOFiles() (DiskIOFiles, error) {
 	if suffix := "_recursive"; pathExists(filepath.Join(f.root, fileServiceBytes+suffix)) {
 		f.suffix = suffix
 	}
-	// Linux 6.10 and later count for disks with a limit alone, and for all others show that nothing was ever done, which is not so.
+	// Linux 6.10 and later count only for disks with a limit and report zero for all others.
 	content, err := os.ReadFile(filepath.Join(f.root, fileServiceBytes+f.suffix))
 	if err != nil {
-		return f, fmt.Errorf("cgroup %s does not count: %w", l.Version, err)
+		return f, fmt.Errorf("cgroup %s does not count disk I/O: %w", l.Version, err)
 	}
 	if !bytes.Contains(content, []byte(":")) {
-		return f, fmt.Errorf("cgroup %s counts for no disk: Linux 6.10 and later do for those with a limit alone", l.Version)
+		return f, fmt.Errorf("cgroup %s counts no disk I/O: Linux 6.10 and later count only for disks with a limit", l.Version)
 	}
 	return f, nil
 }
@@ -74,8 +74,8 @@ const (
 	fileServiced     = "blkio.throttle.io_serviced"
 )
 
-// Read reads what a pod did to disks. kind says what a device is, by its major and minor number as in 8:0. The error is host.ErrGone where
-// the pod is gone, or nothing is counted.
+// Read returns the disk I/O of a pod. kind classifies a device by its number, such as 8:0. The error is host.ErrGone if the pod is gone
+// or nothing is counted.
 func (f DiskIOFiles) Read(r *host.Reader, p *Pod, kind func(device []byte) DeviceKind) (DiskIO, error) {
 	sum, err := f.readGroup(r, p.Path, kind)
 	if err != nil || f.version == V2 || f.suffix != "" {
@@ -92,11 +92,11 @@ func (f DiskIOFiles) Read(r *host.Reader, p *Pod, kind func(device []byte) Devic
 	return sum.total(), nil
 }
 
-// diskIOByKind are transfers by the kind of the device.
+// diskIOByKind sums disk I/O by kind of device.
 type diskIOByKind struct{ whole, stacked DiskIO }
 
-// total is the larger of both: what goes through a stacked device is counted there and below, but below not always as the pod's, as with
-// RAID 5, whose own threads write.
+// total returns the larger of both kinds: I/O to a stacked device is counted again below it, but there not always for the pod; the
+// threads of RAID 5 write for it.
 func (s diskIOByKind) total() DiskIO {
 	return DiskIO{
 		Reads: max(s.whole.Reads, s.stacked.Reads), Writes: max(s.whole.Writes, s.stacked.Writes),
@@ -104,7 +104,7 @@ func (s diskIOByKind) total() DiskIO {
 	}
 }
 
-// counters is where transfers of a kind of device are counted; nil for nowhere.
+// counters returns the sum for a kind of device; nil for kinds that are not counted.
 func (s *diskIOByKind) counters(d DeviceKind) *DiskIO {
 	switch d {
 	case WholeDisk:
@@ -121,10 +121,10 @@ func (t *DiskIO) add(o DiskIO) {
 	t.ReadBytes, t.WriteBytes = addSaturating(t.ReadBytes, o.ReadBytes), addSaturating(t.WriteBytes, o.WriteBytes)
 }
 
-// addSaturating adds without going over the largest number.
+// addSaturating adds without overflow.
 func addSaturating(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
-// readGroup reads the files of one group. They do not stay open: they are read seldom.
+// readGroup reads the files of one group. They are read rarely and do not stay open.
 func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) DeviceKind) (diskIOByKind, error) {
 	var s diskIOByKind
 	var err error
@@ -155,8 +155,8 @@ func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) D
 	return s, err
 }
 
-// parseIOStat reads io.stat: lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0". Discards are not counted: they move
-// nothing. A group that has done nothing has an empty file.
+// parseIOStat parses io.stat with lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0". Discards transfer no data and
+// are ignored. The file of a group without I/O is empty.
 func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) error {
 	if len(content) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 			case "wios":
 				counter = &t.Writes
 			default:
-				continue // Other controllers have keys of their own.
+				continue // key of another controller
 			}
 			n, err := host.Uint(value)
 			if err != nil {
@@ -202,7 +202,7 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 	return wrapDiskIOError(err)
 }
 
-// parseServiced reads one of v1's files: lines such as "8:0 Read 4096", and "Total 4096" at the end.
+// parseServiced parses a v1 file with lines such as "8:0 Read 4096" and a final "Total 4096".
 func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind, counters func(*DiskIO) (reads, writes *uint64)) error {
 	if len(content) == 0 {
 		return nil
@@ -231,16 +231,16 @@ func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind
 		case "Write":
 			*writes = addSaturating(*writes, n)
 		}
-		return nil // Sync, Async and Total count the same again.
+		return nil // Sync, Async and Total count the same I/O again.
 	})
 	return wrapDiskIOError(err)
 }
 
-// checkDeviceNumber says what is wrong with the number of a device.
+// checkDeviceNumber returns an error for an invalid device number.
 func checkDeviceNumber(device []byte) error {
 	major, minor, ok := bytes.Cut(device, []byte(":"))
 	if !ok {
-		return fmt.Errorf("device %.40q is no major:minor", device)
+		return fmt.Errorf("device %.40q is not major:minor", device)
 	}
 	_, err := host.Uint(major)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// deviceKind are devices of a test: 8:0 is a disk, 253:0 is made of it, 7:0 is between.
+// deviceKind classifies the test devices: 8:0 is a disk, 253:0 stacked on it, 7:0 intermediate.
 func deviceKind(device []byte) DeviceKind {
 	switch string(device) {
 	case "253:0":
@@ -31,11 +31,11 @@ func TestParseIOStat(t *testing.T) {
 		"8:0 \n":    {},
 		line:        {1, 2, 4096, 8192},
 		line + line: {2, 4, 8192, 16384},
-		// What goes through a stacked device is counted there, and once more below, or in part.
+		// I/O to a stacked device is counted again below it, completely or in part.
 		line + "253:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n":    {1, 2, 4096, 8192},
 		line + "253:0 rbytes=10000 wbytes=1 rios=7 wios=0 dbytes=0 dios=0\n":      {7, 2, 10000, 8192},
 		line + "7:0 rbytes=10000 wbytes=100000 rios=70 wios=70 dbytes=0 dios=0\n": {1, 2, 4096, 8192},
-		// The cost controllers have keys of their own.
+		// Keys of the cost controllers.
 		"8:0 rbytes=1 wbytes=0 rios=1 wios=0 dbytes=0 dios=0 cost.vrate=100.00 cost.usage=12\n":                {1, 0, 1, 0},
 		"8:0 rbytes=18446744073709551615 rios=1\n8:16 rbytes=18446744073709551615 rios=18446744073709551615\n": {1<<64 - 1, 0, 1<<64 - 1, 0},
 	} {
@@ -72,8 +72,7 @@ func TestParseServiced(t *testing.T) {
 	}
 }
 
-// TestDiskIOFiles: where the files are, by version; and on old kernels, whose groups do not count what is below them, containers are
-// added up.
+// TestDiskIOFiles checks the files of each version, and the sum over containers on kernels whose groups exclude child groups.
 func TestDiskIOFiles(t *testing.T) {
 	_, dir, layout, tree := openRecording(t, "v2-systemd-containerd")
 	pod := readPods(t, tree)[guaranteed]
@@ -124,7 +123,7 @@ func TestDiskIOFiles(t *testing.T) {
 		t.Errorf("v1 without blkio: %v", err)
 	}
 	write("blkio", fileServiceBytes, "Total 0\n")
-	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "counts for no disk") {
+	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "counts no disk I/O") {
 		t.Errorf("v1 that counts nothing: %v", err)
 	}
 	write("blkio", fileServiceBytes, "8:0 Read 4096\nTotal 4096\n")
@@ -151,7 +150,7 @@ func TestDiskIOFiles(t *testing.T) {
 	}
 }
 
-// FuzzDiskIO: whatever the files hold, there is an error or a sum that is no less than any of its parts.
+// FuzzDiskIO checks that parsing any content returns an error or a sum that is not less than its parts.
 func FuzzDiskIO(f *testing.F) {
 	for _, seed := range []string{"8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=9 dios=9\n", "8:0 Read 4096\n8:0 Write 1\nTotal 4097\n", "253:0 \n", "8:0 rbytes=18446744073709551615\n8:0 rbytes=1\n", "Total 0\n"} {
 		f.Add([]byte(seed))

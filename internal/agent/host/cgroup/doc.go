@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup finds the cgroups of pods and reads them, whatever made them: cgroup v1, v2 and both side by side (hybrid), the
-// kubelet's drivers cgroupfs and systemd, the runtimes containerd, CRI-O and Docker. It knows a pod by its UID alone, since that is
-// all that a cgroup's name tells, and writes nothing.
+// Package cgroup finds and reads the cgroups of pods on cgroup v1, v2 and hybrid hosts, with the kubelet's drivers cgroupfs and systemd
+// and the runtimes containerd, CRI-O and Docker. It identifies pods by UID, which is all that a group's name contains, and writes
+// nothing.
 package cgroup

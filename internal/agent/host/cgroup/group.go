@@ -12,55 +12,52 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Part is a set of the things that a group can tell.
+// Part is a set of readable parts of a group.
 type Part uint8
 
-// The parts.
+// Parts of a group.
 const (
-	// CPU is the time used and throttled.
+	// CPU is the used and throttled time.
 	CPU Part = 1 << iota
-	// Quota is the limit of cpu.
+	// Quota is the CPU limit.
 	Quota
-	// Memory is the memory used.
+	// Memory is the memory use.
 	Memory
-	// Pressure is the time stalled for cpu, memory and disks.
+	// Pressure is the stall time for CPU, memory and disks.
 	Pressure
-	// High is v2's limit of memory that nobody is killed for.
+	// High is memory.high of v2.
 	High
 )
 
-// Stat is what a group says. Parts that are not in Has could not be read and are zero: they are unknown, not nothing.
+// Stat holds the statistics of a group. Parts missing in Has could not be read; their fields are zero and mean unknown.
 type Stat struct {
 	Has Part
-	// CPUTime is all that was used since the group was made.
+	// CPUTime is the total CPU time since the creation of the group.
 	CPUTime time.Duration
-	// Periods are those in which the group ran, Throttled those of them in which it used up its quota, ThrottledTime how long its
-	// threads waited for the next.
+	// Periods counts enforcement periods in which the group ran, Throttled those in which it exhausted its quota; ThrottledTime is how
+	// long its threads waited for the next period.
 	Periods, Throttled uint64
 	ThrottledTime      time.Duration
-	// Limit is the quota.
-	Limit Bandwidth
-	// Used is all memory, WorkingSet what cannot be had back at once (without inactive files), RSS that of processes, Cache that of
-	// files.
+	Limit              Bandwidth
+	// Used is all memory, WorkingSet excludes inactive files, RSS is that of processes, Cache that of files.
 	Used, WorkingSet, RSS, Cache series.Bytes
 	// High is memory.high, math.MaxInt64 for none.
-	High series.Bytes
-	// Stalled is by resource.
+	High    series.Bytes
 	Stalled struct{ CPU, Memory, IO host.Pressure }
 }
 
-// Bandwidth is a limit of cpu: Quota in each Period. A Quota below 0 is none.
+// Bandwidth is a CPU limit of Quota per Period. A negative Quota means unlimited.
 type Bandwidth struct {
 	Quota, Period time.Duration
 }
 
-// Unlimited tells that there is no limit.
+// Unlimited reports whether there is no limit.
 func (b Bandwidth) Unlimited() bool { return b.Quota < 0 || b.Period <= 0 }
 
-// Cores is the limit in cores; it means nothing where Unlimited.
+// Cores returns the limit in cores. It is undefined if Unlimited.
 func (b Bandwidth) Cores() float64 { return float64(b.Quota) / float64(b.Period) }
 
-// group is the open files of a cgroup.
+// group holds the open files of a cgroup.
 type group struct {
 	path    string
 	files   [fileCount]host.File
@@ -116,8 +113,7 @@ func (g *group) close() {
 	}
 }
 
-// readParts fills s with the wanted parts. What cannot be read is left out of s.Has, and the first error, other than that of a file which
-// is not there, is returned beside the parts that could.
+// readParts reads the requested parts into s. Parts that fail are left out of s.Has; the first error other than host.ErrGone is returned.
 func (g *group) readParts(r *host.Reader, version Version, want Part, s *Stat) error {
 	*s = Stat{}
 	var first error

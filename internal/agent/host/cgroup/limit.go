@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 )
 
-// LimitFiles are the files of a group that hold its quota and its burst.
+// LimitFiles returns the files of a group's quota and burst.
 func (l Layout) LimitFiles(group string) (quota, burst string) {
 	if l.Version == V2 {
 		return filepath.Join(l.cpu, group, "cpu.max"), filepath.Join(l.cpu, group, "cpu.max.burst")
@@ -19,8 +19,7 @@ func (l Layout) LimitFiles(group string) (quota, burst string) {
 	return filepath.Join(l.cpu, group, "cpu.cfs_quota_us"), filepath.Join(l.cpu, group, "cpu.cfs_burst_us")
 }
 
-// ReadLimit reads a group's quota and burst, once. Kernels before 5.14 have no burst; it is 0 then. The error is host.ErrGone where
-// the group is.
+// ReadLimit reads a group's quota and burst. The burst is 0 on kernels before 5.14. The error is host.ErrGone if the group is gone.
 func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duration, error) {
 	g := l.openGroup(group)
 	defer g.close()
@@ -29,9 +28,7 @@ func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duratio
 		return Bandwidth{}, 0, err
 	}
 	_, name := l.LimitFiles(group)
-	file := host.NewFile(name)
-	defer file.Close()
-	content, err := r.Read(&file)
+	content, err := r.ReadPath(name)
 	if errors.Is(err, host.ErrGone) {
 		return s.Limit, 0, nil
 	}

@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// Class is the QoS class of a pod, as the directory that it lies in tells.
+// Class is the QoS class of a pod, derived from its directory.
 type Class string
 
-// The classes.
+// QoS classes.
 const (
 	Guaranteed Class = "Guaranteed"
 	Burstable  Class = "Burstable"
 	BestEffort Class = "BestEffort"
 )
 
-// listClassDirs are the directories below the one of all pods in which the kubelet puts the pods of a class; those of class Guaranteed
-// lie beside them.
+// listClassDirs returns the directories of Burstable and BestEffort pods below the group of all pods. Guaranteed pods are beside them.
 func listClassDirs(pods string, d Driver) [2]struct {
 	dir   string
 	class Class
 } {
 	burstable, bestEffort := "burstable", "besteffort"
 	if d == Systemd {
-		// A slice's name holds those of all slices above it.
+		// A slice's name includes those of its parents.
 		prefix := strings.TrimSuffix(pods[strings.LastIndexByte(pods, '/')+1:], ".slice")
 		burstable, bestEffort = prefix+"-burstable.slice", prefix+"-besteffort.slice"
 	}
@@ -36,8 +35,8 @@ func listClassDirs(pods string, d Driver) [2]struct {
 	}{{burstable, Burstable}, {bestEffort, BestEffort}}
 }
 
-// parsePodUID reads the UID out of the name of a pod's directory: pod<uid>, or kubepods-burstable-pod<uid>.slice, where the UID's dashes
-// are underscores. It returns nil for any other directory. The result shares name's bytes, with underscores made dashes.
+// parsePodUID returns the UID in the name of a pod's directory: pod<uid>, or kubepods-burstable-pod<uid>.slice with underscores for
+// dashes. It returns nil for other directories. The result shares name's bytes, whose underscores become dashes.
 func parsePodUID(name []byte, d Driver) []byte {
 	var uid []byte
 	if d == Systemd {
@@ -69,14 +68,14 @@ func parsePodUID(name []byte, d Driver) []byte {
 	return uid
 }
 
-// idLength is the length of the hexadecimal ids that containerd, CRI-O and Docker give.
+// idLength is the length of the hexadecimal IDs of containerd, CRI-O and Docker.
 const idLength = 64
 
-// runtimes are the prefixes of a container's directory by runtime.
+// runtimes maps prefixes of container directories to runtimes.
 var runtimes = map[string]string{"": "containerd", "cri-containerd": "containerd", "crio": "cri-o", "docker": "docker"}
 
-// parseContainerID reads runtime and id out of the name of a directory in a pod's: <id>, crio-<id> or cri-containerd-<id>.scope. It
-// returns an empty id for others, such as crio-conmon-<id>.scope, which is CRI-O's own process.
+// parseContainerID returns runtime and ID of a container's directory: <id>, crio-<id> or cri-containerd-<id>.scope. The ID is empty for
+// others, such as crio-conmon-<id>.scope, CRI-O's own process.
 func parseContainerID(name []byte, d Driver) (runtime string, id []byte) {
 	if d == Systemd {
 		var ok bool
@@ -99,7 +98,7 @@ func parseContainerID(name []byte, d Driver) (runtime string, id []byte) {
 		}
 		prefix = prefix[:len(prefix)-1]
 	} else if d == Systemd {
-		return "", nil // every scope has a prefix
+		return "", nil // Every scope has a prefix.
 	}
 	runtime, ok := runtimes[string(prefix)]
 	if !ok {

@@ -11,11 +11,11 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// exclusive is the pod with a CPU for itself.
+// exclusive is the pod with an exclusive CPU.
 const exclusive = "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504"
 
-// TestNodes: what real nodes were recorded with is found and read, whoever made their groups, and nothing else of them is taken for a pod:
-// not the kubelet's own service, not systemd's scopes and mounts, not the monitors of a runtime.
+// TestNodes checks recordings of real nodes: all pods are found, and the kubelet's service, systemd's scopes and mounts and the runtime's
+// monitors are not mistaken for pods.
 func TestNodes(t *testing.T) {
 	for _, name := range kernel.Nodes() {
 		t.Run(name, func(t *testing.T) {
@@ -30,11 +30,11 @@ func TestNodes(t *testing.T) {
 			if layout.Version != want.Version || layout.Driver != want.Driver || layout.Pods != want.Pods || layout.MissingReason("cpu") != "" || layout.MissingReason("memory") != "" {
 				t.Errorf("%+v, want %+v", layout, want)
 			}
-			runtime, containers := "containerd", 2 // with the sandbox
+			runtime, containers := "containerd", 2 // including the sandbox
 			if strings.HasSuffix(name, "-crio") {
 				runtime = "cri-o"
 				if layout.Driver == Systemd {
-					containers = 1 // the sandbox's group has a name without .scope
+					containers = 1 // The sandbox's group has no .scope suffix.
 				}
 			}
 			pods := readPods(t, tree)
@@ -68,7 +68,7 @@ func TestNodes(t *testing.T) {
 			after := readPods(t, tree)
 			for uid, want := range map[string]float64{guaranteed: 0.5, exclusive: 1, bestEffort: 0} {
 				cores := float64(after[uid].Stat.CPUTime-before[uid].CPUTime) / float64(rec.Moments[1].At)
-				// The whole machine was emulated, on a host with other work; to read it once took a second or more of the ten between.
+				// The machine was emulated on a busy host; reading it took a second or more of the ten in between.
 				if math.Abs(cores-want) > 0.2 {
 					t.Errorf("%s uses %g cores, want about %g", uid, cores, want)
 				}

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// readCPU reads cpu.stat, and on v1 cpuacct.usage for the time used. v1 counts in nanoseconds, v2 in microseconds
+// readCPU reads cpu.stat, and on v1 cpuacct.usage. v1 counts in nanoseconds, v2 in microseconds
 // (Documentation/admin-guide/cgroup-v1/cpuacct.rst, Documentation/scheduler/sched-bwc.rst, cgroup-v2.rst).
 func readCPU(g *group, r *host.Reader, v Version, s *Stat) error {
 	content, err := g.readFile(r, fileCPUStat)
@@ -59,7 +59,7 @@ func parseCPUStat(content []byte, v Version, s *Stat) error {
 	return err
 }
 
-// toDuration is n units, at most the longest there is.
+// toDuration returns n units, at most the longest duration.
 func toDuration(n uint64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, uint64(math.MaxInt64/unit))) * unit
 }
@@ -82,7 +82,7 @@ func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
 	}
 	period, err := host.ParseSingle(content)
 	if err == nil && period == 0 {
-		err = errors.New("a period of 0")
+		err = errors.New("period is 0")
 	}
 	s.Limit = Bandwidth{Quota: quota, Period: toDuration(period, time.Microsecond)}
 	return wrapFileError(g, filePeriod, err)
@@ -95,7 +95,7 @@ func wrapFileError(g *group, file int, err error) error {
 	return fmt.Errorf("%s: %w", g.files[file].Path(), err)
 }
 
-// parseQuotaV1 reads cpu.cfs_quota_us: microseconds, -1 for none.
+// parseQuotaV1 parses cpu.cfs_quota_us: microseconds, -1 for none.
 func parseQuotaV1(content []byte) (time.Duration, error) {
 	var quota time.Duration
 	err := host.Lines(content, func(line []byte) error {
@@ -110,7 +110,7 @@ func parseQuotaV1(content []byte) (time.Duration, error) {
 	return quota, err
 }
 
-// ParseCPUMax reads cpu.max of v2: "max 100000" or "50000 100000", in microseconds.
+// ParseCPUMax parses cpu.max of v2: "max 100000" or "50000 100000", in microseconds.
 func ParseCPUMax(content []byte) (Bandwidth, error) {
 	var b Bandwidth
 	err := host.Lines(content, func(line []byte) error {
@@ -118,7 +118,7 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 		period, _ := host.Field(rest)
 		p, err := host.Uint(period)
 		if err != nil || p == 0 {
-			return fmt.Errorf("period %.40q is no number above 0", period)
+			return fmt.Errorf("period %.40q is not a positive number", period)
 		}
 		b = Bandwidth{Quota: -1, Period: toDuration(p, time.Microsecond)}
 		if string(quota) == "max" {
@@ -131,7 +131,7 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 	return b, err
 }
 
-// readMemory reads what is used. The working set is the kubelet's: all without inactive files.
+// readMemory reads the memory use. The working set is defined as in the kubelet: all memory without inactive files.
 func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
 	content, err := g.readFile(r, fileMemoryUsed)
 	if err != nil {
@@ -154,7 +154,7 @@ func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
 }
 
 func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err error) {
-	// The keys of v1 without total_ leave out the groups below.
+	// v1 keys without total_ exclude child groups.
 	rss, cache, idle := "total_rss", "total_cache", "total_inactive_file"
 	if v == V2 {
 		rss, cache, idle = "anon", "file", "inactive_file"
@@ -174,7 +174,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 		seen++
 	})
 	if err == nil && seen < 3 {
-		err = fmt.Errorf("wants %s, %s and %s", rss, cache, idle)
+		err = fmt.Errorf("requires %s, %s and %s", rss, cache, idle)
 	}
 	return inactive, err
 }

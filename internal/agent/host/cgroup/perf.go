@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// PerfDir is the directory of a group in the hierarchy of perf events: that of v1 where it is mounted, else v2's, where they need no
-// controller (Documentation/admin-guide/cgroup-v2.rst, perf_event). The error says that there is neither.
+// PerfDir returns the directory of a group in the perf_event hierarchy: that of v1 if mounted, else the v2 tree, which needs no
+// controller for it (Documentation/admin-guide/cgroup-v2.rst, perf_event). It returns an error if there is neither.
 func (l Layout) PerfDir(group string) (string, error) {
 	if !filepath.IsLocal(group) {
 		return "", fmt.Errorf("group %.80q is not below the root", group)

@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/numa"
 )
 
-// Files that hold what a group is set to. They are all that an agent changes of a group and can put back.
+// Setting files of a group. These are all files that the agent changes and can restore.
 const (
 	FileMax      = "cpu.max"
 	FileMaxBurst = "cpu.max.burst"
@@ -30,7 +31,7 @@ const (
 	FileMemoryV1 = "memory.limit_in_bytes"
 )
 
-// settingFiles are the files above by version: v2, and v1 and hybrid.
+// settingFiles returns the setting files of a version.
 func settingFiles(v Version) []string {
 	if v == V2 {
 		return []string{FileMax, FileMaxBurst, FileWeight, FileIdle, FileCPUs, FileMems, FileHigh, FileMemory}
@@ -38,8 +39,8 @@ func settingFiles(v Version) []string {
 	return []string{FileQuotaV1, FilePeriodV1, FileBurstV1, FileSharesV1, FileIdle, FileCPUs, FileMems, FileMemoryV1}
 }
 
-// SettingFile is the path of a file that holds what a group is set to. The error says that there is none of that name in this version of
-// cgroups, that the host has no such hierarchy, or that the group is not below its root.
+// SettingFile returns the path of a setting file. It returns an error if this cgroup version has no such setting, the host has no such
+// hierarchy, or the group is not below its root.
 func (l Layout) SettingFile(group, file string) (string, error) {
 	if !slices.Contains(settingFiles(l.Version), file) {
 		return "", fmt.Errorf("cgroup %s has no setting %.40q", l.Version, file)
@@ -55,8 +56,17 @@ func (l Layout) SettingFile(group, file string) (string, error) {
 	return filepath.Join(dir, group, file), nil
 }
 
-// ReclaimFile is the path of the file of a group to which an amount of memory is written that is to be had back; false where this version of
-// cgroups has none.
+// ReadSetting reads a setting of a group, without surrounding white space. The error is host.ErrGone if there is no such file (any more).
+func (l Layout) ReadSetting(r *host.Reader, group, file string) (string, error) {
+	path, err := l.SettingFile(group, file)
+	if err != nil {
+		return "", err
+	}
+	content, err := r.ReadPath(path)
+	return strings.TrimSpace(string(content)), err
+}
+
+// ReclaimFile returns the path of memory.reclaim of a group; false if this cgroup version has none.
 func (l Layout) ReclaimFile(group string) (string, bool) {
 	if l.Version != V2 || !filepath.IsLocal(group) {
 		return "", false
@@ -64,8 +74,8 @@ func (l Layout) ReclaimFile(group string) (string, bool) {
 	return filepath.Join(l.memory, group, "memory.reclaim"), true
 }
 
-// EqualSettings tells whether a file reads the same after either value was written: the kernel writes lists of CPUs its own way, rounds
-// memory down to pages, and takes any quota below 0 of v1 for none.
+// EqualSettings reports whether a file reads the same after either value was written: the kernel normalizes CPU lists, rounds memory down
+// to pages, and treats any negative v1 quota as none.
 func EqualSettings(file, a, b string) bool {
 	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
 	if a == b {

@@ -5,8 +5,8 @@ package cgroup
 
 import "path/filepath"
 
-// ThreadsFile is the path of the file that lists the threads of a group, by their ids in the PID namespace of the reader. Those of groups below
-// it are not in it.
+// ThreadsFile returns the path of the file that lists a group's threads by their IDs in the reader's PID namespace. It excludes threads
+// of child groups.
 func (l Layout) ThreadsFile(group string) string {
 	if l.Version == V2 {
 		return filepath.Join(l.unified, group, "cgroup.threads")

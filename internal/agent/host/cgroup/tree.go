@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// maxPods and maxContainers bound what is kept of a tree, whatever somebody makes in it. A kubelet runs 110 pods by default.
+	// maxPods and maxContainers limit the size of a tree. A kubelet runs 110 pods by default.
 	maxPods       = 1000
 	maxContainers = 100
-	// scansPerRescan is the number of scans after which a pod's containers are looked for again. A container that is new in an old pod, as
-	// after a restart, is seen that much later; the pod's own figures have it at once.
+	// scansPerRescan is the number of scans after which the containers of a pod are listed again. A new container of an existing pod is
+	// found with that delay; the pod's own statistics include it at once.
 	scansPerRescan = 5
 )
 
-// Container is a container's group, or a pod's sandbox, which looks the same.
+// Container is the group of a container or of a pod's sandbox, which looks the same.
 type Container struct {
-	// ID is the runtime's id.
+	// ID is the container ID.
 	ID string
 	// Runtime is containerd, cri-o or docker.
 	Runtime string
-	// Path of the group below a hierarchy's root.
+	// Path is the group below the root of a hierarchy.
 	Path string
 	Stat Stat
 
@@ -36,14 +36,14 @@ type Container struct {
 	lastScan uint64
 }
 
-// Pod is a pod's group.
+// Pod is the group of a pod.
 type Pod struct {
 	UID   string
 	Class Class
-	// Path of the group below a hierarchy's root.
+	// Path is the group below the root of a hierarchy.
 	Path string
 	Stat Stat
-	// Containers are in the order of their ids.
+	// Containers are sorted by ID.
 	Containers []*Container
 
 	name      string
@@ -51,21 +51,21 @@ type Pod struct {
 	group     *group
 	lastScan  uint64
 	firstScan uint64
-	links     uint64 // of the directory when its containers were looked for; 0 for not known
+	links     uint64 // link count of the directory at the last listing; 0 for unknown
 }
 
-// Tree is the groups of all pods, whose files stay open from one scan to the next. It is not safe for concurrent use.
+// Tree holds the groups of all pods, whose files stay open between scans. It is not safe for concurrent use.
 type Tree struct {
 	layout     Layout
 	reader     *host.Reader
-	pods       map[string]*Pod // by the path
+	pods       map[string]*Pod // by path
 	sorted     []*Pod
 	scans      uint64
 	dirs       []podDir
 	pathBuffer []byte
-	// version counts scans that saw a pod or a container come or go.
+	// version counts the scans that found changes.
 	version uint64
-	// checkLinks and all tell of which pods the containers are looked for.
+	// checkLinks and rescanAll select the pods whose containers are listed.
 	checkLinks, rescanAll bool
 }
 
@@ -74,7 +74,7 @@ type podDir struct {
 	class Class
 }
 
-// NewTree returns a tree that reads with a reader.
+// NewTree returns an empty tree.
 func NewTree(layout Layout, reader *host.Reader) *Tree {
 	t := &Tree{layout: layout, reader: reader, pods: map[string]*Pod{}}
 	if layout.Pods != "" {
@@ -86,17 +86,17 @@ func NewTree(layout Layout, reader *host.Reader) *Tree {
 	return t
 }
 
-// CheckLinks lets each scan look for containers of pods that have more or less of them than before, also of those that are there for long,
-// at the price of a stat(2) for each. One that took the place of another between two scans is seen as late as without, or after RescanAll.
+// CheckLinks makes each scan compare the link counts of all pods' directories, one stat(2) each, and list the containers of those that
+// changed. A container that replaced another between two scans is still found with a delay, or after RescanAll.
 func (t *Tree) CheckLinks() { t.checkLinks = true }
 
-// RescanAll lets the next scan look for the containers of all pods.
+// RescanAll makes the next scan list the containers of all pods.
 func (t *Tree) RescanAll() { t.rescanAll = true }
 
-// Version is another number after a scan that saw pods or containers come or go.
+// Version returns a number that changes when a scan finds new or removed pods or containers.
 func (t *Tree) Version() uint64 { return t.version }
 
-// Pods are those of the last scan, in the order of their UIDs. They are changed by the next.
+// Pods returns the pods of the last scan, sorted by UID. The next scan changes them.
 func (t *Tree) Pods() []*Pod { return t.sorted }
 
 // Close closes all files.
@@ -108,7 +108,7 @@ func (t *Tree) Close() {
 	t.sorted = nil
 }
 
-// Scan brings the tree up to date: pods and containers that came and went. Those that went between two looks are no error.
+// Scan updates the list of pods and containers. Those that vanish meanwhile are no error.
 func (t *Tree) Scan() error {
 	t.scans++
 	changed := false
@@ -122,7 +122,7 @@ func (t *Tree) Scan() error {
 		}
 	}
 	if len(errs) > 0 {
-		// What was not listed may still be there.
+		// Pods that were not listed may still exist.
 		return errors.Join(errs...)
 	}
 	for path, p := range t.pods {
@@ -149,7 +149,7 @@ func (t *Tree) Scan() error {
 	return nil
 }
 
-// needsRescan tells whether a pod's containers are to be looked for. Its directory has a link for each that is in it.
+// needsRescan reports whether a pod's containers are to be listed. The link count of its directory includes one per container.
 func (t *Tree) needsRescan(p *Pod) bool {
 	due := t.rescanAll || (t.scans-p.firstScan)%scansPerRescan == 0
 	if !t.checkLinks {
@@ -161,7 +161,7 @@ func (t *Tree) needsRescan(p *Pod) bool {
 	return due
 }
 
-// visitDir takes note of a directory among the pods and tells whether it is a new pod.
+// visitDir records a directory and reports whether it is a new pod.
 func (t *Tree) visitDir(d podDir, name []byte) bool {
 	t.pathBuffer = append(append(append(t.pathBuffer[:0], d.dir...), '/'), name...)
 	if p, ok := t.pods[string(t.pathBuffer)]; ok {
@@ -169,7 +169,7 @@ func (t *Tree) visitDir(d podDir, name []byte) bool {
 		return false
 	}
 	path, dir := string(t.pathBuffer), string(name)
-	uid := parsePodUID(name, t.layout.Driver) // changes name
+	uid := parsePodUID(name, t.layout.Driver) // modifies name
 	if uid == nil || len(t.pods) >= maxPods {
 		return false
 	}
@@ -199,7 +199,7 @@ func (t *Tree) scanContainers(p *Pod) {
 	})
 	if err != nil {
 		p.links = 0
-		return // The pod is about to vanish; the next scan tells.
+		return // The pod is vanishing; the next scan drops it.
 	}
 	before := len(p.Containers)
 	p.Containers = slices.DeleteFunc(p.Containers, func(c *Container) bool {
@@ -224,8 +224,8 @@ func (p *Pod) close() {
 	}
 }
 
-// Read reads the wanted parts of every pod, and of every container. What vanished or cannot be read has no part; errors of files
-// that are there are counted, and the first is returned.
+// Read reads the given parts of all pods and containers. Missing and failed parts are left out; the result reports the number of errors,
+// except for vanished files, and the first one.
 func (t *Tree) Read(ofPods, ofContainers Part) error {
 	failed := 0
 	var first error
@@ -244,7 +244,7 @@ func (t *Tree) Read(ofPods, ofContainers Part) error {
 		}
 	}
 	if first != nil {
-		return fmt.Errorf("%d cgroups could not be read; the first: %w", failed, first)
+		return fmt.Errorf("failed to read %d cgroups; the first: %w", failed, first)
 	}
 	return nil
 }

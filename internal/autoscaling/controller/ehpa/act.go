@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +20,11 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 )
 
-// Reasons and actions of events.
+// Reasons of events, or their suffixes.
 const (
 	eventCreated  = "Created"
 	eventUpdated  = "Updated"
@@ -29,89 +32,107 @@ const (
 	eventAdopted  = "HPAAdopted"
 	eventReleased = "HPAReleased"
 	eventScaled   = "Scaled"
-	eventFailed   = "Failed"
 )
 
-// errNameTaken means that an object of the name belongs to somebody else.
-var errNameTaken = errors.New("an object of this name belongs to somebody else")
+// errNameTaken means that an object with the name exists which the autoscaler does not control.
+var errNameTaken = errors.New("an object with this name exists and has another owner")
 
-// act brings the cluster in line with the plan. What fails is said in the plan's conditions; the error is what another try may
-// mend.
-func (r *Reconciler) act(ctx context.Context, o *observation, p *plan) error {
-	if p.keepObjects {
-		return o.retryableTargetError()
-	}
-	var failed []error
-	note := func(into **conditionState, reason string, err error) bool {
-		if err == nil {
-			return true
-		}
-		if apierrors.IsConflict(err) { // Somebody was faster; nothing is wrong.
-			failed = append(failed, err)
-			return false
-		}
-		*into = &conditionState{reason: reason, message: err.Error()}
-		if !errors.Is(err, errNameTaken) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			failed = append(failed, err)
-		} else {
-			p.checkAt(o.now.Add(missingTargetRetry))
-		}
-		return false
-	}
-	// Before the HPA what it stands on, after it what it no longer needs: at no time does it point at nothing.
-	fine := true
-	if p.substitute != nil {
-		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, createOrPatch(ctx, r, o, p.substitute, o.substitute, substituteDiffers))
-	}
-	if p.tsp != nil {
-		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, createOrPatch(ctx, r, o, p.tsp, o.tsp, tspDiffers))
-	}
-	if fine {
-		fine = note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileHPA, r.applyHPA(ctx, o, p))
-	}
-	if p.substitute == nil && o.substitute != nil && fine {
-		note(&p.ready, autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.deleteOwned(ctx, o, o.substitute))
-	}
-	if p.tsp == nil && o.tsp != nil && fine {
-		note(&p.prediction, autoscalingv1alpha1.ReasonFailedReconcilePrediction, r.deleteOwned(ctx, o, o.tsp))
-	}
-	if p.replicas != nil && fine {
-		scaled, err := r.setReplicas(ctx, o, *p.replicas)
-		note(&p.ready, autoscalingv1alpha1.ReasonFailedScale, err)
-		p.scaled = scaled
-	}
-	return errors.Join(append(failed, o.retryableTargetError())...)
+// applied is the outcome of executing a plan.
+type applied struct {
+	// ready and predictionReady replace the conditions of the plan after a failure; nil after none.
+	ready, predictionReady *condition.State
+	// scaled reports that the target was set to a specific number of replicas.
+	scaled bool
+	// err is worth a retry with backoff; retryAt is the time of a retry without.
+	err     error
+	retryAt time.Time
 }
 
-// retryableTargetError is the error of the target that another try may mend.
-func (o *observation) retryableTargetError() error {
-	if o.targetErr == nil || errors.Is(o.targetErr, workload.ErrNoTarget) || errors.Is(o.targetErr, workload.ErrNoScale) {
+// failure returns the condition for an error, or nil where the condition stays, and records when to retry. A conflict is retried
+// without a condition.
+func (a *applied) failure(conditionType, reason string, now time.Time, err error) *condition.State {
+	switch {
+	case apierrors.IsConflict(err):
+		a.err = errors.Join(a.err, err)
+		return nil
+	case errors.Is(err, errNameTaken) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		a.retryAt = now.Add(missingTargetRetry)
+	default:
+		a.err = errors.Join(a.err, err)
+	}
+	return &condition.State{Type: conditionType, Reason: reason, Message: err.Error()}
+}
+
+// act changes the objects in the cluster as planned. Objects that the HPA needs are created before it and deleted after it, so that it
+// never refers to a missing one.
+func (r *Reconciler) act(ctx context.Context, o observation, p plan) applied {
+	var out applied
+	if p.keepObjects {
+		return applied{err: o.retryableTargetError()}
+	}
+	ready := func(reason string, err error) bool {
+		if err != nil {
+			out.ready = out.failure(autoscalingv1alpha1.ConditionReady, reason, o.now, err)
+		}
+		return err == nil
+	}
+	prediction := func(err error) {
+		if err != nil {
+			out.predictionReady = out.failure(autoscalingv1alpha1.ConditionPredictionReady, autoscalingv1alpha1.ReasonFailedReconcilePrediction, o.now, err)
+		}
+	}
+	fine := p.substitute == nil ||
+		ready(autoscalingv1alpha1.ReasonFailedReconcileSubstitute, createOrPatch(ctx, r, o, p.substitute, o.substitute, substituteDiffers))
+	if p.forecasts.prediction != nil {
+		prediction(createOrPatch(ctx, r, o, p.forecasts.prediction, o.prediction, predictionDiffers))
+	}
+	if fine && ready(autoscalingv1alpha1.ReasonFailedReconcileHPA, r.applyHPA(ctx, o, p.hpa)) {
+		if p.substitute == nil && o.substitute != nil {
+			ready(autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.deleteOwned(ctx, o, o.substitute))
+		}
+		if p.forecasts.prediction == nil && o.prediction != nil {
+			prediction(r.deleteOwned(ctx, o, o.prediction))
+		}
+		if p.replicas != nil {
+			scaled, err := r.setReplicas(ctx, o, *p.replicas)
+			ready(autoscalingv1alpha1.ReasonFailedScale, err)
+			out.scaled = scaled
+		}
+	}
+	out.err = errors.Join(out.err, o.retryableTargetError())
+	return out
+}
+
+// retryableTargetError returns the error of reading the target where a retry may succeed.
+func (o observation) retryableTargetError() error {
+	if errors.Is(o.targetErr, workload.ErrNoTarget) || errors.Is(o.targetErr, workload.ErrNoScale) {
 		return nil
 	}
 	return o.targetErr
 }
 
-// applyHPA brings the HPA in line, and gives back what is not wanted any more.
-func (r *Reconciler) applyHPA(ctx context.Context, o *observation, p *plan) error {
+// applyHPA releases adopted HPAs, creates, adopts or updates the desired HPA and deletes all others that the autoscaler controls.
+func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscalingv2.HorizontalPodAutoscaler) error {
 	for _, hpa := range o.adoptedToRelease {
 		if err := r.release(ctx, o, hpa); err != nil {
 			return err
 		}
 	}
-	have := o.hpa
-	if p.hpa != nil {
-		if o.adoptable != nil && p.hpa.Name == o.adoptable.Name {
+	if want != nil {
+		have := o.hpa
+		adopts := o.adoptable != nil && want.Name == o.adoptable.Name
+		if adopts {
 			have = o.adoptable
 		}
-		if err := createOrPatch(ctx, r, o, p.hpa, have, hpaDiffers); err != nil {
+		if err := createOrPatch(ctx, r, o, want, have, hpaDiffers); err != nil {
 			return err
 		}
-		if have == o.adoptable && have != nil {
-			r.recordEvent(o, corev1.EventTypeNormal, eventAdopted, "took over HorizontalPodAutoscaler %s", have.Name)
+		if adopts {
+			r.recordEvent(o, corev1.EventTypeNormal, eventAdopted, "adopted HorizontalPodAutoscaler %s", have.Name)
 		}
 	}
 	for _, hpa := range append(o.duplicates, o.hpa) {
-		if hpa != nil && (p.hpa == nil || hpa.Name != p.hpa.Name) {
+		if hpa != nil && (want == nil || hpa.Name != want.Name) {
 			if err := r.deleteOwned(ctx, o, hpa); err != nil {
 				return err
 			}
@@ -120,8 +141,8 @@ func (r *Reconciler) applyHPA(ctx context.Context, o *observation, p *plan) erro
 	return nil
 }
 
-// createOrPatch creates an object, or changes the one that is there; where nothing differs it sends nothing.
-func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o *observation, want, have T, differs func(a, b T) bool) error {
+// createOrPatch creates an object, or patches the existing one. It sends nothing where the two are equal.
+func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o observation, want, have T, differs func(a, b T) bool) error {
 	kind := eventKind(want)
 	if any(have) == any(*new(T)) {
 		if err := r.create(ctx, o, want); err != nil {
@@ -135,7 +156,7 @@ func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o *obser
 		equality.Semantic.DeepEqual(want.GetOwnerReferences(), have.GetOwnerReferences()) {
 		return nil
 	}
-	// What is taken over is kept as it was, and what is ours is changed from what was seen: it has to be what is there.
+	// The lock ensures that the annotation with the spec of an adopted HPA is not stale.
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
@@ -148,14 +169,14 @@ func eventKind(o client.Object) string {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		return "HPA"
 	case *autoscalingv1alpha1.Substitute:
-		return kindSubstitute
+		return substituteKind
 	default:
 		return "Prediction"
 	}
 }
 
-// create makes an object. One that is there already is fine where it is the autoscaler's: the cache was behind.
-func (r *Reconciler) create(ctx context.Context, o *observation, want client.Object) error {
+// create creates an object. An existing one that the autoscaler controls is no error, because the cache may lag behind.
+func (r *Reconciler) create(ctx context.Context, o observation, want client.Object) error {
 	key := client.ObjectKeyFromObject(want)
 	err := r.Client.Create(ctx, want)
 	if !apierrors.IsAlreadyExists(err) {
@@ -174,9 +195,8 @@ func (r *Reconciler) create(ctx context.Context, o *observation, want client.Obj
 	return errNameTaken
 }
 
-func (r *Reconciler) deleteOwned(ctx context.Context, o *observation, have client.Object) error {
-	uid := have.GetUID()
-	err := r.Client.Delete(ctx, have, client.Preconditions{UID: &uid})
+func (r *Reconciler) deleteOwned(ctx context.Context, o observation, have client.Object) error {
+	err := r.Client.Delete(ctx, have, client.Preconditions{UID: new(have.GetUID())})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s %s: %w", eventKind(have), have.GetName(), err)
 	}
@@ -186,45 +206,38 @@ func (r *Reconciler) deleteOwned(ctx context.Context, o *observation, have clien
 	return nil
 }
 
-// release gives an HPA that was taken over its old spec and its freedom back.
-func (r *Reconciler) release(ctx context.Context, o *observation, have *autoscalingv2.HorizontalPodAutoscaler) error {
+// release restores the spec of an adopted HPA and removes the autoscaler as its controller.
+func (r *Reconciler) release(ctx context.Context, o observation, have *autoscalingv2.HorizontalPodAutoscaler) error {
 	want := have.DeepCopy()
-	var before autoscalingv2.HorizontalPodAutoscalerSpec
-	if err := json.Unmarshal([]byte(have.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]), &before); err != nil {
-		return fmt.Errorf("giving HorizontalPodAutoscaler %s back: annotation %s: %w", have.Name, autoscalingv1alpha1.AnnotationAdoptedSpec, err)
+	want.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{}
+	if err := json.Unmarshal([]byte(have.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]), &want.Spec); err != nil {
+		return fmt.Errorf("releasing HorizontalPodAutoscaler %s: annotation %s: %w", have.Name, autoscalingv1alpha1.AnnotationAdoptedSpec, err)
 	}
-	want.Spec = before
 	delete(want.Annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
 	for label := range managedLabels(o.ehpa, have.Name) {
 		delete(want.Labels, label)
 	}
-	var owners []metav1.OwnerReference
-	for _, ref := range have.OwnerReferences {
-		if ref.UID != o.ehpa.UID {
-			owners = append(owners, ref)
-		}
-	}
-	want.OwnerReferences = owners
+	want.OwnerReferences = slices.DeleteFunc(want.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == o.ehpa.UID })
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("giving HorizontalPodAutoscaler %s back: %w", have.Name, err)
+		return fmt.Errorf("releasing HorizontalPodAutoscaler %s: %w", have.Name, err)
 	}
-	r.recordEvent(o, corev1.EventTypeNormal, eventReleased, "gave HorizontalPodAutoscaler %s back", have.Name)
+	r.recordEvent(o, corev1.EventTypeNormal, eventReleased, "released HorizontalPodAutoscaler %s", have.Name)
 	return nil
 }
 
-// setReplicas sets the target to a fixed number, and tells whether that was needed.
-func (r *Reconciler) setReplicas(ctx context.Context, o *observation, replicas int32) (bool, error) {
+// setReplicas sets the replicas of the target and reports whether they changed.
+func (r *Reconciler) setReplicas(ctx context.Context, o observation, replicas int32) (bool, error) {
 	ref := targetRef(o.ehpa)
 	from, err := r.Targets.Set(ctx, ref, replicas)
-	if err != nil || from == replicas { // The cache may be behind.
+	if err != nil || from == replicas { // The cache may lag behind.
 		return false, err
 	}
-	r.recordEvent(o, corev1.EventTypeNormal, eventScaled, "set %s %s from %d to %d replicas, as specificReplicas says", ref.Kind, ref.Name, from, replicas)
+	r.recordEvent(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %d replicas (specificReplicas)", ref.Kind, ref.Name, from, replicas)
 	return true, nil
 }
 
-func (r *Reconciler) recordEvent(o *observation, kind, reason, format string, args ...any) {
-	r.Events.Eventf(o.ehpa, nil, kind, reason, "Scale", format, args...)
+func (r *Reconciler) recordEvent(o observation, eventType, reason, format string, args ...any) {
+	r.Events.Eventf(o.ehpa, nil, eventType, reason, "Scale", format, args...)
 }
 
 func hpaDiffers(a, b *autoscalingv2.HorizontalPodAutoscaler) bool {
@@ -235,6 +248,6 @@ func substituteDiffers(a, b *autoscalingv1alpha1.Substitute) bool {
 	return !equality.Semantic.DeepEqual(a.Spec.SubstituteTargetRef, b.Spec.SubstituteTargetRef)
 }
 
-func tspDiffers(a, b *predictionv1alpha1.TimeSeriesPrediction) bool {
+func predictionDiffers(a, b *predictionv1alpha1.TimeSeriesPrediction) bool {
 	return !equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }

@@ -1,13 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ehpa makes a HorizontalPodAutoscaler of each EffectiveHorizontalPodAutoscaler, with the forecast of its metrics as
-// further metrics, and cron schedules as a floor under its replicas.
+// Package ehpa is the controller of EffectiveHorizontalPodAutoscalers: it creates a HorizontalPodAutoscaler for each, with the forecast of
+// its metrics as further metrics, and cron schedules as a floor of its replicas.
 //
-// A reconcile observes (the target's scale, what there is already, who else scales the same pods, which forecasts are
-// good), plans (a pure function: which objects there should be, and what the conditions say) and acts. The HPA of
-// kube-controller-manager stays the engine; where somebody else's HPA scales the pods a preview is computed here, by the
-// same algorithm (pkg/scaling).
+// A reconcile observes the cluster (the scale of the target, existing objects, other autoscalers of the pods, usable forecasts), decides
+// in a pure function which objects and conditions should exist, and acts. The HPA controller of kube-controller-manager remains the
+// engine. Where an HPA of another owner scales the pods, the package computes a preview with the same algorithm (pkg/scaling).
 //
-// It must not know how forecasts are made, nor how they reach the HPA.
+// The package depends neither on the way forecasts are made nor on the way they reach the HPA.
 package ehpa

@@ -27,6 +27,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/metricsapi"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -101,12 +102,12 @@ func (w *writeCounter) funcs() interceptor.Funcs {
 }
 
 // fakeMetrics are what metrics are for a preview.
-type fakeMetrics map[string]MetricValue
+type fakeMetrics map[string]metricsapi.Value
 
-func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (MetricValue, error) {
+func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.MetricSpec, _ time.Time) (metricsapi.Value, error) {
 	v, ok := r[resourceIdentifier(m)]
 	if !ok {
-		return MetricValue{}, scaling.ErrNoMetric
+		return metricsapi.Value{}, scaling.ErrNoMetric
 	}
 	return v, nil
 }

@@ -5,7 +5,7 @@ package ehpa
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -16,119 +16,142 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
-	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/kube/condition"
 )
 
-// forecastCandidate is a metric that a forecast is wanted of: either it takes part, or err says why not.
+// forecastPlan is the part of a plan that concerns forecasts.
+type forecastPlan struct {
+	// prediction is the desired TimeSeriesPrediction; nil for none.
+	prediction *predictionv1alpha1.TimeSeriesPrediction
+	candidates []forecastCandidate
+	// active are the metrics whose forecasts the HPA gets.
+	active []predictedMetric
+	// expiresAt is when the first usable forecast expires; zero without one.
+	expiresAt time.Time
+	ready     *condition.State
+}
+
+// predictedMetric is a metric that can be forecast.
+type predictedMetric struct {
+	identifier string
+	// perPod is the target value of one pod.
+	perPod resource.Quantity
+}
+
+// forecastCandidate is a metric of an autoscaler with prediction. err is the reason why its forecast is ignored; nil for a usable one.
 type forecastCandidate struct {
 	predictedMetric
-	// query is what is forecast; nil where the metric cannot be.
+	// query is forecast by the TimeSeriesPrediction; nil where the metric cannot be forecast.
 	query *predictionv1alpha1.PredictionMetric
-	// forecast is the value as of now; zero where err is set.
+	// forecast is the current value; zero with err.
 	forecast scalingmetric.Forecast
 	err      error
 }
 
-// predictionEnabled tells whether forecasts were asked for: as in gocrane both prediction and its algorithm have to be there.
+// predictionEnabled reports whether the spec asks for forecasts. Like gocrane it requires prediction and its algorithm.
 func predictionEnabled(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	return ehpa.Spec.Prediction != nil && ehpa.Spec.Prediction.PredictionAlgorithm != nil
 }
 
-// errObjectMetric says why a metric of an object is not forecast.
-var errObjectMetric = errors.New("metrics of objects are not forecast")
+// errObjectMetric is the reason why an Object metric has no forecast.
+var errObjectMetric = errors.New("metrics of type Object are not forecast")
 
-// forecastCandidates lists the metrics that a forecast is wanted of, in the order of the spec.
-func forecastCandidates(o *observation, queries *QueryBuilder) []forecastCandidate {
+// planForecasts decides which metrics are forecast and which forecasts the HPA gets.
+func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 	if !predictionEnabled(o.ehpa) {
-		return nil
+		return forecastPlan{}
 	}
-	metrics := metricSpecs(o.ehpa)
-	names := resourceIdentifiers(metrics)
-	out := make([]forecastCandidate, len(metrics))
-	for i := range metrics {
-		c := &out[i]
-		c.identifier = names[i]
-		query, err := queries.build(o.ehpa, &metrics[i], names[i])
-		if _, known := queries.Rules(); !known {
-			// craned has just started. What the rules once said stays: another query would begin without a past.
-			query, err = previousQuery(o.tsp, names[i], query, err)
-		}
-		if err != nil {
-			c.err = err
+	candidates := forecastCandidates(o, queries)
+	out := forecastPlan{candidates: candidates, prediction: desiredPrediction(o, candidates)}
+	var usable []predictedMetric
+	var ignored []string
+	for _, c := range candidates {
+		if c.err != nil {
+			ignored = append(ignored, c.identifier+": "+c.err.Error())
 			continue
 		}
-		query.ResourceIdentifier = names[i]
-		query.Algorithm = predictionAlgorithm(o.ehpa.Spec.Prediction.PredictionAlgorithm)
-		c.query = &query
-		c.evaluate(o, &metrics[i])
+		usable = append(usable, c.predictedMetric)
+		out.expiresAt = earliest(out.expiresAt, c.forecast.ExpiresAt)
+	}
+	out.ready = &condition.State{
+		Type: autoscalingv1alpha1.ConditionPredictionReady, Reason: autoscalingv1alpha1.ReasonPredictionIgnored, Message: strings.Join(ignored, "; "),
+	}
+	switch {
+	case out.prediction == nil:
+		out.ready.Reason = autoscalingv1alpha1.ReasonNothingToPredict
+	case len(usable) == 0:
+	case !o.availability.Served && (o.availability.Expired || !hasForecastMetric(o.hpa)):
+		out.ready.Reason = autoscalingv1alpha1.ReasonMetricsAPIMissing
+		out.ready.Message = "external.metrics.k8s.io/v1beta1 does not serve " + autoscalingv1alpha1.MetricPrediction +
+			": the HPA scales on current metrics alone; install the metric-adapter of Crane"
+	default:
+		out.active = usable
+		if len(ignored) == 0 {
+			out.ready.OK, out.ready.Reason = true, autoscalingv1alpha1.ReasonPredicting
+		}
 	}
 	return out
 }
 
-// evaluate says what replicas the forecast of a metric is for, and reads it.
-func (c *forecastCandidate) evaluate(o *observation, m *autoscalingv2.MetricSpec) {
-	// An account is not begun anew for a fault that passes.
-	c.query.Scaling = previousPlant(o.tsp, c.identifier)
-	if c.perPod, c.err = perPodTarget(o.target, m); c.err != nil {
-		return
+// forecastCandidates returns a candidate for each metric, in the order of the spec.
+func forecastCandidates(o observation, queries *QueryBuilder) []forecastCandidate {
+	metrics := metricSpecs(o.ehpa)
+	names := resourceIdentifiers(metrics)
+	out := make([]forecastCandidate, len(metrics))
+	for i := range metrics {
+		out[i] = newForecastCandidate(o, &metrics[i], names[i], queries)
 	}
-	plant, err := scalingPlant(o.ehpa, m, c.perPod)
+	return out
+}
+
+func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier string, queries *QueryBuilder) forecastCandidate {
+	out := forecastCandidate{predictedMetric: predictedMetric{identifier: identifier}}
+	previous := previousMetric(o.prediction, identifier)
+	query, err := queries.build(o.ehpa, m, identifier)
+	if _, known := queries.Rules(); !known && previous != nil {
+		// Before the rules are read after a start, the previous query stays: another one would start without history.
+		query, err = *previous.DeepCopy(), nil
+	}
 	if err != nil {
-		c.err = err
-		return
+		out.err = err
+		return out
 	}
-	c.query.Scaling = plant
-	if o.tsp == nil {
-		c.err = scalingmetric.ErrNotReady
-		return
+	query.ResourceIdentifier, query.Scaling = identifier, nil
+	a := o.ehpa.Spec.Prediction.PredictionAlgorithm
+	query.Algorithm = predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP.DeepCopy(), Percentile: a.Percentile.DeepCopy()}
+	if previous != nil { // A transient error must not restart the ledger.
+		query.Scaling = previous.Scaling.DeepCopy()
 	}
-	c.forecast, c.err = scalingmetric.ActionableForecast(o.tsp, c.identifier, o.now)
+	out.query = &query
+	if out.perPod, out.err = perPodTarget(o.target, m); out.err != nil {
+		return out
+	}
+	plant, err := scalingPlant(o.ehpa, m, out.perPod)
+	if err != nil {
+		out.err = err
+		return out
+	}
+	query.Scaling = plant
+	if o.prediction == nil {
+		out.err = scalingmetric.ErrNotReady
+		return out
+	}
+	out.forecast, out.err = scalingmetric.ActionableForecast(o.prediction, identifier, o.now)
+	return out
 }
 
-// previousQuery returns the query that a prediction has for a metric, or else the one that is given.
-func previousQuery(
-	tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, otherwise predictionv1alpha1.PredictionMetric, err error,
-) (predictionv1alpha1.PredictionMetric, error) {
-	if tsp != nil {
-		for i := range tsp.Spec.PredictionMetrics {
-			if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
-				return *m.DeepCopy(), nil
-			}
-		}
+// previousMetric returns the metric that the existing TimeSeriesPrediction forecasts under an identifier, nil for none.
+func previousMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
+	if tsp == nil {
+		return nil
 	}
-	return otherwise, err
+	return scalingmetric.MetricSpec(tsp, identifier)
 }
 
-// perPodTarget is what one pod should have of a metric. The error says why the forecast of it says nothing about replicas.
-func perPodTarget(t workload.Scale, m *autoscalingv2.MetricSpec) (out resource.Quantity, err error) {
-	switch m.Type {
-	case autoscalingv2.ResourceMetricSourceType:
-		return resourcePerPodTarget(t, m.Resource.Name, "", m.Resource.Target)
-	case autoscalingv2.ContainerResourceMetricSourceType:
-		return resourcePerPodTarget(t, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target)
-	case autoscalingv2.PodsMetricSourceType:
-		if m.Pods.Target.AverageValue != nil {
-			return *m.Pods.Target.AverageValue, nil
-		}
-	case autoscalingv2.ExternalMetricSourceType:
-		if m.External.Target.AverageValue != nil {
-			return *m.External.Target.AverageValue, nil
-		}
-		// A plain value says by how much replicas are to grow, and not to what: a forecast, which does not fall when they
-		// do, would make them grow for ever.
-		return out, errors.New("a target of type Value cannot be reached by forecast: use averageValue")
-	}
-	return out, fmt.Errorf("a metric of type %s says nothing of what a pod should have", m.Type)
-}
-
-func predictionAlgorithm(a *autoscalingv1alpha1.PredictionAlgorithm) predictionv1alpha1.Algorithm {
-	return predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP.DeepCopy(), Percentile: a.Percentile.DeepCopy()}
-}
-
-// desiredPrediction is the TimeSeriesPrediction that there should be; nil where nothing is to be forecast.
-func desiredPrediction(o *observation, wanted []forecastCandidate) *predictionv1alpha1.TimeSeriesPrediction {
+// desiredPrediction returns the TimeSeriesPrediction for the candidates that have a query, nil without any.
+func desiredPrediction(o observation, candidates []forecastCandidate) *predictionv1alpha1.TimeSeriesPrediction {
 	var metrics []predictionv1alpha1.PredictionMetric
-	for _, c := range wanted {
+	for _, c := range candidates {
 		if c.query != nil {
 			metrics = append(metrics, *c.query)
 		}
@@ -138,8 +161,8 @@ func desiredPrediction(o *observation, wanted []forecastCandidate) *predictionv1
 	}
 	ehpa := o.ehpa
 	out := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}}
-	if o.tsp != nil {
-		out = o.tsp.DeepCopy()
+	if o.prediction != nil {
+		out = o.prediction.DeepCopy()
 	}
 	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	labels := managedLabels(ehpa, out.Name)
@@ -159,8 +182,8 @@ func desiredPrediction(o *observation, wanted []forecastCandidate) *predictionv1
 	return out
 }
 
-// removeAdapterLabels takes the labels off by which the metric adapter finds a prediction: the forecast of an autoscaler that has no HPA is for
-// itself, and another one of the same target must not be mistaken for it.
+// removeAdapterLabels removes the labels by which the metric adapter finds a prediction. Without an HPA the forecast serves previews
+// only, and must not be mistaken for that of another autoscaler of the target.
 func removeAdapterLabels(tsp *predictionv1alpha1.TimeSeriesPrediction) {
 	for _, label := range []string{
 		autoscalingv1alpha1.LabelManagedBy, autoscalingv1alpha1.LabelTargetKind,
@@ -170,16 +193,14 @@ func removeAdapterLabels(tsp *predictionv1alpha1.TimeSeriesPrediction) {
 	}
 }
 
-// usableForecasts are the candidates whose forecast takes part, and when the first of them is out of date.
-func usableForecasts(all []forecastCandidate) (out []predictedMetric, until time.Time) {
-	for _, c := range all {
-		if c.err != nil {
-			continue
-		}
-		out = append(out, c.predictedMetric)
-		if until.IsZero() || c.forecast.ExpiresAt.Before(until) {
-			until = c.forecast.ExpiresAt
+// hasForecastMetric reports whether an HPA has forecasts among its metrics.
+func hasForecastMetric(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
+	if hpa != nil {
+		for _, m := range hpa.Spec.Metrics {
+			if m.External != nil && m.External.Metric.Name == autoscalingv1alpha1.MetricPrediction {
+				return true
+			}
 		}
 	}
-	return out, until
+	return false
 }

@@ -8,26 +8,23 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 )
 
-// metricSpecs are the metrics that the autoscaler is about; without any the API server's default, written out so that status
-// and forecast know it.
+// metricSpecs returns the metrics of the spec. Without any it returns the default of the API server, 80 % of the CPU request, written
+// out so that status and forecasts cover it.
 func metricSpecs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
 	if len(ehpa.Spec.Metrics) > 0 {
 		return ehpa.Spec.Metrics
 	}
-	const percent = 80
-	utilization := int32(percent)
 	return []autoscalingv2.MetricSpec{{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{
 			Name:   corev1.ResourceCPU,
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &utilization},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(80))},
 		},
 	}}
 }
@@ -39,60 +36,57 @@ func minReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) int
 	return *ehpa.Spec.MinReplicas
 }
 
-// forecastMetricSpec is the external metric that carries a forecast to the HPA: its value in all pods together, over what one
-// pod should have of it.
+// forecastMetricSpec returns the external metric that carries a forecast to the HPA: the predicted value of all pods together, with the
+// target of one pod.
 func forecastMetricSpec(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, p predictedMetric) autoscalingv2.MetricSpec {
 	key := scalingmetric.Key{
 		TargetKind: ehpa.Spec.ScaleTargetRef.Kind, TargetName: ehpa.Spec.ScaleTargetRef.Name,
 		TargetNamespace: ehpa.Namespace, Identifier: p.identifier,
 	}
-	perPod := p.perPod
 	return autoscalingv2.MetricSpec{
 		Type: autoscalingv2.ExternalMetricSourceType,
 		External: &autoscalingv2.ExternalMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{
 				Name: autoscalingv1alpha1.MetricPrediction, Selector: &metav1.LabelSelector{MatchLabels: key.MatchLabels()},
 			},
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &perPod},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &p.perPod},
 		},
 	}
 }
 
-// newHPASpec is what the HPA should be. floor is what the open cron windows ask for.
+// newHPASpec returns the spec of the HPA. floor is the number of replicas that the open cron windows ask for.
 func newHPASpec(
-	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, ref autoscalingv2.CrossVersionObjectReference, floor int32, predictions []predictedMetric,
+	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, ref autoscalingv2.CrossVersionObjectReference, floor int32, forecasts []predictedMetric,
 ) autoscalingv2.HorizontalPodAutoscalerSpec {
-	least := min(max(minReplicas(ehpa), floor), ehpa.Spec.MaxReplicas)
 	spec := autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: ref, MinReplicas: &least, MaxReplicas: ehpa.Spec.MaxReplicas, Behavior: defaultedBehavior(ehpa.Spec.Behavior),
+		ScaleTargetRef: ref, MinReplicas: new(min(max(minReplicas(ehpa), floor), ehpa.Spec.MaxReplicas)),
+		MaxReplicas: ehpa.Spec.MaxReplicas, Behavior: defaultedBehavior(ehpa.Spec.Behavior),
 	}
 	for _, m := range metricSpecs(ehpa) {
 		spec.Metrics = append(spec.Metrics, *m.DeepCopy())
 	}
-	for _, p := range predictions {
+	for _, p := range forecasts {
 		spec.Metrics = append(spec.Metrics, forecastMetricSpec(ehpa, p))
 	}
 	return spec
 }
 
-// defaultedBehavior fills in what the API server fills in, so that what is wanted and what is there can be compared.
+// defaultedBehavior sets the defaults of the API server, so that a desired spec equals a stored one.
 func defaultedBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *autoscalingv2.HorizontalPodAutoscalerBehavior {
 	if b == nil {
 		return nil
 	}
 	const period = 15
-	none := int32(0)
 	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: period}
 	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: period}
 	return &autoscalingv2.HorizontalPodAutoscalerBehavior{
-		ScaleUp:   defaultedRules(b.ScaleUp, &none, []autoscalingv2.HPAScalingPolicy{pods, percent}),
+		ScaleUp:   defaultedRules(b.ScaleUp, new(int32(0)), []autoscalingv2.HPAScalingPolicy{pods, percent}),
 		ScaleDown: defaultedRules(b.ScaleDown, nil, []autoscalingv2.HPAScalingPolicy{percent}),
 	}
 }
 
 func defaultedRules(r *autoscalingv2.HPAScalingRules, window *int32, policies []autoscalingv2.HPAScalingPolicy) *autoscalingv2.HPAScalingRules {
-	most := autoscalingv2.MaxChangePolicySelect
-	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: window, SelectPolicy: &most, Policies: policies}
+	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: window, SelectPolicy: new(autoscalingv2.MaxChangePolicySelect), Policies: policies}
 	if r == nil {
 		return out
 	}
@@ -109,32 +103,30 @@ func defaultedRules(r *autoscalingv2.HPAScalingRules, window *int32, policies []
 	return out
 }
 
-// desiredHPA is the HPA that there should be: have, or a new one, with its spec, owner, labels and annotations.
-func desiredHPA(o *observation, spec autoscalingv2.HorizontalPodAutoscalerSpec, propagate Propagation) *autoscalingv2.HorizontalPodAutoscaler {
-	ehpa := o.ehpa
+// desiredHPA returns the existing HPA, or a new one, with the desired spec, controller, labels and annotations. The spec of an HPA that
+// is adopted is kept in an annotation.
+func desiredHPA(
+	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, existing *autoscalingv2.HorizontalPodAutoscaler,
+	spec autoscalingv2.HorizontalPodAutoscalerSpec, propagate Propagation,
+) *autoscalingv2.HorizontalPodAutoscaler {
 	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}}
-	ownLabels, ownAnnotations := managedLabels(ehpa, out.Name), map[string]string(nil)
-	switch {
-	case o.adoptable != nil:
-		out = o.adoptable.DeepCopy()
-		ownLabels = managedLabels(ehpa, out.Name)
+	var annotations map[string]string
+	if existing != nil {
+		out = existing.DeepCopy()
 		if _, kept := out.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; !kept && !metav1.IsControlledBy(out, ehpa) {
 			if before, err := json.Marshal(out.Spec); err == nil {
-				ownAnnotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: string(before)}
+				annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: string(before)}
 			}
 		}
-	case o.hpa != nil:
-		out = o.hpa.DeepCopy()
-		ownLabels = managedLabels(ehpa, out.Name)
 	}
 	out.Spec = spec
-	out.Labels = mergedMetadata(out.Labels, ehpa.Labels, propagate.Labels, propagate.LabelPrefixes, ownLabels)
-	out.Annotations = mergedMetadata(out.Annotations, ehpa.Annotations, propagate.Annotations, propagate.AnnotationPrefixes, ownAnnotations)
+	out.Labels = mergedMetadata(out.Labels, ehpa.Labels, propagate.Labels, propagate.LabelPrefixes, managedLabels(ehpa, out.Name))
+	out.Annotations = mergedMetadata(out.Annotations, ehpa.Annotations, propagate.Annotations, propagate.AnnotationPrefixes, annotations)
 	setController(out, ehpa)
 	return out
 }
 
-// managedLabels are gocrane's labels on what is made for an autoscaler.
+// managedLabels returns gocrane's labels of objects that an autoscaler controls.
 func managedLabels(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name string) map[string]string {
 	return map[string]string{
 		autoscalingv1alpha1.LabelName:            labelValue(name),
@@ -144,20 +136,13 @@ func managedLabels(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, n
 	}
 }
 
-// setController makes the autoscaler the controller of an object, so that both go together.
+// setController makes the autoscaler the controller of an object, so that the garbage collector deletes both.
 func setController(o metav1.Object, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
 	if metav1.IsControlledBy(o, ehpa) {
 		return
 	}
-	controller, block := true, false
 	o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler",
-		Name: ehpa.Name, UID: ehpa.UID, Controller: &controller, BlockOwnerDeletion: &block,
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: ehpaKind,
+		Name: ehpa.Name, UID: ehpa.UID, Controller: new(true), BlockOwnerDeletion: new(false),
 	}))
-}
-
-// predictedMetric is a metric that can be forecast: its resourceIdentifier, and what one pod should have of it.
-type predictedMetric struct {
-	identifier string
-	perPod     resource.Quantity
 }

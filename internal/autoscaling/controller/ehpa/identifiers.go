@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// Prefixes of a resourceIdentifier, as gocrane's; objects have none there, since they are not forecast.
+// Prefixes of a resourceIdentifier. They are gocrane's, except that of objects, which gocrane does not forecast.
 const (
 	prefixResource  = "resource."
 	prefixContainer = "container-resource."
@@ -25,14 +25,14 @@ const (
 	prefixExternal  = "external."
 )
 
-// Prefixes of the names of proposals that are not metrics.
+// Prefixes of the names of proposals that are no metrics of the spec.
 const (
 	proposalPrediction = "prediction of "
 	proposalCron       = "cron "
 )
 
-// resourceIdentifiers names each metric of a spec: gocrane's resourceIdentifier, with the container, or a number, behind it where two
-// metrics would share one.
+// resourceIdentifiers returns gocrane's resourceIdentifier of each metric. Where two metrics would share one, the later one has the name of
+// its container, or a number, appended.
 func resourceIdentifiers(metrics []autoscalingv2.MetricSpec) []string {
 	out := make([]string, len(metrics))
 	seen := map[string]int{}
@@ -67,42 +67,42 @@ func resourceIdentifier(m *autoscalingv2.MetricSpec) string {
 	return string(m.Type)
 }
 
-// managedName is the name of what is made for an autoscaler.
+// managedName returns the name of the objects that an autoscaler controls.
 func managedName(ehpa string) string {
 	return truncateWithHash(autoscalingv1alpha1.ManagedObjectPrefix+ehpa, 253)
 }
 
-// labelValue fits a name into a label.
+// labelValue returns a name as the value of a label.
 func labelValue(name string) string { return truncateWithHash(name, 63) }
 
-// truncateWithHash shortens what is too long and tells it apart by a hash.
-func truncateWithHash(name string, most int) string {
-	if len(name) <= most {
+// truncateWithHash shortens a long name and appends a hash, so that it stays unique.
+func truncateWithHash(name string, maxLength int) string {
+	if len(name) <= maxLength {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	tail := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(name[:most-len(tail)], "-.") + tail
+	return strings.TrimRight(name[:maxLength-len(tail)], "-.") + tail
 }
 
-// targetKey makes targets comparable, whatever version of their group they are named in.
+// targetKey returns a key that is equal for references to one target, whatever version of its group they name.
 func targetKey(ref autoscalingv2.CrossVersionObjectReference) string {
 	kind := targetKind(ref)
 	return kind.Group + "/" + kind.Kind + "/" + ref.Name
 }
 
-// targetKind is the kind of a target; a built-in kind may come without its group.
+// targetKind returns the kind of a target. References to built-in kinds may lack the group.
 func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKind {
 	return workload.KindOf(ref.APIVersion, ref.Kind)
 }
 
-// targetRef names the target.
+// targetRef returns the target of an autoscaler.
 func targetRef(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) workload.Ref {
 	ref := ehpa.Spec.ScaleTargetRef
 	return workload.Ref{Namespace: ehpa.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
 }
 
-// qualifiedRef is a target with its apiVersion.
+// qualifiedRef returns a target with its apiVersion.
 func qualifiedRef(ref autoscalingv2.CrossVersionObjectReference) autoscalingv2.CrossVersionObjectReference {
 	ref.APIVersion = targetKind(ref).GroupVersion().String()
 	return ref

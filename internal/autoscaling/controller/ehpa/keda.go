@@ -4,6 +4,7 @@
 package ehpa
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,16 +17,16 @@ import (
 	"crane.io/crane/internal/kube/optionalcrd"
 )
 
-// ScaledObjects looks for KEDA's autoscalers. Those that scale have an HPA, which is seen as such; this finds those that are
-// paused. It is asked only before an HPA is made.
+// ScaledObjects finds KEDA autoscalers that are paused. Active ones have an HPA, which is found as such. They are listed only before an
+// HPA is created.
 type ScaledObjects struct{ kind *optionalcrd.Kind }
 
-// NewScaledObjects lists them from the API server.
+// NewScaledObjects returns a finder that lists from the API server.
 func NewScaledObjects(live client.Reader, mapper meta.RESTMapper) *ScaledObjects {
 	return &ScaledObjects{optionalcrd.New(schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}, live, mapper)}
 }
 
-// Find returns the name of a ScaledObject on a target; empty for none, and where the cluster knows no such kind.
+// Find returns the name of a ScaledObject of the target, empty for none and where the cluster has no such kind.
 func (s *ScaledObjects) Find(ctx context.Context, now time.Time, namespace string, ref autoscalingv2.CrossVersionObjectReference) (string, error) {
 	list, err := s.kind.List(ctx, namespace, now)
 	if err != nil {
@@ -34,13 +35,9 @@ func (s *ScaledObjects) Find(ctx context.Context, now time.Time, namespace strin
 	for i := range list {
 		target, _, err := unstructured.NestedStringMap(list[i].Object, "spec", "scaleTargetRef")
 		if err != nil || target["name"] == "" {
-			continue // KEDA refuses it as well.
+			continue // KEDA rejects it too.
 		}
-		kind := target["kind"]
-		if kind == "" {
-			kind = "Deployment"
-		}
-		if targetKey(autoscalingv2.CrossVersionObjectReference{APIVersion: target["apiVersion"], Kind: kind, Name: target["name"]}) == targetKey(ref) {
+		if targetKey(autoscalingv2.CrossVersionObjectReference{APIVersion: target["apiVersion"], Kind: cmp.Or(target["kind"], "Deployment"), Name: target["name"]}) == targetKey(ref) {
 			return "ScaledObject " + list[i].GetName(), nil
 		}
 	}

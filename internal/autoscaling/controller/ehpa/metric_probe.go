@@ -18,54 +18,53 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// MetricAvailability tells whether the cluster serves crane_autoscaling_prediction.
+// MetricAvailability reports whether the cluster serves crane_autoscaling_prediction.
 //
-// An HPA with a metric that fails never scales down. So a forecast is given to an HPA only while somebody serves it, and
-// taken away when nobody has for a while; in between, as while the adapter restarts, the HPA holds its replicas.
+// An HPA with a failing metric never scales down. So an HPA gets a forecast only while the metric is served, and loses it after the
+// metric was missing for a grace period. In between, for instance while the adapter restarts, the HPA holds its replicas.
 type MetricAvailability struct {
-	// Served is true while it is served.
+	// Served is true while the metric is served.
 	Served bool
-	// Expired is true when it has not been served for longer than an adapter takes to come back.
+	// Expired is true when the metric has been missing for longer than the grace period.
 	Expired bool
 }
 
-// MetricProbe asks now and then which external metrics are served. It is one request for all autoscalers.
+// MetricProbe polls which external metrics are served: one request for all autoscalers.
 type MetricProbe struct {
 	// ListMetrics returns the resources of external.metrics.k8s.io/v1beta1.
 	ListMetrics func() (*metav1.APIResourceList, error)
-	// Interval is the time between two requests, Grace how long the metric may be away.
+	// Interval is the time between two requests, GracePeriod the time for which the metric may be missing.
 	Interval, GracePeriod time.Duration
 	Clock                 clock.WithTicker
-	// Changed is told when the answer has changed.
+	// Changed receives an event when the availability changed.
 	Changed chan<- event.TypedGenericEvent[client.Object]
 
 	mu           sync.Mutex
 	current      MetricAvailability
-	missingSince time.Time // since when; zero while it is served
+	missingSince time.Time // zero while the metric is served
 }
 
-// Availability returns the latest answer; before the first one, that nothing is served and nothing gone.
+// Availability returns the latest result, the zero value before the first.
 func (p *MetricProbe) Availability() MetricAvailability {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current
 }
 
-// Start asks until ctx ends.
+// Start polls until ctx ends.
 func (p *MetricProbe) Start(ctx context.Context) error {
 	pollAndNotify(ctx, p.Clock, p.Interval, p.Changed, func(context.Context) bool { return p.refresh() })
 	return nil
 }
 
-// pollAndNotify looks at once and then at each tick, until ctx ends, and tells whoever listens that all autoscalers should be looked at where
-// something has changed.
+// pollAndNotify calls poll at once and at each tick until ctx ends, and sends an event for all autoscalers when poll reports a change.
 func pollAndNotify(
-	ctx context.Context, clk clock.WithTicker, every time.Duration, changed chan<- event.TypedGenericEvent[client.Object], look func(context.Context) bool,
+	ctx context.Context, clk clock.WithTicker, interval time.Duration, changed chan<- event.TypedGenericEvent[client.Object], poll func(context.Context) bool,
 ) {
-	tick := clk.NewTicker(every)
+	tick := clk.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		if look(ctx) {
+		if poll(ctx) {
 			select {
 			case changed <- event.TypedGenericEvent[client.Object]{Object: &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}}:
 			case <-ctx.Done():
@@ -80,8 +79,8 @@ func pollAndNotify(
 	}
 }
 
-// refresh asks once and tells whether the answer has changed. An API server that does not answer says nothing of the metric; that nobody
-// serves it is an answer, and so is that its adapter cannot be reached.
+// refresh sends one request and reports whether the availability changed. A missing API group and an unreachable adapter mean that the
+// metric is not served; any other error leaves the availability unknown and unchanged.
 func (p *MetricProbe) refresh() bool {
 	list, err := p.ListMetrics()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) {

@@ -16,17 +16,38 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// resourcePerPodTarget is what a resource metric aims for in one pod, in cores or bytes: what its containers request times the utilisation,
-// or the average value. container is empty for all of them. The error is a sentence.
-func resourcePerPodTarget(t workload.Scale, name corev1.ResourceName, container string, aim autoscalingv2.MetricTarget) (resource.Quantity, error) {
-	if aim.AverageValue != nil {
-		return *aim.AverageValue, nil
+// perPodTarget returns the target value of one pod. The error is the reason why a forecast of the metric determines no replicas.
+func perPodTarget(t workload.Scale, m *autoscalingv2.MetricSpec) (out resource.Quantity, err error) {
+	switch m.Type {
+	case autoscalingv2.ResourceMetricSourceType:
+		return resourcePerPodTarget(t, m.Resource.Name, "", m.Resource.Target)
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		return resourcePerPodTarget(t, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target)
+	case autoscalingv2.PodsMetricSourceType:
+		if m.Pods.Target.AverageValue != nil {
+			return *m.Pods.Target.AverageValue, nil
+		}
+	case autoscalingv2.ExternalMetricSourceType:
+		if m.External.Target.AverageValue != nil {
+			return *m.External.Target.AverageValue, nil
+		}
+		// A plain value determines the factor by which replicas grow. A forecast does not fall when they do, so they would grow for ever.
+		return out, errors.New("a target of type Value cannot be used with a forecast: use averageValue")
 	}
-	if aim.AverageUtilization == nil {
+	return out, fmt.Errorf("a metric of type %s has no target for one pod", m.Type)
+}
+
+// resourcePerPodTarget returns the target of a resource metric for one pod, in cores or bytes: the average value, or the utilization of
+// the container requests. An empty container selects all.
+func resourcePerPodTarget(t workload.Scale, name corev1.ResourceName, container string, target autoscalingv2.MetricTarget) (resource.Quantity, error) {
+	if target.AverageValue != nil {
+		return *target.AverageValue, nil
+	}
+	if target.AverageUtilization == nil {
 		return resource.Quantity{}, errors.New("the target of the metric has neither averageValue nor averageUtilization")
 	}
 	if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-		return resource.Quantity{}, fmt.Errorf("a utilisation of %s cannot be forecast: use averageValue", name)
+		return resource.Quantity{}, fmt.Errorf("the utilization of %s cannot be forecast: use averageValue", name)
 	}
 	total, missing := 0.0, []string(nil)
 	for _, c := range t.Containers {
@@ -44,13 +65,13 @@ func resourcePerPodTarget(t workload.Scale, name corev1.ResourceName, container 
 	}
 	switch {
 	case len(missing) > 0:
-		return resource.Quantity{}, fmt.Errorf("container %s requests no %s, of which averageUtilization is a part", strings.Join(missing, ", "), name)
+		return resource.Quantity{}, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", strings.Join(missing, ", "), name)
 	case total == 0:
-		return resource.Quantity{}, fmt.Errorf("it is not known what the pods request of %s: there is no container %s", name, container)
+		return resource.Quantity{}, fmt.Errorf("the request for %s is unknown: there is no container %s", name, container)
 	}
-	aimed := total * float64(*aim.AverageUtilization) / 100
+	amount := total * float64(*target.AverageUtilization) / 100
 	if name == corev1.ResourceMemory {
-		return *resource.NewQuantity(max(1, int64(math.Round(aimed))), resource.BinarySI), nil
+		return *resource.NewQuantity(max(1, int64(math.Round(amount))), resource.BinarySI), nil
 	}
-	return *resource.NewMilliQuantity(max(1, int64(math.Round(aimed*1000))), resource.DecimalSI), nil
+	return *resource.NewMilliQuantity(max(1, int64(math.Round(amount*1000))), resource.DecimalSI), nil
 }

@@ -6,281 +6,228 @@ package ehpa
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/scaling"
 )
 
-// plan is what there should be for an autoscaler, and what is said of it.
+// plan is the desired state for one autoscaler.
 type plan struct {
-	// hpa, tsp and substitute are the objects that there should be; nil for none.
-	hpa        *autoscalingv2.HorizontalPodAutoscaler
-	tsp        *predictionv1alpha1.TimeSeriesPrediction
-	substitute *autoscalingv1alpha1.Substitute
-	// keepObjects leaves all objects as they are: too little is known to change any.
+	// keepObjects leaves all objects unchanged, because too little is known to change any.
 	keepObjects bool
-	// replicas is what the target is to be set to; nil leaves it alone.
+	crons       cronPlan
+	forecasts   forecastPlan
+	scalePlan
+}
+
+// scalePlan is the part of a plan that scales the target or its Substitute.
+type scalePlan struct {
+	// hpa and substitute are the desired objects; nil for none.
+	hpa        *autoscalingv2.HorizontalPodAutoscaler
+	substitute *autoscalingv1alpha1.Substitute
+	// replicas is set on the target; nil leaves the target unchanged.
 	replicas *int32
-	// scaled tells that it was.
-	scaled bool
-	// computePreview asks for the algorithm of the HPA to be run here; preview is what came of it.
+	// computePreview runs the HPA algorithm in craned.
 	computePreview bool
-	preview        *preview
+	ready          *condition.State
+}
 
-	candidates []forecastCandidate
-	// forecasts are the forecasts that take part.
-	forecasts []predictedMetric
-	crons     []autoscalingv1alpha1.CronStatus
-	floor     scaling.Floor
-	// nextChange is when something changes by the clock alone; zero for never.
+// cronPlan is the result of all cron schedules.
+type cronPlan struct {
+	statuses []autoscalingv1alpha1.CronStatus
+	floor    scaling.Floor
+	// nextChange is the next time at which a window opens or closes; zero for never.
 	nextChange time.Time
-
-	ready, prediction, cron *conditionState
+	ready      *condition.State
 }
 
-// conditionState is what a condition says.
-type conditionState struct {
-	ok              bool
-	reason, message string
+func notReady(reason, message string) *condition.State {
+	return &condition.State{Type: autoscalingv1alpha1.ConditionReady, Reason: reason, Message: message}
 }
 
-// decide makes the plan. It has no side effect.
-func decide(o *observation, queries *QueryBuilder, settings Settings) plan {
-	var p plan
-	p.decideCrons(o, settings.Local)
-	p.ready = checkTarget(o)
-	if p.ready != nil && p.keepsObjects(o) {
+func isReady(reason, message string) *condition.State {
+	return &condition.State{Type: autoscalingv1alpha1.ConditionReady, OK: true, Reason: reason, Message: message}
+}
+
+// decide returns the plan for one autoscaler. It has no side effects.
+func decide(o observation, queries *QueryBuilder, settings Settings) plan {
+	p := plan{crons: planCrons(o, settings.Local)}
+	problem := checkTarget(o)
+	if problem != nil && (problem.Reason == autoscalingv1alpha1.ReasonFailedGetScale || problem.Reason == autoscalingv1alpha1.ReasonInvalidSpec) {
+		p.ready, p.keepObjects = problem, keepsObjects(o)
 		return p
 	}
-	p.candidates = forecastCandidates(o, queries)
-	p.tsp = desiredPrediction(o, p.candidates)
-	p.decidePrediction(o)
-	if p.ready != nil && p.ready.reason == autoscalingv1alpha1.ReasonNoScale {
-		p.tsp = nil
-		return p
+	p.forecasts = planForecasts(o, queries)
+	switch {
+	case problem != nil && problem.Reason == autoscalingv1alpha1.ReasonNoScale:
+		p.ready, p.forecasts.prediction = problem, nil
+	case isPreview(o.ehpa):
+		p.scalePlan = planPreview(o, problem, p.crons.floor.Replicas, p.forecasts.active, settings.Propagation)
+	default:
+		p.scalePlan = planAuto(o, problem, p.crons.floor.Replicas, p.forecasts.active, settings.Propagation)
 	}
-	if isPreview(o.ehpa) {
-		p.decidePreview(o, settings)
-	} else {
-		p.decideAuto(o, settings)
-	}
-	if p.hpa == nil && p.tsp != nil {
-		removeAdapterLabels(p.tsp)
+	if p.hpa == nil && p.forecasts.prediction != nil {
+		removeAdapterLabels(p.forecasts.prediction)
 	}
 	return p
 }
 
-// checkTarget says what keeps the target from being scaled; nil for nothing.
-func checkTarget(o *observation) *conditionState {
+// checkTarget returns the Ready condition of a target that cannot be scaled, nil for one that can.
+func checkTarget(o observation) *condition.State {
 	bounds := scaling.Bounds{Min: minReplicas(o.ehpa), Max: o.ehpa.Spec.MaxReplicas}
 	switch err := o.targetErr; {
 	case bounds.Validate() != nil:
-		return &conditionState{reason: autoscalingv1alpha1.ReasonInvalidSpec, message: bounds.Validate().Error()}
+		return notReady(autoscalingv1alpha1.ReasonInvalidSpec, bounds.Validate().Error())
 	case errors.Is(err, workload.ErrNoScale):
-		return &conditionState{reason: autoscalingv1alpha1.ReasonNoScale, message: err.Error()}
+		return notReady(autoscalingv1alpha1.ReasonNoScale, err.Error())
 	case err != nil:
-		return &conditionState{reason: autoscalingv1alpha1.ReasonFailedGetScale, message: err.Error()}
+		return notReady(autoscalingv1alpha1.ReasonFailedGetScale, err.Error())
 	case o.target.Replicas == 0 && bounds.Min != 0:
-		return &conditionState{
-			reason:  autoscalingv1alpha1.ReasonScalingDisabled,
-			message: "the target has 0 replicas, which switches its autoscaling off until somebody scales it up",
-		}
+		return notReady(autoscalingv1alpha1.ReasonScalingDisabled, "the target has 0 replicas, which disables autoscaling; scale it up to enable it again")
 	}
 	return nil
 }
 
-// keepsObjects tells whether a fault means that nothing is to be changed. What points elsewhere than the spec goes all the same: it
-// would scale what nobody asks for any more.
-func (p *plan) keepsObjects(o *observation) bool {
-	switch p.ready.reason {
-	case autoscalingv1alpha1.ReasonFailedGetScale, autoscalingv1alpha1.ReasonInvalidSpec:
-	default:
-		return false
+// keepsObjects reports whether the existing objects stay while the target is unknown. An HPA of another target than that of the spec
+// does not stay.
+func keepsObjects(o observation) bool {
+	if o.hpa == nil {
+		return true
 	}
-	p.keepObjects = o.hpa == nil || targetKey(o.hpa.Spec.ScaleTargetRef) == targetKey(o.ehpa.Spec.ScaleTargetRef) || scalesSubstitute(o.hpa, o)
-	return true
+	key, ref := targetKey(o.ehpa.Spec.ScaleTargetRef), o.hpa.Spec.ScaleTargetRef
+	return targetKey(ref) == key || ref.Kind == substituteKind && o.substitute != nil && targetKey(o.substitute.Spec.SubstituteTargetRef) == key
 }
 
-func scalesSubstitute(hpa *autoscalingv2.HorizontalPodAutoscaler, o *observation) bool {
-	return o.substitute != nil && hpa.Spec.ScaleTargetRef.Kind == kindSubstitute &&
-		targetKey(o.substitute.Spec.SubstituteTargetRef) == targetKey(o.ehpa.Spec.ScaleTargetRef)
-}
-
-// decideCrons finds the floor of the open windows, and when that changes.
-func (p *plan) decideCrons(o *observation, local *time.Location) {
+// planCrons evaluates the cron windows.
+func planCrons(o observation, local *time.Location) cronPlan {
 	if len(o.ehpa.Spec.Crons) == 0 {
-		return
+		return cronPlan{}
 	}
 	windows, failed := scalingmetric.CronWindows(o.ehpa, &scalingmetric.Zones{Local: local})
-	p.floor = scaling.FloorAt(windows, o.now)
-	p.cron = &conditionState{ok: true, reason: autoscalingv1alpha1.ReasonCronsValid}
-	for i := range o.ehpa.Spec.Crons {
-		one := autoscalingv1alpha1.CronStatus{Name: o.ehpa.Spec.Crons[i].CronName}
-		if err := failed[i]; err != nil {
-			one.Message = boundedMessage(err.Error())
-			if p.cron.ok {
-				p.cron = &conditionState{reason: autoscalingv1alpha1.ReasonInvalidCron, message: fmt.Sprintf("crons[%d] %s: %s", i, one.Name, one.Message)}
-			}
-			p.crons = append(p.crons, one)
-			continue
-		}
-		w := windows[0]
-		windows = windows[1:]
-		one.Active = w.IsOpen(o.now)
-		opens, closes := w.Next(o.now)
-		one.NextStart, one.NextEnd = metaTime(opens), metaTime(closes)
-		p.checkAt(opens)
-		p.checkAt(closes)
-		p.crons = append(p.crons, one)
+	out := cronPlan{
+		floor: scaling.FloorAt(windows, o.now),
+		ready: &condition.State{Type: autoscalingv1alpha1.ConditionCronReady, OK: true, Reason: autoscalingv1alpha1.ReasonCronsValid},
 	}
+	for i := range o.ehpa.Spec.Crons {
+		status := autoscalingv1alpha1.CronStatus{Name: o.ehpa.Spec.Crons[i].CronName}
+		if err := failed[i]; err != nil {
+			status.Message = condition.Message(err.Error())
+			if out.ready.OK {
+				out.ready = &condition.State{
+					Type: autoscalingv1alpha1.ConditionCronReady, Reason: autoscalingv1alpha1.ReasonInvalidCron,
+					Message: fmt.Sprintf("crons[%d] %s: %s", i, status.Name, status.Message),
+				}
+			}
+		} else {
+			opens, closes := windows[0].Next(o.now)
+			status.Active, status.NextStart, status.NextEnd = windows[0].IsOpen(o.now), metaTime(opens), metaTime(closes)
+			out.nextChange = earliest(out.nextChange, opens, closes)
+			windows = windows[1:]
+		}
+		out.statuses = append(out.statuses, status)
+	}
+	return out
 }
 
 func metaTime(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	out := metav1.NewTime(t)
-	return &out
+	return &metav1.Time{Time: t}
 }
 
-// checkAt notes a time at which to look again.
-func (p *plan) checkAt(at time.Time) {
-	if !at.IsZero() && (p.nextChange.IsZero() || at.Before(p.nextChange)) {
-		p.nextChange = at
-	}
-}
-
-// decidePrediction says which forecasts take part, and why the others do not.
-func (p *plan) decidePrediction(o *observation) {
-	if !predictionEnabled(o.ehpa) {
-		return
-	}
-	good, until := usableForecasts(p.candidates)
-	p.checkAt(until)
-	var left []string
-	for _, c := range p.candidates {
-		if c.err != nil {
-			left = append(left, c.identifier+": "+c.err.Error())
+// earliest returns the earliest time that is not zero, and zero where all are.
+func earliest(times ...time.Time) time.Time {
+	var out time.Time
+	for _, t := range times {
+		if !t.IsZero() && (out.IsZero() || t.Before(out)) {
+			out = t
 		}
 	}
-	var refused *conditionState
-	if len(left) > 0 {
-		refused = &conditionState{reason: autoscalingv1alpha1.ReasonPredictionIgnored, message: joinMessages(left)}
-	}
-	switch {
-	case p.tsp == nil:
-		p.prediction = &conditionState{reason: autoscalingv1alpha1.ReasonNothingToPredict, message: joinMessages(left)}
-	case len(good) == 0:
-		p.prediction = refused
-	case !o.availability.Served && (o.availability.Expired || !hasForecastMetric(o.hpa)):
-		p.prediction = &conditionState{
-			reason: autoscalingv1alpha1.ReasonMetricsAPIMissing,
-			message: "nobody serves " + autoscalingv1alpha1.MetricPrediction + " (external.metrics.k8s.io/v1beta1): the HPA scales on current metrics alone; " +
-				"install the metric-adapter of Crane",
-		}
-	default:
-		p.forecasts, p.prediction = good, refused
-		if refused == nil {
-			p.prediction = &conditionState{ok: true, reason: autoscalingv1alpha1.ReasonPredicting}
-		}
-	}
+	return out
 }
 
-// hasForecastMetric tells whether an HPA has forecasts among its metrics.
-func hasForecastMetric(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
-	return hpa != nil && slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-		return m.External != nil && m.External.Metric.Name == autoscalingv1alpha1.MetricPrediction
-	})
-}
-
-// decideAuto gives the target an HPA, unless somebody else scales it.
-func (p *plan) decideAuto(o *observation, settings Settings) {
+// planAuto plans an HPA on the target, unless another autoscaler scales it.
+func planAuto(o observation, problem *condition.State, floor int32, forecasts []predictedMetric, propagation Propagation) scalePlan {
 	switch {
 	case o.olderSibling != "":
-		p.ready = &conditionState{
-			reason:  autoscalingv1alpha1.ReasonTargetTaken,
-			message: fmt.Sprintf("EffectiveHorizontalPodAutoscaler %s, which is older, scales the same target", o.olderSibling),
-		}
-		return
+		return scalePlan{ready: notReady(autoscalingv1alpha1.ReasonTargetTaken,
+			fmt.Sprintf("EffectiveHorizontalPodAutoscaler %s, which is older, scales the same target", o.olderSibling))}
 	case o.foreignScaler != "":
-		p.ready = &conditionState{
-			reason: autoscalingv1alpha1.ReasonForeignAutoscaler,
-			message: fmt.Sprintf("%s scales the same target; delete one of the two, or let the annotation %s name an HPA to be taken over",
-				o.foreignScaler, autoscalingv1alpha1.AnnotationAdoptHPA),
-		}
-		return
+		return scalePlan{ready: notReady(autoscalingv1alpha1.ReasonForeignAutoscaler,
+			fmt.Sprintf("%s scales the same target; delete one of the two, or name an HPA to adopt in the annotation %s",
+				o.foreignScaler, autoscalingv1alpha1.AnnotationAdoptHPA))}
 	}
-	p.hpa = desiredHPA(o, newHPASpec(o.ehpa, qualifiedRef(o.ehpa.Spec.ScaleTargetRef), p.floor.Replicas, p.forecasts), settings.Propagation)
-	if p.ready == nil {
-		p.ready = &conditionState{ok: true, reason: autoscalingv1alpha1.ReasonEffectiveHPAReady}
+	if problem == nil {
+		problem = isReady(autoscalingv1alpha1.ReasonEffectiveHPAReady, "")
 	}
+	spec := newHPASpec(o.ehpa, qualifiedRef(o.ehpa.Spec.ScaleTargetRef), floor, forecasts)
+	existing := o.hpa
+	if o.adoptable != nil {
+		existing = o.adoptable
+	}
+	return scalePlan{hpa: desiredHPA(o.ehpa, existing, spec, propagation), ready: problem}
 }
 
-// decidePreview gives an HPA to a stand-in of the target, or computes what one would do.
-func (p *plan) decidePreview(o *observation, settings Settings) {
-	other := o.foreignScaler
-	if o.adoptable != nil && other == "" {
-		other = "HorizontalPodAutoscaler " + o.adoptable.Name
-	}
-	if o.olderSibling != "" {
-		other = "EffectiveHorizontalPodAutoscaler " + o.olderSibling
-	}
-	switch {
-	case other != "":
-		p.computePreview = p.ready == nil
-		if p.ready == nil {
-			p.ready = &conditionState{
-				ok: true, reason: autoscalingv1alpha1.ReasonPreviewComputed,
-				message: other + " scales the target; what this autoscaler would do is computed by Crane",
-			}
-			p.rejectSpecificReplicas(o, other)
+// planPreview plans an HPA on a Substitute of the target, or a computed preview where another autoscaler scales the target.
+func planPreview(o observation, problem *condition.State, floor int32, forecasts []predictedMetric, propagation Propagation) scalePlan {
+	if other := otherScaler(o); other != "" {
+		if problem != nil {
+			return scalePlan{ready: problem}
 		}
-		return
-	case p.ready != nil:
-	default:
-		p.ready = &conditionState{ok: true, reason: autoscalingv1alpha1.ReasonEffectiveHPAReady}
-		if n := o.ehpa.Spec.SpecificReplicas; n != nil && *n != o.target.Replicas {
-			p.replicas = n
+		ready := isReady(autoscalingv1alpha1.ReasonPreviewComputed, other+" scales the target; Crane computes what this autoscaler would do")
+		if o.ehpa.Spec.SpecificReplicas != nil { // The two would overwrite each other.
+			ready = notReady(autoscalingv1alpha1.ReasonForeignAutoscaler, fmt.Sprintf("specificReplicas is not set: %s scales the target", other))
 		}
+		return scalePlan{computePreview: true, ready: ready}
 	}
-	p.substitute = desiredSubstitute(o)
+	substitute := desiredSubstitute(o)
 	ref := autoscalingv2.CrossVersionObjectReference{
-		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: kindSubstitute, Name: p.substitute.Name,
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: substituteKind, Name: substitute.Name,
 	}
-	without := *o
-	without.adoptable = nil // A preview takes nothing over.
-	p.hpa = desiredHPA(&without, newHPASpec(o.ehpa, ref, p.floor.Replicas, p.forecasts), settings.Propagation)
-}
-
-// rejectSpecificReplicas says that a fixed number is not set where somebody else scales the target: the two would fight.
-func (p *plan) rejectSpecificReplicas(o *observation, other string) {
-	if o.ehpa.Spec.SpecificReplicas != nil {
-		p.ready = &conditionState{
-			reason:  autoscalingv1alpha1.ReasonForeignAutoscaler,
-			message: fmt.Sprintf("specificReplicas is not set: %s scales the target", other),
+	out := scalePlan{
+		substitute: substitute, hpa: desiredHPA(o.ehpa, o.hpa, newHPASpec(o.ehpa, ref, floor, forecasts), propagation), ready: problem,
+	}
+	if problem == nil {
+		out.ready = isReady(autoscalingv1alpha1.ReasonEffectiveHPAReady, "")
+		if n := o.ehpa.Spec.SpecificReplicas; n != nil && *n != o.target.Replicas {
+			out.replicas = n
 		}
 	}
+	return out
 }
 
-const kindSubstitute = "Substitute"
+// otherScaler names another autoscaler of the target, empty for none.
+func otherScaler(o observation) string {
+	switch {
+	case o.olderSibling != "":
+		return "EffectiveHorizontalPodAutoscaler " + o.olderSibling
+	case o.foreignScaler == "" && o.adoptable != nil:
+		return "HorizontalPodAutoscaler " + o.adoptable.Name
+	}
+	return o.foreignScaler
+}
 
-// desiredSubstitute is the stand-in that there should be.
-func desiredSubstitute(o *observation) *autoscalingv1alpha1.Substitute {
+const (
+	ehpaKind       = "EffectiveHorizontalPodAutoscaler"
+	substituteKind = "Substitute"
+)
+
+// desiredSubstitute returns the Substitute of the target, a new one with the current replicas of the target.
+func desiredSubstitute(o observation) *autoscalingv1alpha1.Substitute {
 	ehpa := o.ehpa
 	out := &autoscalingv1alpha1.Substitute{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}}
 	if o.substitute != nil {
 		out = o.substitute.DeepCopy()
 	} else {
-		replicas := o.target.Replicas
-		out.Spec.Replicas = &replicas
+		out.Spec.Replicas = new(o.target.Replicas)
 	}
 	out.Labels = mergedMetadata(out.Labels, nil, nil, nil, managedLabels(ehpa, out.Name))
 	out.Spec.SubstituteTargetRef = qualifiedRef(ehpa.Spec.ScaleTargetRef)
@@ -288,22 +235,20 @@ func desiredSubstitute(o *observation) *autoscalingv1alpha1.Substitute {
 	return out
 }
 
-// requeueAfter is when to look at an autoscaler the next time, where nothing that is watched changes before.
-func (p *plan) requeueAfter(o *observation) time.Duration {
-	var out time.Duration
-	sooner := func(d time.Duration) {
-		if out == 0 || d < out {
-			out = d
-		}
+// requeueAfter returns the time until the next reconcile that no watched object causes, 0 for none.
+func requeueAfter(o observation, p plan, applied applied) time.Duration {
+	next := earliest(p.crons.nextChange, p.forecasts.expiresAt, applied.retryAt)
+	if !next.IsZero() {
+		next = o.now.Add(max(time.Second, next.Sub(o.now)))
 	}
 	if o.targetErr != nil || o.foreignUnwatched {
-		sooner(missingTargetRetry)
+		next = earliest(next, o.now.Add(missingTargetRetry))
 	}
 	if p.computePreview {
-		sooner(previewInterval)
+		next = earliest(next, o.now.Add(previewInterval))
 	}
-	if !p.nextChange.IsZero() {
-		sooner(max(time.Second, p.nextChange.Sub(o.now)))
+	if next.IsZero() {
+		return 0
 	}
-	return out
+	return next.Sub(o.now)
 }

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// metricDelay is how old what an HPA sees is: metrics-server's resolution of 15 s and as long a window again; syncPeriod is the
-	// HPA controller's.
+	// metricDelay is the age of the metrics that an HPA reads: metrics-server's resolution of 15 s and a window of the same length.
+	// syncPeriod is that of the HPA controller.
 	metricDelay, syncPeriod = 30 * time.Second, 15 * time.Second
-	// defaultPodStartup is how long a pod takes to be ready where nobody says; maxPodStartup bounds what may be said.
+	// defaultPodStartup is the time until a pod is ready without an annotation; maxPodStartup bounds the annotation.
 	defaultPodStartup, maxPodStartup = time.Minute, time.Hour
-	// defaultTargetFill is the share of a pod's capacity that an average value is taken for: it does not say what a pod can carry.
+	// defaultTargetFill is the assumed ratio of an average value to the capacity of a pod, which the spec does not contain.
 	defaultTargetFill = 0.7
 )
 
-// scalingPlant says what scales with a metric, for the account of what its forecast is worth. The error is a sentence for the user.
+// scalingPlant returns the scaling properties of the target, for the ledger that rates the forecast of a metric.
 func scalingPlant(
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, perPod resource.Quantity,
 ) (*predictionv1alpha1.ScalingPlant, error) {
@@ -34,17 +34,17 @@ func scalingPlant(
 	if err != nil {
 		return nil, err
 	}
-	target := defaultTargetFill
-	if aim, _ := metricTarget(m); aim.AverageUtilization != nil {
-		// A pod that is to use more than it requests carries what it is to use.
-		target = math.Min(1, float64(*aim.AverageUtilization)/100)
+	fill := defaultTargetFill
+	if target, _ := metricTarget(m); target.AverageUtilization != nil {
+		// With a target above the request, the target counts as the capacity.
+		fill = math.Min(1, float64(*target.AverageUtilization)/100)
 	}
-	aimed := perPod.AsApproximateFloat64()
-	if !(aimed > 0) {
-		return nil, fmt.Errorf("a target of %s a pod says nothing of replicas", perPod.String())
+	target := perPod.AsApproximateFloat64()
+	if !(target > 0) {
+		return nil, fmt.Errorf("a target of %s a pod is not positive", perPod.String())
 	}
 	return &predictionv1alpha1.ScalingPlant{
-		PodCapacity: apiNumber(aimed / target), Target: apiNumber(target),
+		PodCapacity: apiNumber(target / fill), Target: apiNumber(fill),
 		LagSeconds:           int32((metricDelay + syncPeriod + startup) / time.Second),
 		StabilizationSeconds: int32(scalingBehavior(ehpa.Spec.Behavior).Down.StabilizationWindow / time.Second),
 	}, nil
@@ -55,10 +55,10 @@ func apiNumber(v float64) predictionv1alpha1.Number {
 	return predictionv1alpha1.Number(strconv.FormatFloat(v, 'g', digits, 64))
 }
 
-// podStartup is how long a pod of the target takes to be ready.
+// podStartup returns the time until a pod of the target is ready.
 func podStartup(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (time.Duration, error) {
-	text, said := ehpa.Annotations[autoscalingv1alpha1.AnnotationPodStartup]
-	if !said {
+	text, set := ehpa.Annotations[autoscalingv1alpha1.AnnotationPodStartup]
+	if !set {
 		return defaultPodStartup, nil
 	}
 	d, err := time.ParseDuration(text)
@@ -66,17 +66,4 @@ func podStartup(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (tim
 		return 0, fmt.Errorf("annotation %s: %q: want a duration from 0s to %s, such as 90s", autoscalingv1alpha1.AnnotationPodStartup, text, maxPodStartup)
 	}
 	return d, nil
-}
-
-// previousPlant is what was said of a metric before.
-func previousPlant(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.ScalingPlant {
-	if tsp == nil {
-		return nil
-	}
-	for i := range tsp.Spec.PredictionMetrics {
-		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
-			return m.Scaling.DeepCopy()
-		}
-	}
-	return nil
 }

@@ -13,152 +13,143 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/autoscaling/metricsapi"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/scaling"
 )
 
-// PreviewCalculator runs the algorithm of the HPA for autoscalers that may have none, and keeps what it remembers between rounds.
+// MetricReader reads current metrics.
+type MetricReader interface {
+	// Read returns a metric of the pods that selector matches, as the HPA controller reads it.
+	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (metricsapi.Value, error)
+}
+
+// PreviewCalculator runs the HPA algorithm for autoscalers that may have no HPA, and keeps its history between syncs.
 type PreviewCalculator struct {
-	// Metrics reads the metrics APIs as the HPA controller does.
 	Metrics MetricReader
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*previewState
 }
 
-// MetricReader reads what metrics are now.
-type MetricReader interface {
-	// Read returns a metric of the pods that a selector selects, as the HPA controller would see it.
-	Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (MetricValue, error)
-}
-
-// MetricValue is a metric as it is now.
-type MetricValue struct {
-	// Pods are the samples of a metric per pod.
-	Pods []scaling.Pod
-	// Sum is the value of a metric of an object or from outside.
-	Sum float64
-	// Ready is how many pods are ready.
-	Ready int32
-}
-
-// previewState is what is kept of one autoscaler; history is dropped when the spec changes.
+// previewState is kept for one autoscaler until its spec changes.
 type previewState struct {
 	generation int64
 	computedAt time.Time
 	history    scaling.History
-	last       preview
+	last       decision
 }
 
-// preview is what an HPA would do.
-type preview struct {
-	replicas  int32
-	winner    string
-	reason    string
-	proposals []autoscalingv1alpha1.ReplicaProposal
+// decision is the number of replicas that an HPA sets, with the proposals behind it.
+type decision struct {
+	// replicas is nil until there is a decision.
+	replicas       *int32
+	winner, reason string
+	proposals      []autoscalingv1alpha1.ReplicaProposal
 }
 
-// fill writes the preview into a status.
-func (p *preview) fill(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus) {
-	expected := p.replicas
-	out.ExpectReplicas, out.Winner, out.Why, out.Proposals = &expected, p.winner, p.reason, p.proposals
-}
-
-// Forget drops what is remembered of an autoscaler.
+// Forget drops the state of an autoscaler.
 func (s *PreviewCalculator) Forget(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, name)
 }
 
-// Compute returns what an HPA would do. Within a sync period of the last time it returns the same.
-func (s *PreviewCalculator) Compute(ctx context.Context, o *observation, p plan) *preview {
+// Compute returns the decision of an HPA for a plan with a computed preview, and nil for any other. Within one sync period it returns
+// the same decision.
+func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) *decision {
 	name := client.ObjectKeyFromObject(o.ehpa)
+	if !p.computePreview {
+		s.Forget(name)
+		return nil
+	}
 	s.mu.Lock()
-	m := s.states[name]
-	if m == nil || m.generation != o.ehpa.Generation {
-		m = &previewState{generation: o.ehpa.Generation}
+	state := s.states[name]
+	if state == nil || state.generation != o.ehpa.Generation {
+		state = &previewState{generation: o.ehpa.Generation}
 		if s.states == nil {
 			s.states = map[types.NamespacedName]*previewState{}
 		}
-		s.states[name] = m
+		s.states[name] = state
 	}
 	s.mu.Unlock()
-	// One worker looks at an autoscaler at a time: the queue sees to that.
-	if m.computedAt.IsZero() || o.now.Sub(m.computedAt) >= previewInterval {
-		m.last, m.computedAt = s.computeOnce(ctx, &m.history, o, &p), o.now
+	// The workqueue never runs two reconciles of one autoscaler at once.
+	if state.computedAt.IsZero() || o.now.Sub(state.computedAt) >= previewInterval {
+		state.last, state.computedAt = s.sync(ctx, &state.history, o, p), o.now
 	}
-	out := m.last
+	out := state.last
 	return &out
 }
 
-// computeOnce is one sync of the HPA.
-func (s *PreviewCalculator) computeOnce(ctx context.Context, h *scaling.History, o *observation, p *plan) preview {
+// sync runs the HPA algorithm once.
+func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o observation, p plan) decision {
 	metrics := metricSpecs(o.ehpa)
 	names := resourceIdentifiers(metrics)
-	tolerance := scalingTolerance(o.ehpa.Spec.Behavior)
-	var asked []scaling.Proposal
-	var out preview
-	for i := range metrics {
-		v, err := s.Metrics.Read(ctx, o.ehpa.Namespace, o.target.Selector, &metrics[i], o.now)
-		one := scaling.Proposal{Metric: names[i], Err: err}
-		said := autoscalingv1alpha1.ReplicaProposal{Name: names[i]}
-		if err == nil {
-			one.Replicas, said.Current, said.Target, one.Err = replicasFor(&metrics[i], v, o.target, tolerance)
-		}
-		out.add(&asked, one, said)
+	behavior := o.ehpa.Spec.Behavior
+	var input []scaling.Proposal
+	var out decision
+	add := func(one proposal, replicas int32, err error) {
+		out.proposals = append(out.proposals, one.status(replicas, err))
+		input = append(input, scaling.Proposal{Metric: one.name, Replicas: replicas, Err: err, Reason: one.name + " is " + one.current + ", the target " + one.target})
 	}
-	for i := range p.candidates {
-		c := &p.candidates[i]
-		said := autoscalingv1alpha1.ReplicaProposal{Name: proposalPrediction + c.identifier}
+	for i := range metrics {
+		one := proposal{name: names[i]}
+		var replicas int32
+		v, err := s.Metrics.Read(ctx, o.ehpa.Namespace, o.target.Selector, &metrics[i], o.now)
+		if err == nil {
+			replicas, one.current, one.target, err = replicasFor(&metrics[i], v, o.target, scalingTolerance(behavior))
+		}
+		add(one, replicas, err)
+	}
+	for _, c := range p.forecasts.candidates {
+		one := proposal{name: proposalPrediction + c.identifier}
 		if c.err != nil {
-			said.Message = boundedMessage(c.err.Error())
-			out.proposals = append(out.proposals, said)
+			out.proposals = append(out.proposals, one.status(0, c.err))
 			continue
 		}
-		one := scaling.Proposal{Metric: said.Name}
-		one.Replicas, one.Err = scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, tolerance)
-		said.Current, said.Target, said.Message = formatNumber(c.forecast.Value), c.perPod.String(), boundedMessage(c.forecast.Reason)
-		out.add(&asked, one, said)
+		one.current, one.target, one.message = formatNumber(c.forecast.Value), c.perPod.String(), c.forecast.Reason
+		replicas, err := scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, scalingTolerance(behavior))
+		add(one, replicas, err)
 	}
-	out.proposals = append(out.proposals, cronProposals(p)...)
-	least := min(max(minReplicas(o.ehpa), p.floor.Replicas), o.ehpa.Spec.MaxReplicas)
-	bounds := scaling.Bounds{Min: least, Max: o.ehpa.Spec.MaxReplicas}
-	d, err := scaling.Decide(h, scalingBehavior(o.ehpa.Spec.Behavior), bounds, o.now, o.target.Replicas, asked)
-	out.replicas, out.winner, out.reason = d.Replicas, d.Winner, d.Reason
+	out.proposals = append(out.proposals, cronProposals(p.crons.floor)...)
+	lowest := min(max(minReplicas(o.ehpa), p.crons.floor.Replicas), o.ehpa.Spec.MaxReplicas)
+	bounds := scaling.Bounds{Min: lowest, Max: o.ehpa.Spec.MaxReplicas}
+	d, err := scaling.Decide(h, scalingBehavior(behavior), bounds, o.now, o.target.Replicas, input)
+	out.replicas, out.winner, out.reason = &d.Replicas, d.Winner, d.Reason
 	if err != nil {
-		out.reason = boundedMessage("replicas stay: " + err.Error())
+		out.reason = condition.Message("replicas stay: " + err.Error())
 	}
 	return out
 }
 
-// add books what one metric asks for.
-func (p *preview) add(asked *[]scaling.Proposal, one scaling.Proposal, said autoscalingv1alpha1.ReplicaProposal) {
-	if one.Err != nil {
-		said.Message = boundedMessage(one.Err.Error())
+// proposal is a metric with its current value and target as text.
+type proposal struct {
+	name, current, target, message string
+}
+
+// status returns the proposal for the status: with replicas, or with the reason why there are none.
+func (p proposal) status(replicas int32, err error) autoscalingv1alpha1.ReplicaProposal {
+	out := autoscalingv1alpha1.ReplicaProposal{Name: p.name, Current: p.current, Target: p.target, Message: condition.Message(p.message)}
+	if err != nil {
+		out.Message = condition.Message(err.Error())
 	} else {
-		n := one.Replicas
-		said.Replicas = &n
-		one.Reason = said.Name + " is " + said.Current + ", the target " + said.Target
+		out.Replicas = &replicas
 	}
-	*asked = append(*asked, one)
-	p.proposals = append(p.proposals, said)
-}
-
-// scalingBehavior translates the behavior of an HPA; what is not said is what the controller does by default.
-func scalingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Behavior {
-	const stabilisation = 5 * time.Minute
-	out := scaling.DefaultBehavior(stabilisation)
-	full := defaultedBehavior(b)
-	if full == nil {
-		return out
-	}
-	out.Up = scalingRules(full.ScaleUp, 0)
-	out.Down = scalingRules(full.ScaleDown, stabilisation)
 	return out
 }
 
-func scalingRules(r *autoscalingv2.HPAScalingRules, stabilisation time.Duration) scaling.DirectionRules {
-	out := scaling.DirectionRules{StabilizationWindow: stabilisation}
+// scalingBehavior converts the behavior of an HPA. Unset fields have the defaults of the HPA controller.
+func scalingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Behavior {
+	const stabilization = 5 * time.Minute
+	out := scaling.DefaultBehavior(stabilization)
+	if full := defaultedBehavior(b); full != nil {
+		out.Up, out.Down = scalingRules(full.ScaleUp, 0), scalingRules(full.ScaleDown, stabilization)
+	}
+	return out
+}
+
+func scalingRules(r *autoscalingv2.HPAScalingRules, stabilization time.Duration) scaling.DirectionRules {
+	out := scaling.DirectionRules{StabilizationWindow: stabilization}
 	if r.StabilizationWindowSeconds != nil {
 		out.StabilizationWindow = time.Duration(*r.StabilizationWindowSeconds) * time.Second
 	}
@@ -169,11 +160,11 @@ func scalingRules(r *autoscalingv2.HPAScalingRules, stabilisation time.Duration)
 		out.Select = scaling.SelectDisabled
 	}
 	for _, p := range r.Policies {
-		one := scaling.RatePolicy{Pods: p.Value, Period: time.Duration(p.PeriodSeconds) * time.Second}
+		policy := scaling.RatePolicy{Pods: p.Value, Period: time.Duration(p.PeriodSeconds) * time.Second}
 		if p.Type == autoscalingv2.PercentScalingPolicy {
-			one.Pods, one.Percent = 0, p.Value
+			policy.Pods, policy.Percent = 0, p.Value
 		}
-		out.Policies = append(out.Policies, one)
+		out.Policies = append(out.Policies, policy)
 	}
 	return out
 }

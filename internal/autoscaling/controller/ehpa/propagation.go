@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Propagation says which labels and annotations of an EffectiveHorizontalPodAutoscaler its HPA gets.
+// Propagation selects the labels and annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.
 type Propagation struct {
 	Labels, LabelPrefixes           []string
 	Annotations, AnnotationPrefixes []string
@@ -19,8 +19,8 @@ func isPropagated(key string, names, prefixes []string) bool {
 	return slices.Contains(names, key) || slices.ContainsFunc(prefixes, func(p string) bool { return p != "" && strings.HasPrefix(key, p) })
 }
 
-// mergedMetadata is what an object should carry: what it has, without those of its keys that are propagated and that the owner no
-// longer has, then what the owner has of them, then what is the controller's own.
+// mergedMetadata returns the labels or annotations of an object: the existing ones without those that are propagated, then the propagated
+// ones of the owner, then those of the controller.
 func mergedMetadata(have, owner map[string]string, names, prefixes []string, own map[string]string) map[string]string {
 	out := maps.Clone(have)
 	if out == nil {

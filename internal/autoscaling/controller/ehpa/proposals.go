@@ -4,6 +4,7 @@
 package ehpa
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,62 +14,53 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/scaling"
 )
 
-// fillFromHPA says what the HPA decided and what each of its metrics asked for.
-func fillFromHPA(out *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus, o *observation, p *plan) {
-	hpa := o.hpa
-	if hpa.Status.LastScaleTime != nil && !isPreview(o.ehpa) {
-		out.LastScaleTime = hpa.Status.LastScaleTime
-	}
+// hpaDecision returns what the HPA decided and what each of its metrics asks for.
+func hpaDecision(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) decision {
 	if hpa.Status.ObservedGeneration == nil && len(hpa.Status.Conditions) == 0 {
-		out.Why = "the HPA has not been looked at by its controller yet"
-		return
+		return decision{reason: "the HPA controller has not processed the HPA yet"}
 	}
-	expected := hpa.Status.DesiredReplicas
-	out.ExpectReplicas = &expected
-	out.Proposals = hpaProposals(o, p)
-	out.Winner, out.Why = winner(out.Proposals, expected, hpa)
+	out := decision{replicas: new(hpa.Status.DesiredReplicas), proposals: hpaProposals(hpa, p)}
+	out.winner, out.reason = winner(out.proposals, *out.replicas, hpa)
+	return out
 }
 
-// hpaProposals says what each metric of the HPA asks for, by the algorithm of the HPA on the values that it saw.
-func hpaProposals(o *observation, p *plan) []autoscalingv1alpha1.ReplicaProposal {
-	hpa := o.hpa
+// hpaProposals returns what each metric of the HPA asks for: the HPA algorithm on the values in the status of the HPA.
+func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscalingv1alpha1.ReplicaProposal {
 	names := proposalNames(hpa.Spec.Metrics)
 	var out []autoscalingv1alpha1.ReplicaProposal
-	replicas := hpa.Status.CurrentReplicas
 	for i := range hpa.Spec.Metrics {
-		m := &hpa.Spec.Metrics[i]
-		one := autoscalingv1alpha1.ReplicaProposal{Name: names[i]}
-		status := metricStatus(hpa, i)
-		r := newReading(m, status)
-		if c := p.candidate(names[i]); c != nil && r.err == nil {
+		one := proposal{name: names[i]}
+		r, err := newReading(&hpa.Spec.Metrics[i], metricStatus(hpa, i))
+		if c := p.forecasts.candidate(names[i]); c != nil && err == nil { // The HPA rounds the value.
 			r = reading{current: amount{c.forecast.Value, formatNumber(c.forecast.Value)}, target: quantityAmount(c.perPod), totalMetric: true, totalValue: true}
-			one.Message = boundedMessage(c.forecast.Reason)
+			one.message = c.forecast.Reason
 		}
-		one.Target = r.target.text
-		if r.err != nil {
-			one.Message = r.err.Error()
-			out = append(out, one)
-			continue
+		one.current, one.target = r.current.text, r.target.text
+		var replicas int32
+		if err == nil {
+			replicas, err = r.replicas(hpa.Status.CurrentReplicas, scalingTolerance(hpa.Spec.Behavior))
 		}
-		one.Current = r.current.text
-		asked, err := r.replicas(replicas, scalingTolerance(hpa.Spec.Behavior))
-		if err != nil {
-			one.Message = boundedMessage(err.Error())
-		} else {
-			one.Replicas = &asked
-		}
-		out = append(out, one)
+		out = append(out, one.status(replicas, err))
 	}
-	out = append(out, ignoredForecasts(p, names)...)
-	return append(out, cronProposals(p)...)
+	for _, c := range p.forecasts.candidates { // Those that the HPA does not have.
+		one := proposal{name: proposalPrediction + c.identifier}
+		err := c.err
+		if err == nil {
+			err = errors.New(p.forecasts.ready.Message)
+		}
+		if !slices.Contains(names, one.name) {
+			out = append(out, one.status(0, err))
+		}
+	}
+	return append(out, cronProposals(p.crons.floor)...)
 }
 
-// candidate is the forecast that a proposal is about; nil where it is about none, or where the forecast takes no part. What the
-// HPA shows of it is rounded.
-func (p *plan) candidate(proposal string) *forecastCandidate {
+// candidate returns the usable forecast of a proposal, nil for none.
+func (p forecastPlan) candidate(proposal string) *forecastCandidate {
 	for i := range p.candidates {
 		if c := &p.candidates[i]; c.err == nil && proposalPrediction+c.identifier == proposal {
 			return c
@@ -77,36 +69,16 @@ func (p *plan) candidate(proposal string) *forecastCandidate {
 	return nil
 }
 
-// ignoredForecasts lists the forecasts that take no part.
-func ignoredForecasts(p *plan, names []string) []autoscalingv1alpha1.ReplicaProposal {
+// cronProposals returns a proposal with the effective floor for each open window.
+func cronProposals(floor scaling.Floor) []autoscalingv1alpha1.ReplicaProposal {
 	var out []autoscalingv1alpha1.ReplicaProposal
-	for _, c := range p.candidates {
-		name := proposalPrediction + c.identifier
-		if slices.Contains(names, name) {
-			continue
-		}
-		one := autoscalingv1alpha1.ReplicaProposal{Name: name}
-		switch {
-		case c.err != nil:
-			one.Message = boundedMessage(c.err.Error())
-		case p.prediction != nil:
-			one.Message = boundedMessage(p.prediction.message)
-		}
-		out = append(out, one)
+	for _, name := range floor.OpenWindows {
+		out = append(out, autoscalingv1alpha1.ReplicaProposal{Name: proposalCron + name, Replicas: new(floor.Replicas)})
 	}
 	return out
 }
 
-func cronProposals(p *plan) []autoscalingv1alpha1.ReplicaProposal {
-	var out []autoscalingv1alpha1.ReplicaProposal
-	for _, name := range p.floor.OpenWindows {
-		floor := p.floor.Replicas
-		out = append(out, autoscalingv1alpha1.ReplicaProposal{Name: proposalCron + name, Replicas: &floor})
-	}
-	return out
-}
-
-// proposalNames names the metrics of an HPA as the proposals do.
+// proposalNames returns the names of the proposals of an HPA's metrics.
 func proposalNames(metrics []autoscalingv2.MetricSpec) []string {
 	names := resourceIdentifiers(metrics)
 	for i := range metrics {
@@ -117,24 +89,23 @@ func proposalNames(metrics []autoscalingv2.MetricSpec) []string {
 	return names
 }
 
-// metricStatus is what the HPA saw of its i-th metric; nil where it could not read it. The HPA controller keeps the order of
-// the spec and leaves a hole where a metric failed.
-func metricStatus(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) *autoscalingv2.MetricStatus {
+// metricStatus returns the value that the HPA read of its i-th metric, empty where it read none. The HPA controller keeps the order of the
+// spec and leaves an empty entry where a metric failed.
+func metricStatus(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) autoscalingv2.MetricValueStatus {
 	if i >= len(hpa.Status.CurrentMetrics) || hpa.Status.CurrentMetrics[i].Type != hpa.Spec.Metrics[i].Type {
-		return nil
+		return autoscalingv2.MetricValueStatus{}
 	}
-	return &hpa.Status.CurrentMetrics[i]
+	return currentValue(&hpa.Status.CurrentMetrics[i])
 }
 
-// reading is a metric with its value: how it asks for replicas depends on what the target is about.
+// reading is the current value of a metric and its target.
 type reading struct {
 	current, target amount
-	// totalMetric: the metric is one of all pods together; whole: so is the value, else it is the share of one pod.
+	// totalMetric marks a metric of all pods together; totalValue marks a current value of all pods together, else it is per pod.
 	totalMetric, totalValue bool
-	err                     error
 }
 
-// amount is a value and how it is written.
+// amount is a value and its text.
 type amount struct {
 	value float64
 	text  string
@@ -144,38 +115,34 @@ func percentAmount(p int32) amount { return amount{float64(p), strconv.Itoa(int(
 
 func quantityAmount(q resource.Quantity) amount { return amount{q.AsApproximateFloat64(), q.String()} }
 
-// newReading pairs what a metric aims for with what was seen.
-func newReading(m *autoscalingv2.MetricSpec, s *autoscalingv2.MetricStatus) reading {
+// newReading returns the target of a metric with its current value. Without a value the error wraps scaling.ErrNoMetric.
+func newReading(m *autoscalingv2.MetricSpec, current autoscalingv2.MetricValueStatus) (reading, error) {
 	target, external := metricTarget(m)
 	var r reading
-	var current *autoscalingv2.MetricValueStatus
-	if s != nil {
-		current = currentValue(s)
+	found := false
+	quantities := func(want, have *resource.Quantity) {
+		if r.target, found = quantityAmount(*want), have != nil; found {
+			r.current = quantityAmount(*have)
+		}
 	}
 	switch {
 	case target.AverageUtilization != nil:
-		r.target = percentAmount(*target.AverageUtilization)
-		if current != nil && current.AverageUtilization != nil {
+		if r.target, found = percentAmount(*target.AverageUtilization), current.AverageUtilization != nil; found {
 			r.current = percentAmount(*current.AverageUtilization)
-			return r
 		}
 	case target.AverageValue != nil:
-		r.target, r.totalMetric = quantityAmount(*target.AverageValue), external
-		if current != nil && current.AverageValue != nil {
-			r.current = quantityAmount(*current.AverageValue)
-			return r
-		}
+		r.totalMetric = external
+		quantities(target.AverageValue, current.AverageValue)
 	case target.Value != nil:
-		r.target = quantityAmount(*target.Value)
-		if current != nil && current.Value != nil {
-			r.current = quantityAmount(*current.Value)
-			return r
-		}
+		quantities(target.Value, current.Value)
 	}
-	r.err = fmt.Errorf("the HPA has no value of it: %w", scaling.ErrNoMetric)
-	return r
+	if !found {
+		return r, fmt.Errorf("the HPA has no value of it: %w", scaling.ErrNoMetric)
+	}
+	return r, nil
 }
 
+// metricTarget returns the target of a metric, and whether the metric is of all pods together.
 func metricTarget(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarget, external bool) {
 	switch {
 	case m.Resource != nil:
@@ -192,33 +159,33 @@ func metricTarget(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarge
 	return autoscalingv2.MetricTarget{}, false
 }
 
-func currentValue(s *autoscalingv2.MetricStatus) *autoscalingv2.MetricValueStatus {
+func currentValue(s *autoscalingv2.MetricStatus) autoscalingv2.MetricValueStatus {
 	switch {
 	case s.Resource != nil:
-		return &s.Resource.Current
+		return s.Resource.Current
 	case s.ContainerResource != nil:
-		return &s.ContainerResource.Current
+		return s.ContainerResource.Current
 	case s.Pods != nil:
-		return &s.Pods.Current
+		return s.Pods.Current
 	case s.Object != nil:
-		return &s.Object.Current
+		return s.Object.Current
 	case s.External != nil:
-		return &s.External.Current
+		return s.External.Current
 	}
-	return nil
+	return autoscalingv2.MetricValueStatus{}
 }
 
-// replicas is what the reading asks for at a number of replicas.
-func (r reading) replicas(replicas int32, tolerance scaling.Tolerance) (int32, error) {
+// replicas returns how many replicas the reading asks for.
+func (r reading) replicas(current int32, tolerance scaling.Tolerance) (int32, error) {
 	switch {
 	case r.totalValue:
-		return scaling.ReplicasForTotal(r.current.value, r.target.value, replicas, tolerance)
+		return scaling.ReplicasForTotal(r.current.value, r.target.value, current, tolerance)
 	case r.totalMetric:
-		// The HPA shows the share of a pod, rounded up to the thousandth.
+		// The status of the HPA has the value per pod, rounded up to a thousandth.
 		const half = 0.0005
-		return scaling.ReplicasForTotal(max(0, r.current.value-half)*float64(replicas), r.target.value, replicas, tolerance)
+		return scaling.ReplicasForTotal(max(0, r.current.value-half)*float64(current), r.target.value, current, tolerance)
 	}
-	return scaling.ReplicasForValue(r.current.value, r.target.value, replicas, replicas, tolerance)
+	return scaling.ReplicasForValue(r.current.value, r.target.value, current, current, tolerance)
 }
 
 func scalingTolerance(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.Tolerance {
@@ -232,8 +199,8 @@ func scalingTolerance(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.
 	return t
 }
 
-// winner names the proposal that asked for most, and says how the number that counts came about.
-func winner(all []autoscalingv1alpha1.ReplicaProposal, expected int32, hpa *autoscalingv2.HorizontalPodAutoscaler) (name, why string) {
+// winner returns the proposal with the most replicas, and the reason for the desired replicas of the HPA.
+func winner(all []autoscalingv1alpha1.ReplicaProposal, desired int32, hpa *autoscalingv2.HorizontalPodAutoscaler) (name, reason string) {
 	var best *autoscalingv1alpha1.ReplicaProposal
 	for i := range all {
 		if all[i].Replicas != nil && (best == nil || *all[i].Replicas > *best.Replicas) {
@@ -241,11 +208,11 @@ func winner(all []autoscalingv1alpha1.ReplicaProposal, expected int32, hpa *auto
 		}
 	}
 	if best == nil {
-		return "", fmt.Sprintf("no metric asks for anything: the HPA stays at %d", expected)
+		return "", fmt.Sprintf("no metric proposes replicas: the HPA stays at %d", desired)
 	}
-	name, why = best.Name, fmt.Sprintf("%s asks for %d, the most of all", best.Name, *best.Replicas)
-	if *best.Replicas == expected {
-		return name, why
+	name, reason = best.Name, fmt.Sprintf("%s proposes %d, the highest of all", best.Name, *best.Replicas)
+	if *best.Replicas == desired {
+		return name, reason
 	}
 	var limits []string
 	for _, c := range hpa.Status.Conditions {
@@ -253,9 +220,9 @@ func winner(all []autoscalingv1alpha1.ReplicaProposal, expected int32, hpa *auto
 			limits = append(limits, c.Message)
 		}
 	}
-	why += fmt.Sprintf("; the HPA wants %d", expected)
+	reason += fmt.Sprintf("; the HPA sets %d", desired)
 	if len(limits) > 0 {
-		why += ": " + strings.Join(limits, "; ")
+		reason += ": " + strings.Join(limits, "; ")
 	}
-	return name, boundedMessage(why)
+	return name, condition.Message(reason)
 }

@@ -4,7 +4,6 @@
 package ehpa
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,19 +19,18 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// QueryBuilder says where the past of a metric is found: by the annotation of the user, by a rule of prometheus-adapter's
-// configuration, or by what is usual.
+// QueryBuilder determines the query for the history of a metric: from the annotation of the user, from a rule of prometheus-adapter's
+// configuration, or a default.
 type QueryBuilder struct {
-	// Selector writes a selector of the source, with the conditions of the configuration added.
+	// Selector returns a PromQL selector with the matchers of the configuration added.
 	Selector func(metric string, own ...prometheus.Matcher) (string, error)
-	// Pods are conditions that select the pods of a workload by their names.
+	// Pods returns matchers that select the pods of a workload by name.
 	Pods func(namespace, kind, name string) []prometheus.Matcher
-	// Rules returns the rules of prometheus-adapter's configuration as they are now, nil for none; known is false until they have
-	// been read.
+	// Rules returns the rules of prometheus-adapter's configuration, nil for none. known is false until they have been read.
 	Rules func() (rules *promadapter.Rules, known bool)
 }
 
-// build returns the query of a metric; resourceIdentifier and algorithm are left to the caller. An error is a sentence.
+// build returns the query of a metric without resourceIdentifier and algorithm.
 func (q *QueryBuilder) build(
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
 ) (predictionv1alpha1.PredictionMetric, error) {
@@ -47,7 +45,7 @@ func (q *QueryBuilder) build(
 	if rules, _ := q.Rules(); rules != nil {
 		text, found, err := ruleQuery(rules, m, ehpa.Namespace, pods)
 		if err != nil {
-			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("the rule of prometheus-adapter's configuration: %w", err)
+			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("rule of prometheus-adapter's configuration: %w", err)
 		}
 		if found {
 			return expressionQuery(text), nil
@@ -62,34 +60,34 @@ func expressionQuery(text string) predictionv1alpha1.PredictionMetric {
 	}
 }
 
-// ruleQuery asks the configuration of prometheus-adapter.
+// ruleQuery returns the query that a rule defines; found is false without a rule.
 func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace string, pods []prometheus.Matcher) (string, bool, error) {
-	ask := promadapter.MetricQuery{Namespace: namespace, Matchers: pods}
+	query := promadapter.MetricQuery{Namespace: namespace, Matchers: pods}
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
-		return rules.ResourceSum(string(m.Resource.Name), ask)
+		return rules.ResourceSum(string(m.Resource.Name), query)
 	case autoscalingv2.ContainerResourceMetricSourceType:
-		ask.Container = m.ContainerResource.Container
-		return rules.ResourceSum(string(m.ContainerResource.Name), ask)
+		query.Container = m.ContainerResource.Container
+		return rules.ResourceSum(string(m.ContainerResource.Name), query)
 	case autoscalingv2.PodsMetricSourceType:
 		more, err := selectorMatchers(m.Pods.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
-		ask.Matchers = slices.Concat(ask.Matchers, more)
-		return rules.CustomSum(m.Pods.Metric.Name, ask)
+		query.Matchers = slices.Concat(query.Matchers, more)
+		return rules.CustomSum(m.Pods.Metric.Name, query)
 	case autoscalingv2.ExternalMetricSourceType:
 		more, err := selectorMatchers(m.External.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
-		ask.Matchers = more
-		return rules.ExternalSum(m.External.Metric.Name, ask)
+		query.Matchers = more
+		return rules.ExternalSum(m.External.Metric.Name, query)
 	}
 	return "", false, nil
 }
 
-// defaultQuery is what is forecast where nobody says how: the use of the workload, or the sum of the metric.
+// defaultQuery returns the usage of the workload for a resource, and the sum of the series for any other metric.
 func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
@@ -112,28 +110,28 @@ func checkResource(name corev1.ResourceName) error {
 	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
 		return nil
 	}
-	return fmt.Errorf("what is used of %s is not known: say it in the annotation %s%s%s",
+	return fmt.Errorf("the usage of %s is not known: set its query in the annotation %s%s%s",
 		name, autoscalingv1alpha1.AnnotationMetricQueryPrefix, prefixResource, name)
 }
 
-// containerQuery sums the use of one container over the pods; a container that two jobs scrape counts once.
+// containerQuery returns the usage of one container summed over the pods. A container that two jobs scrape counts once.
 func (q *QueryBuilder) containerQuery(m *autoscalingv2.ContainerResourceMetricSource, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
 	if err := checkResource(m.Name); err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
 	pods = append(slices.Clone(pods), prometheus.Matcher{Label: "container", Op: "=", Value: m.Container})
-	metric, form := "container_memory_working_set_bytes", "sum(max by (namespace, pod, container) (%s))"
+	metric, format := "container_memory_working_set_bytes", "sum(max by (namespace, pod, container) (%s))"
 	if m.Name == corev1.ResourceCPU {
-		metric, form = "container_cpu_usage_seconds_total", "sum(max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
+		metric, format = "container_cpu_usage_seconds_total", "sum(max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
 	}
 	text, err := q.Selector(metric, pods...)
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("container %s: %w", m.Container, err)
 	}
-	return expressionQuery(fmt.Sprintf(form, text)), nil
+	return expressionQuery(fmt.Sprintf(format, text)), nil
 }
 
-// sumQuery is the metric summed up.
+// sumQuery returns the sum of all series of a metric.
 func (q *QueryBuilder) sumQuery(m autoscalingv2.MetricIdentifier, pods []prometheus.Matcher) (predictionv1alpha1.PredictionMetric, error) {
 	more, err := selectorMatchers(m.Selector)
 	if err != nil {
@@ -146,7 +144,7 @@ func (q *QueryBuilder) sumQuery(m autoscalingv2.MetricIdentifier, pods []prometh
 	return expressionQuery("sum(" + text + ")"), nil
 }
 
-// selectorMatchers writes a label selector as conditions, in an order that stays.
+// selectorMatchers returns a label selector as PromQL matchers, sorted.
 func selectorMatchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, error) {
 	if selector == nil {
 		return nil, nil
@@ -172,7 +170,7 @@ func selectorMatchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, err
 		case metav1.LabelSelectorOpDoesNotExist:
 			m.Op, m.Value = "=", ""
 		default:
-			return nil, errors.New("selector: operator " + string(e.Operator) + ": want In, NotIn, Exists or DoesNotExist")
+			return nil, fmt.Errorf("selector: operator %s: must be In, NotIn, Exists or DoesNotExist", e.Operator)
 		}
 		out = append(out, m)
 	}

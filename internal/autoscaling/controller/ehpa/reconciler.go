@@ -22,25 +22,25 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// Settings are what the command line says.
+// Settings are the command-line settings of the controller.
 type Settings struct {
 	Propagation Propagation
-	// Local is the place of cron schedules that name no time zone.
+	// Local is the time zone of cron schedules that name none.
 	Local *time.Location
 }
 
-// Reconciler keeps what belongs to one EffectiveHorizontalPodAutoscaler.
+// Reconciler creates and updates the objects of an EffectiveHorizontalPodAutoscaler.
 type Reconciler struct {
 	Client client.Client
-	// Live confirms what the cache does not have before something is made.
+	// Live reads from the API server, to resolve creations that conflict with an object missing from the cache.
 	Live    client.Reader
 	Targets *workload.ScaleClient
 	Queries *QueryBuilder
-	// KEDA finds autoscalers that have no HPA; nil where nobody looks.
+	// KEDA finds ScaledObjects without an HPA; nil skips the search.
 	KEDA *ScaledObjects
-	// Availability tells whether the HPA controller can read forecasts.
+	// Availability reports whether the HPA controller can read forecasts.
 	Availability func() MetricAvailability
-	// Preview computes what an HPA would do where none may be made.
+	// Preview computes the decisions of an HPA where none may be created.
 	Preview  *PreviewCalculator
 	Events   events.EventRecorder
 	Settings Settings
@@ -48,32 +48,39 @@ type Reconciler struct {
 }
 
 const (
-	// missingTargetRetry is when to look again for a target that does not exist, of a kind that is not watched.
+	// missingTargetRetry is the time until a missing target of an unwatched kind is read again.
 	missingTargetRetry = time.Minute
-	// previewInterval is the time between two computations of a preview: the HPA controller's sync period.
+	// previewInterval is the time between two computations of a preview: the sync period of the HPA controller.
 	previewInterval = 15 * time.Second
 )
 
-// observation is what was seen of an autoscaler and what is around it.
+// observation is the state of the cluster around one autoscaler, read once per reconcile.
 type observation struct {
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	now  time.Time
-	// target is what is scaled, targetErr why nothing is known of it.
+	// target is the scaled workload; targetErr is the reason why it is unknown.
 	target    workload.Scale
 	targetErr error
-	// hpa, tsp and substitute are the autoscaler's own; nil where there is none.
+	scalers
+	// prediction and substitute are controlled by the autoscaler; nil where they do not exist.
+	prediction   *predictionv1alpha1.TimeSeriesPrediction
+	substitute   *autoscalingv1alpha1.Substitute
+	availability MetricAvailability
+}
+
+// scalers are the autoscalers of one target, as seen by one EffectiveHorizontalPodAutoscaler.
+type scalers struct {
+	// hpa is the HPA that the autoscaler controls; duplicates are further ones.
 	hpa        *autoscalingv2.HorizontalPodAutoscaler
-	tsp        *predictionv1alpha1.TimeSeriesPrediction
-	substitute *autoscalingv1alpha1.Substitute
-	// adoptable is the HPA that is to be taken over, beside or in place of hpa.
-	adoptable *autoscalingv2.HorizontalPodAutoscaler
-	// adoptedToRelease are HPAs that were taken over and are to be given back; surplus are own ones beside hpa.
-	adoptedToRelease, duplicates []*autoscalingv2.HorizontalPodAutoscaler
-	// foreignScaler names who else scales the target; elder another EffectiveHorizontalPodAutoscaler that has it.
-	foreignScaler, olderSibling string
-	// foreignUnwatched tells that nobody tells when foreign goes.
+	duplicates []*autoscalingv2.HorizontalPodAutoscaler
+	// adoptable is the HPA to adopt; adoptedToRelease are adopted HPAs to release.
+	adoptable        *autoscalingv2.HorizontalPodAutoscaler
+	adoptedToRelease []*autoscalingv2.HorizontalPodAutoscaler
+	// foreignScaler names an autoscaler that Crane does not control; foreignUnwatched means that its deletion causes no reconcile.
+	foreignScaler    string
 	foreignUnwatched bool
-	availability     MetricAvailability
+	// olderSibling is the name of an EffectiveHorizontalPodAutoscaler that takes precedence.
+	olderSibling string
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -82,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Client.Get(ctx, req.NamespacedName, ehpa)
 	if apierrors.IsNotFound(err) || err == nil && ehpa.DeletionTimestamp != nil {
 		r.Preview.Forget(req.NamespacedName)
-		return ctrl.Result{}, nil // What it made goes with it, by the garbage collector.
+		return ctrl.Result{}, nil // The garbage collector deletes the controlled objects.
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the autoscaler %s: %w", req, err)
@@ -92,136 +99,117 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := decide(o, r.Queries, r.Settings)
-	if p.computePreview {
-		p.preview = r.Preview.Compute(ctx, o, p)
-	} else {
-		r.Preview.Forget(req.NamespacedName)
+	preview := r.Preview.Compute(ctx, o, p)
+	applied := r.act(ctx, o, p)
+	if err := errors.Join(applied.err, r.updateStatus(ctx, o, p, preview, applied)); err != nil {
+		return ctrl.Result{}, err
 	}
-	failed := r.act(ctx, o, &p)
-	if err := r.updateStatus(ctx, o, &p); err != nil {
-		failed = errors.Join(failed, err)
-	}
-	if failed != nil {
-		return ctrl.Result{}, failed
-	}
-	return ctrl.Result{RequeueAfter: p.requeueAfter(o)}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter(o, p, applied)}, nil
 }
 
-// observe gathers. An error is one that another try may mend.
-func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (*observation, error) {
-	o := &observation{ehpa: ehpa, now: r.Clock.Now(), availability: r.Availability()}
+// observe reads the state of the cluster. Its errors are worth a retry.
+func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (observation, error) {
+	o := observation{ehpa: ehpa, now: r.Clock.Now(), availability: r.Availability()}
 	o.target, o.targetErr = r.Targets.Get(ctx, targetRef(ehpa))
-	if err := r.observeAutoscalers(ctx, o); err != nil {
-		return nil, err
+	var err error
+	if o.scalers, err = r.findScalers(ctx, ehpa, o.now); err != nil {
+		return observation{}, err
 	}
-	key := client.ObjectKey{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}
-	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if found, err := r.getOwned(ctx, ehpa, key, tsp); err != nil {
-		return nil, err
-	} else if found {
-		o.tsp = tsp
+	if o.prediction, err = getOwned(ctx, r.Client, ehpa, &predictionv1alpha1.TimeSeriesPrediction{}); err != nil {
+		return observation{}, err
 	}
-	substitute := &autoscalingv1alpha1.Substitute{}
-	if found, err := r.getOwned(ctx, ehpa, key, substitute); err != nil {
-		return nil, err
-	} else if found {
-		o.substitute = substitute
-	}
-	return o, nil
+	o.substitute, err = getOwned(ctx, r.Client, ehpa, &autoscalingv1alpha1.Substitute{})
+	return o, err
 }
 
-// getOwned reads an object of the autoscaler; one of somebody else under the name is as none.
-func (r *Reconciler) getOwned(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, key client.ObjectKey, into client.Object) (bool, error) {
-	switch err := r.Client.Get(ctx, key, into); {
+// getOwned reads the managed object of a kind into the given one. It returns nil where there is none that the autoscaler controls.
+func getOwned[T client.Object](ctx context.Context, c client.Reader, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, into T) (T, error) {
+	var none T
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}, into); {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return none, nil
 	case err != nil:
-		return false, fmt.Errorf("reading what belongs to the autoscaler %s: %w", client.ObjectKeyFromObject(ehpa), err)
+		return none, fmt.Errorf("reading %T of the autoscaler %s: %w", into, client.ObjectKeyFromObject(ehpa), err)
+	case !metav1.IsControlledBy(into, ehpa):
+		return none, nil
 	}
-	return metav1.IsControlledBy(into, ehpa), nil
+	return into, nil
 }
 
-// observeAutoscalers finds the own HPA, the one to adopt, and who else scales the target.
-func (r *Reconciler) observeAutoscalers(ctx context.Context, o *observation) error {
-	ehpa := o.ehpa
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &hpas, client.InNamespace(ehpa.Namespace), client.MatchingFields{ownerIndex: string(ehpa.UID)}); err != nil {
-		return fmt.Errorf("listing the HPAs of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
+// findScalers lists the autoscalers of the target, and the HPAs that the autoscaler controls, and sorts them by their role.
+func (r *Reconciler) findScalers(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, now time.Time) (scalers, error) {
+	inNamespace, key := client.InNamespace(ehpa.Namespace), targetKey(ehpa.Spec.ScaleTargetRef)
+	var owned, all autoscalingv2.HorizontalPodAutoscalerList
+	if err := r.Client.List(ctx, &owned, inNamespace, client.MatchingFields{ownerIndex: string(ehpa.UID)}); err != nil {
+		return scalers{}, fmt.Errorf("listing the HPAs of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
-	for i := range hpas.Items {
-		o.classifyOwned(&hpas.Items[i])
+	if err := r.Client.List(ctx, &all, inNamespace, client.MatchingFields{targetIndex: key}); err != nil {
+		return scalers{}, fmt.Errorf("listing the HPAs of %s: %w", key, err)
 	}
-	key := targetKey(ehpa.Spec.ScaleTargetRef)
-	var others autoscalingv2.HorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &others, client.InNamespace(ehpa.Namespace), client.MatchingFields{targetIndex: key}); err != nil {
-		return fmt.Errorf("listing the HPAs of %s: %w", key, err)
-	}
-	for i := range others.Items {
-		o.classifyOther(&others.Items[i])
-	}
-	if r.KEDA != nil && o.hpa == nil && o.foreignScaler == "" {
-		found, err := r.KEDA.Find(ctx, o.now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
+	out := sortHPAs(ehpa, owned.Items, all.Items)
+	if r.KEDA != nil && out.hpa == nil && out.foreignScaler == "" {
+		found, err := r.KEDA.Find(ctx, now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
 		if err != nil {
-			return err
+			return scalers{}, err
 		}
-		o.foreignScaler, o.foreignUnwatched = found, found != ""
+		out.foreignScaler, out.foreignUnwatched = found, found != ""
 	}
 	var siblings autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-	if err := r.Client.List(ctx, &siblings, client.InNamespace(ehpa.Namespace), client.MatchingFields{targetIndex: key}); err != nil {
-		return fmt.Errorf("listing the autoscalers of %s: %w", key, err)
+	if err := r.Client.List(ctx, &siblings, inNamespace, client.MatchingFields{targetIndex: key}); err != nil {
+		return scalers{}, fmt.Errorf("listing the autoscalers of %s: %w", key, err)
 	}
 	for i := range siblings.Items {
-		if other := &siblings.Items[i]; yieldsTo(ehpa, other) && (o.olderSibling == "" || other.Name < o.olderSibling) {
-			o.olderSibling = other.Name
+		if sibling := &siblings.Items[i]; yieldsTo(ehpa, sibling) && (out.olderSibling == "" || sibling.Name < out.olderSibling) {
+			out.olderSibling = sibling.Name
 		}
 	}
-	return nil
+	return out, nil
 }
 
-// classifyOwned says what becomes of an HPA that belongs to the autoscaler. Of two, which a crash in the middle of an adoption may
-// leave, the adopted one stays.
-func (o *observation) classifyOwned(hpa *autoscalingv2.HorizontalPodAutoscaler) {
-	_, adopted := hpa.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]
-	named := hpa.Name == o.ehpa.Annotations[autoscalingv1alpha1.AnnotationAdoptHPA]
-	switch {
-	case hpa.DeletionTimestamp != nil:
-	case adopted && (!named || isPreview(o.ehpa)):
-		o.adoptedToRelease = append(o.adoptedToRelease, hpa)
-		o.foreignScaler = "HorizontalPodAutoscaler " + hpa.Name
-	case o.hpa == nil:
-		o.hpa = hpa
-	case named:
-		o.duplicates = append(o.duplicates, o.hpa)
-		o.hpa = hpa
-	default:
-		o.duplicates = append(o.duplicates, hpa)
+// sortHPAs sorts the HPAs that the autoscaler controls and the HPAs of its target by their role. A crash during an adoption may
+// leave two controlled ones; the adopted one stays.
+func sortHPAs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, owned, all []autoscalingv2.HorizontalPodAutoscaler) scalers {
+	var out scalers
+	adopt := ehpa.Annotations[autoscalingv1alpha1.AnnotationAdoptHPA]
+	for i := range owned {
+		hpa := &owned[i]
+		_, adopted := hpa.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]
+		switch {
+		case hpa.DeletionTimestamp != nil:
+		case adopted && (hpa.Name != adopt || isPreview(ehpa)):
+			out.adoptedToRelease = append(out.adoptedToRelease, hpa)
+			out.foreignScaler = "HorizontalPodAutoscaler " + hpa.Name
+		case out.hpa == nil:
+			out.hpa = hpa
+		case hpa.Name == adopt:
+			out.duplicates = append(out.duplicates, out.hpa)
+			out.hpa = hpa
+		default:
+			out.duplicates = append(out.duplicates, hpa)
+		}
 	}
+	for i := range all {
+		hpa := &all[i]
+		controller := metav1.GetControllerOfNoCopy(hpa)
+		if hpa.DeletionTimestamp != nil || controller != nil && controller.Kind == ehpaKind { // The owned ones, and those of siblings.
+			continue
+		}
+		if controller == nil && hpa.Name == adopt {
+			out.adoptable = hpa
+			continue
+		}
+		name := "HorizontalPodAutoscaler " + hpa.Name
+		if controller != nil {
+			name += fmt.Sprintf(" of %s %s", controller.Kind, controller.Name)
+		}
+		if out.foreignScaler == "" || name < out.foreignScaler {
+			out.foreignScaler = name
+		}
+	}
+	return out
 }
 
-// classifyOther says what an HPA of the target is to the autoscaler.
-func (o *observation) classifyOther(hpa *autoscalingv2.HorizontalPodAutoscaler) {
-	if metav1.IsControlledBy(hpa, o.ehpa) || hpa.DeletionTimestamp != nil {
-		return
-	}
-	controller := metav1.GetControllerOfNoCopy(hpa)
-	if controller != nil && controller.Kind == "EffectiveHorizontalPodAutoscaler" {
-		return // A sibling's; which of the two gives way is decided among them.
-	}
-	if controller == nil && hpa.Name == o.ehpa.Annotations[autoscalingv1alpha1.AnnotationAdoptHPA] {
-		o.adoptable = hpa
-		return
-	}
-	name := "HorizontalPodAutoscaler " + hpa.Name
-	if controller != nil {
-		name += fmt.Sprintf(" of %s %s", controller.Kind, controller.Name)
-	}
-	if o.foreignScaler == "" || name < o.foreignScaler {
-		o.foreignScaler = name
-	}
-}
-
-// yieldsTo tells whether an autoscaler gives way to another one of the same target: a preview to one that scales, and of
-// two alike the younger to the older.
+// yieldsTo reports whether a gives way to b, which has the same target: a preview to one that scales, else the younger to the older.
 func yieldsTo(a, b *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	if a.UID == b.UID || b.DeletionTimestamp != nil {
 		return false

@@ -25,12 +25,13 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/metricsapi"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/pkg/scaling"
 )
 
-func condition(e *scaler, kind string) string {
+func conditionText(e *scaler, kind string) string {
 	c := meta.FindStatusCondition(e.Status.Conditions, kind)
 	if c == nil {
 		return ""
@@ -91,7 +92,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	b.writeHPAStatus(t, "ehpa-web", 4, 4, 58)
 	b.reconcile(t, "web")
 	e, _ := b.reconcile(t, "web")
-	if condition(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || condition(e, "PredictionReady") != "True/Predicting" {
+	if conditionText(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || conditionText(e, "PredictionReady") != "True/Predicting" {
 		t.Fatalf("conditions %+v", e.Status.Conditions)
 	}
 	since := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime
@@ -123,7 +124,7 @@ func TestForecastRunsOut(t *testing.T) {
 	}
 	b.clock.Step(119*time.Minute + time.Second)
 	e, _ := b.reconcile(t, "web")
-	if got := condition(e, "PredictionReady"); got != "False/PredictionIgnored" || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
+	if got := conditionText(e, "PredictionReady"); got != "False/PredictionIgnored" || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
 		t.Errorf("PredictionReady %s with %d metrics", got, len(b.hpa(t, "ehpa-web").Spec.Metrics))
 	}
 }
@@ -147,8 +148,8 @@ func TestAdapterAway(t *testing.T) {
 	} {
 		b.served = c.served
 		e, _ := b.reconcile(t, "web")
-		if got := len(b.hpa(t, "ehpa-web").Spec.Metrics); got != c.want || condition(e, "PredictionReady") != c.says {
-			t.Errorf("%+v: %d metrics, %s; want %d, %s", c.served, got, condition(e, "PredictionReady"), c.want, c.says)
+		if got := len(b.hpa(t, "ehpa-web").Spec.Metrics); got != c.want || conditionText(e, "PredictionReady") != c.says {
+			t.Errorf("%+v: %d metrics, %s; want %d, %s", c.served, got, conditionText(e, "PredictionReady"), c.want, c.says)
 		}
 	}
 }
@@ -163,7 +164,7 @@ func TestContradictoryBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ = b.reconcile(t, "web")
-	if got := condition(e, "Ready"); got != "False/InvalidSpec" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
+	if got := conditionText(e, "Ready"); got != "False/InvalidSpec" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
 		t.Errorf("%s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
 	}
 }
@@ -178,7 +179,7 @@ func TestTargetThatMovesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ = b.reconcile(t, "web")
-	if got := condition(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
+	if got := conditionText(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
 		t.Errorf("%s, HPA %+v", got, b.hpa(t, "ehpa-web"))
 	}
 }
@@ -199,15 +200,15 @@ func TestOneForecastForATarget(t *testing.T) {
 	}
 	b.reconcile(t, "web")
 	young, _ := b.reconcile(t, "young")
-	if condition(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
-		t.Errorf("%s, found: old %v, young %v", condition(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
+	if conditionText(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
+		t.Errorf("%s, found: old %v, young %v", conditionText(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
 	}
 	old, _ := b.reconcile(t, "web")
 	if err := b.Client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || condition(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
-		t.Errorf("after the old one: %s, found %v", condition(young, "Ready"), listed("ehpa-young"))
+	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || conditionText(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
+		t.Errorf("after the old one: %s, found %v", conditionText(young, "Ready"), listed("ehpa-young"))
 	}
 	b.reconcile(t, "young") // sees the HPA that it made
 	if _, n := b.reconcile(t, "young"); n > 0 {
@@ -238,7 +239,7 @@ func TestCronFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := decide(o, b.Queries, Settings{})
-	if got := p.requeueAfter(o); got != 29*time.Minute {
+	if got := requeueAfter(o, p, applied{}); got != 29*time.Minute {
 		t.Errorf("looks again in %s, want 29m", got)
 	}
 }
@@ -251,14 +252,14 @@ func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 		current, use, cores := 1+r.Int32N(20), r.Float64(), 6*r.Float64()
 		with := computePreview(t, current, use, &cores)
 		without := computePreview(t, current, use, nil)
-		if with.replicas < without.replicas {
-			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, with.replicas, without.replicas)
+		if *with.replicas < *without.replicas {
+			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, *with.replicas, *without.replicas)
 		}
 	}
 }
 
 // computePreview computes one round for pods that use a share of 250m, with a forecast in cores.
-func computePreview(t *testing.T, current int32, use float64, forecast *float64) *preview {
+func computePreview(t *testing.T, current int32, use float64, forecast *float64) *decision {
 	t.Helper()
 	var pods []scaling.Pod
 	for range current {
@@ -268,7 +269,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
 	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
 	b := newFixture(t, deployment("web", current), e, theirs)
-	b.values["resource.cpu"] = MetricValue{Pods: pods}
+	b.values["resource.cpu"] = metricsapi.Value{Pods: pods}
 	b.reconcile(t, "web")
 	if forecast != nil {
 		b.writeForecast(t, "ehpa-web", "0.5", *forecast)
@@ -288,7 +289,7 @@ func computePreview(t *testing.T, current int32, use float64, forecast *float64)
 func TestPreviewSaysWhy(t *testing.T) {
 	cores := 1.8
 	p := computePreview(t, 4, 0.3, &cores)
-	if p.replicas != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.reason, "limited to 8") {
+	if *p.replicas != 8 || p.winner != "prediction of resource.cpu" || !strings.Contains(p.reason, "limited to 8") {
 		t.Errorf("%+v", p)
 	}
 	if len(p.proposals) != 2 || *p.proposals[0].Replicas != 2 || *p.proposals[1].Replicas != 12 || p.proposals[1].Target != "150m" {

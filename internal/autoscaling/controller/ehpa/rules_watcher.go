@@ -21,20 +21,20 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// rulesPollInterval is the time between two looks at prometheus-adapter's configuration.
+// rulesPollInterval is the time between two reads of prometheus-adapter's configuration.
 const rulesPollInterval = 30 * time.Second
 
-// RulesWatcher keeps prometheus-adapter's configuration, from a file or a ConfigMap, as it is now. What is bad leaves the old
-// one in force, and is logged once.
+// RulesWatcher reads prometheus-adapter's configuration from a file or a ConfigMap whenever it changes. Invalid rules leave the previous
+// ones in force and are logged once.
 type RulesWatcher struct {
 	File string
-	// ConfigMap and Key are read with Reader where File is empty.
+	// ConfigMap and Key are read through Reader where File is empty.
 	ConfigMap client.ObjectKey
 	Key       string
 	Reader    client.Reader
-	// ExtraMatchers matchers are added to each query.
+	// ExtraMatchers are added to each query.
 	ExtraMatchers []prometheus.Matcher
-	// Changed is told when other rules are in force.
+	// Changed receives an event when other rules are in force.
 	Changed chan<- event.TypedGenericEvent[client.Object]
 	Clock   clock.WithTicker
 
@@ -43,13 +43,13 @@ type RulesWatcher struct {
 	lastError string
 }
 
-// Current returns the rules, nil while there are none; known is false until those that there should be have been read.
+// Current returns the rules, nil for none. known is false until configured rules have been read.
 func (f *RulesWatcher) Current() (rules *promadapter.Rules, known bool) {
 	rules = f.current.Load()
 	return rules, rules != nil || f.File == "" && f.ConfigMap.Name == ""
 }
 
-// Start follows until ctx ends.
+// Start polls until ctx ends.
 func (f *RulesWatcher) Start(ctx context.Context) error {
 	pollAndNotify(ctx, f.Clock, rulesPollInterval, f.Changed, func(ctx context.Context) bool {
 		changed, err := f.reload(ctx)
@@ -58,14 +58,14 @@ func (f *RulesWatcher) Start(ctx context.Context) error {
 			f.lastError = ""
 		case err.Error() != f.lastError:
 			f.lastError = err.Error()
-			ctrl.LoggerFrom(ctx).Error(err, "The rules of prometheus-adapter's configuration stay as they were")
+			ctrl.LoggerFrom(ctx).Error(err, "keeping the previous rules of prometheus-adapter's configuration")
 		}
 		return changed
 	})
 	return nil
 }
 
-// reload reads once and tells whether other rules are in force.
+// reload reads the configuration and reports whether other rules are in force.
 func (f *RulesWatcher) reload(ctx context.Context) (bool, error) {
 	raw, err := f.read(ctx)
 	if err != nil || f.raw != nil && bytes.Equal(raw, f.raw) {

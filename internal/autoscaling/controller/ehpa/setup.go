@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
@@ -26,37 +27,36 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/metricsapi"
 	"crane.io/crane/internal/kube/enqueue"
-	"crane.io/crane/internal/kube/optionalcrd"
 	"crane.io/crane/internal/kube/workload"
 )
 
 const (
-	// ownerIndex finds HPAs by the UID of the EffectiveHorizontalPodAutoscaler that controls them.
+	// ownerIndex indexes HPAs by the UID of the EffectiveHorizontalPodAutoscaler that controls them.
 	ownerIndex = "crane.io/effective-hpa"
-	// targetIndex finds HPAs and EffectiveHorizontalPodAutoscalers by what they scale.
-	targetIndex = "crane.io/scale-target"
-	// maxConcurrentReconciles is how many autoscalers are looked at once.
+	// targetIndex indexes HPAs and EffectiveHorizontalPodAutoscalers by their target.
+	targetIndex             = "crane.io/scale-target"
 	maxConcurrentReconciles = 8
-	// probeInterval is the time between two looks at what external metrics are served; probeGracePeriod is longer than an adapter takes
-	// to be replaced.
-	probeInterval, probeGracePeriod = 30 * time.Second, 3 * time.Minute
 
 	externalMetricsVersion = "external.metrics.k8s.io/v1beta1"
 )
 
-// Config is what the controller needs from outside.
+// Config is the configuration of the controller.
 type Config struct {
 	Settings Settings
 	Queries  *QueryBuilder
-	// ProbeInterval and ProbeGracePeriod replace the usual times where they are not 0.
+	// Mapper maps optional kinds; see optionalcrd.NewMapper.
+	Mapper meta.RESTMapper
+	// ProbeInterval is the time between two requests for the served external metrics. A missing forecast metric is removed from HPAs
+	// after ProbeGracePeriod, which is longer than the replacement of an adapter.
 	ProbeInterval, ProbeGracePeriod time.Duration
-	// Changed brings word that every autoscaler should be looked at, as when rules have changed. May be nil.
+	// Changed triggers a reconcile of all autoscalers, for instance after a change of rules.
 	Changed chan event.TypedGenericEvent[client.Object]
 	Clock   clock.WithTicker
 }
 
-// AddToManager adds the controller and its indexes to a manager that has not started.
+// AddToManager adds the controller and its indexes. The manager must not have started.
 func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -65,45 +65,38 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("building the discovery client: %w", err)
 	}
-	if cfg.Changed == nil {
-		cfg.Changed = make(chan event.TypedGenericEvent[client.Object], 1)
-	}
 	probe := &MetricProbe{
 		ListMetrics: func() (*metav1.APIResourceList, error) {
 			return disco.ServerResourcesForGroupVersion(externalMetricsVersion)
 		},
-		Interval: or(cfg.ProbeInterval, probeInterval), GracePeriod: or(cfg.ProbeGracePeriod, probeGracePeriod), Clock: cfg.Clock, Changed: cfg.Changed,
+		Interval: cfg.ProbeInterval, GracePeriod: cfg.ProbeGracePeriod, Clock: cfg.Clock, Changed: cfg.Changed,
 	}
 	if err := mgr.Add(probe); err != nil {
-		return fmt.Errorf("adding the look at external metrics: %w", err)
+		return fmt.Errorf("adding the probe of external metrics: %w", err)
 	}
-	previews, err := NewPreviewCalculator(mgr)
-	if err != nil {
-		return err
-	}
-	mapper, err := optionalcrd.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	metrics, err := metricsapi.NewClient(mgr)
 	if err != nil {
 		return err
 	}
 	r := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
-		KEDA:    NewScaledObjects(mgr.GetAPIReader(), mapper),
-		Queries: cfg.Queries, Availability: probe.Availability, Preview: previews,
+		KEDA:    NewScaledObjects(mgr.GetAPIReader(), cfg.Mapper),
+		Queries: cfg.Queries, Availability: probe.Availability, Preview: &PreviewCalculator{Metrics: metrics},
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}
 	reader := mgr.GetClient()
 	err = builder.ControllerManagedBy(mgr).
 		Named("effectivehpa").
 		For(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, builder.WithPredicates(changedByOthers())).
-		// When one goes, or changes its target, others of the target may take over.
+		// A deleted or retargeted autoscaler may let a sibling scale the target.
 		Watches(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueSiblings(reader)),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&predictionv1alpha1.TimeSeriesPrediction{}).
 		Owns(&autoscalingv1alpha1.Substitute{}).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueForHPA(reader))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(specChanged())).
-		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(specChanged())).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
 		Complete(r)
@@ -113,18 +106,11 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-func or(d, usual time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return usual
-}
-
-// AddIndexes adds the indexes that the reconciler looks things up by.
+// AddIndexes adds the field indexes of the reconciler.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := indexer.IndexField(ctx, hpa, ownerIndex, func(o client.Object) []string {
-		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "EffectiveHorizontalPodAutoscaler" {
+		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == ehpaKind {
 			return []string{string(ref.UID)}
 		}
 		return nil
@@ -149,31 +135,21 @@ func targetIndexValues(o client.Object) []string {
 	return nil
 }
 
-// changedByOthers lets through what somebody else changed: the spec, a label, an annotation other than our own.
+// changedByOthers passes changes of the spec, of labels, of deletion and of annotations other than the one that the controller writes.
 func changedByOthers() predicate.Predicate {
-	theirs := func(o client.Object) map[string]string {
+	annotations := func(o client.Object) map[string]string {
 		out := maps.Clone(o.GetAnnotations())
 		delete(out, autoscalingv1alpha1.AnnotationCurrentMetrics)
 		return out
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(theirs(e.ObjectOld), theirs(e.ObjectNew)) ||
+			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(annotations(e.ObjectOld), annotations(e.ObjectNew)) ||
 			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 	}}
 }
 
-// specChanged lets through what changes the scale of a target or what its pods request: both are in its spec.
-func specChanged() predicate.Predicate {
-	return predicate.Funcs{
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
-		},
-	}
-}
-
-// requestsForTarget lists the autoscalers of a target.
+// requestsForTarget returns a request for each autoscaler of a target.
 func requestsForTarget(ctx context.Context, reader client.Reader, namespace, key string) []reconcile.Request {
 	return enqueue.List(ctx, reader, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList{},
 		client.InNamespace(namespace), client.MatchingFields{targetIndex: key})
@@ -200,10 +176,10 @@ func enqueueSiblings(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// enqueueForHPA maps an HPA to the autoscaler that controls it, and to those of its target.
+// enqueueForHPA maps an HPA to the autoscaler that controls it, else to those of its target.
 func enqueueForHPA(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "EffectiveHorizontalPodAutoscaler" {
+		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == ehpaKind {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}}}
 		}
 		var out []reconcile.Request

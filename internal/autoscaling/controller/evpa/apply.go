@@ -21,31 +21,33 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/series"
 )
 
-// autoscalerKind is the kind of the autoscalers, in references to them.
+// autoscalerKind is the kind of the autoscalers in owner references.
 const autoscalerKind = "EffectiveVerticalPodAutoscaler"
 
-// apply writes a plan down. The status goes first: a change that is written down as made and was not only comes later, while
-// one that was made and is not written down would not count for its window.
-func (r *Reconciler) apply(ctx context.Context, s *autoscalerState, p *plan) error {
+// apply writes the status, then the Recommendation. After a failure in between, a recorded change is made by the next reconcile; in the
+// reverse order, a change without its time in the status would not count for the stabilization window.
+func (r *Reconciler) apply(ctx context.Context, s autoscalerState, p plan) error {
 	if err := r.updateStatus(ctx, s, p); err != nil {
 		return err
 	}
 	switch p.action {
 	case deleteRecommendation:
-		return r.deleteRecommendation(ctx, s)
+		return r.deleteRecommendation(ctx, s.recommendation)
 	case writeRecommendation:
 		return r.writeRecommendation(ctx, s, p)
 	}
 	return nil
 }
 
-// updateStatus writes the status where it differs.
-func (r *Reconciler) updateStatus(ctx context.Context, s *autoscalerState, p *plan) error {
+// updateStatus patches the status where it changed.
+func (r *Reconciler) updateStatus(ctx context.Context, s autoscalerState, p plan) error {
 	changed := s.evpa.DeepCopy()
 	changed.Status = newStatus(s, p, r.Clock.Now())
 	if equality.Semantic.DeepEqual(changed.Status, s.evpa.Status) {
@@ -55,15 +57,13 @@ func (r *Reconciler) updateStatus(ctx context.Context, s *autoscalerState, p *pl
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of the vertical autoscaler %s/%s: %w", s.evpa.Namespace, s.evpa.Name, err)
 	}
-	was := meta.FindStatusCondition(s.evpa.Status.Conditions, autoscalingv1alpha1.ConditionReady)
-	is := meta.FindStatusCondition(changed.Status.Conditions, autoscalingv1alpha1.ConditionReady)
-	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
-		r.Events.Eventf(s.evpa, nil, corev1.EventTypeWarning, is.Reason, "Estimate", "%s", is.Message)
+	if c := condition.BecameFalse(s.evpa.Status.Conditions, changed.Status.Conditions, autoscalingv1alpha1.ConditionReady); c != nil {
+		r.Events.Eventf(s.evpa, nil, corev1.EventTypeWarning, c.Reason, "Estimate", "%s", c.Message)
 	}
 	return nil
 }
 
-// recommendationName is the name of an autoscaler's Recommendation. One that is too long is cut and ends in a hash.
+// recommendationName returns the name of an autoscaler's Recommendation. A long name is truncated and ends in a hash.
 func recommendationName(evpa string) string {
 	name := "evpa-" + evpa
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
@@ -74,24 +74,19 @@ func recommendationName(evpa string) string {
 	return strings.TrimRight(name[:validation.DNS1123SubdomainMaxLength-digits-1], "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-func isOwned(rec *analysisv1alpha1.Recommendation, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) bool {
-	return metav1.IsControlledBy(rec, e)
-}
-
-// deleteRecommendation deletes the autoscaler's Recommendation: nothing is to be applied any more, and adoption gives back what it gave.
-func (r *Reconciler) deleteRecommendation(ctx context.Context, s *autoscalerState) error {
-	if s.recommendation == nil {
+// deleteRecommendation deletes a Recommendation, nil for none, whereupon adoption restores the original requests.
+func (r *Reconciler) deleteRecommendation(ctx context.Context, rec *analysisv1alpha1.Recommendation) error {
+	if rec == nil {
 		return nil
 	}
-	err := r.Client.Delete(ctx, s.recommendation, client.Preconditions{UID: &s.recommendation.UID})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting recommendation %s/%s: %w", s.recommendation.Namespace, s.recommendation.Name, err)
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})); err != nil {
+		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 	return nil
 }
 
-// writeRecommendation brings the autoscaler's Recommendation in line.
-func (r *Reconciler) writeRecommendation(ctx context.Context, s *autoscalerState, p *plan) error {
+// writeRecommendation creates or patches the Recommendation of the autoscaler and its status.
+func (r *Reconciler) writeRecommendation(ctx context.Context, s autoscalerState, p plan) error {
 	rec := s.recommendation
 	if rec == nil {
 		rec = &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: s.evpa.Namespace, Name: recommendationName(s.evpa.Name)}}
@@ -127,18 +122,18 @@ func (r *Reconciler) writeRecommendation(ctx context.Context, s *autoscalerState
 }
 
 // fillSpec sets all but the status.
-func (s *autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p *plan) {
-	controller, block := true, false
+func (s autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p plan) {
 	rec.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: autoscalerKind, Name: s.evpa.Name, UID: s.evpa.UID,
-		Controller: &controller, BlockOwnerDeletion: &block,
+		Controller: new(true), BlockOwnerDeletion: new(false),
 	}}
 	if p.scalePoint.annotation != "" {
 		metav1.SetMetaDataAnnotation(&rec.ObjectMeta, analysisv1alpha1.AnnotationScalePoint, p.scalePoint.annotation)
 	} else {
 		delete(rec.Annotations, analysisv1alpha1.AnnotationScalePoint)
 	}
-	rec.Spec.TargetRef = s.targetReference()
+	target := s.target
+	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: target.APIVersion, Kind: target.Kind, Namespace: target.Namespace, Name: target.Name, UID: target.UID}
 	rec.Spec.Type, rec.Spec.AdoptionType = analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AdoptionTypeAuto
 	rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: adoptionReach(s.mode)}
 	if u := s.evpa.Spec.UpdatePolicy; u != nil {
@@ -146,48 +141,40 @@ func (s *autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p *plan
 	}
 }
 
-// fillStatus sets the status.
-func (s *autoscalerState) fillStatus(rec *analysisv1alpha1.Recommendation, p *plan, now time.Time) error {
+// fillStatus sets the status except for the conditions of other controllers.
+func (s autoscalerState) fillStatus(rec *analysisv1alpha1.Recommendation, p plan, now time.Time) error {
 	spec := podSkeleton(s.target)
-	value, info, err := shared.EncodeSize(s.target.Kind, spec, p.size)
+	value, info, err := targetsnapshot.EncodeSize(s.target.Kind, spec, p.size)
 	if err != nil {
 		return err
 	}
-	_, current, err := shared.EncodeSize(s.target.Kind, spec, templateSize(s.target, p.size))
+	_, current, err := targetsnapshot.EncodeSize(s.target.Kind, spec, templateSize(s.target, p.size))
 	if err != nil {
 		return err
 	}
 	to := &rec.Status
 	if to.RecommendedValue != value || to.RecommendedInfo != info {
-		at := metav1.NewTime(now)
-		to.LastUpdateTime = &at
+		to.LastUpdateTime = &metav1.Time{Time: now}
 	}
 	to.RecommendedValue, to.RecommendedInfo, to.CurrentInfo = value, info, current
 	to.Description, to.Action = p.description, analysisv1alpha1.ActionNone
-	if p.changes(s) {
+	if changesTemplate(s.target, p.sizings) {
 		to.Action = analysisv1alpha1.ActionPatch
 	}
-	s.setRecommendationConditions(rec, p, now)
+	set := func(conditionType, reason, message string, present, ok bool) {
+		if !present {
+			meta.RemoveStatusCondition(&to.Conditions, conditionType)
+			return
+		}
+		condition.State{Type: conditionType, OK: ok, Reason: reason, Message: message}.Set(&to.Conditions, rec.Generation, now)
+	}
+	set(analysisv1alpha1.ConditionReady, analysisv1alpha1.ReasonRecommendationReady, "decided by "+autoscalerKind+" "+s.evpa.Name, true, true)
+	set(analysisv1alpha1.ConditionFailed, reasonEstimatorFailed, p.failures, p.failures != "", true)
+	set(analysisv1alpha1.ConditionApplicable, reasonNotOwned, p.scalePoint.message, p.scalePoint.foreignScaler != "", false)
 	return nil
 }
 
-// setRecommendationConditions sets the conditions that are this package's; the others are adoption's.
-func (s *autoscalerState) setRecommendationConditions(rec *analysisv1alpha1.Recommendation, p *plan, now time.Time) {
-	list := &rec.Status.Conditions
-	conditionState{analysisv1alpha1.ConditionReady, true, analysisv1alpha1.ReasonRecommendationReady, "decided by " + autoscalerKind + " " + s.evpa.Name}.set(list, rec.Generation, now)
-	if p.estimatorFailures == "" {
-		meta.RemoveStatusCondition(list, analysisv1alpha1.ConditionFailed)
-	} else {
-		conditionState{analysisv1alpha1.ConditionFailed, true, reasonEstimatorFailed, p.estimatorFailures}.set(list, rec.Generation, now)
-	}
-	if p.scalePoint.foreignScaler == "" {
-		meta.RemoveStatusCondition(list, analysisv1alpha1.ConditionApplicable)
-	} else {
-		conditionState{analysisv1alpha1.ConditionApplicable, false, reasonNotOwned, p.scalePoint.message}.set(list, rec.Generation, now)
-	}
-}
-
-// podSkeleton is a pod with the containers of a workload and nothing in them: it says which start before the others.
+// podSkeleton returns a pod with the names of a workload's containers, with init containers apart.
 func podSkeleton(w workload.Workload) *corev1.PodSpec {
 	out := &corev1.PodSpec{}
 	for _, c := range w.Containers {
@@ -200,23 +187,23 @@ func podSkeleton(w workload.Workload) *corev1.PodSpec {
 	return out
 }
 
-// templateSize is what the pod template asks for of what a size speaks of.
+// templateSize returns the requests and limits of the pod template for the resources in a size.
 func templateSize(w workload.Workload, size adoption.Size) adoption.Size {
 	spec := podSkeleton(w)
 	list := func(r workload.Resources) corev1.ResourceList {
 		out := corev1.ResourceList{}
 		for name, v := range map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(r.CPU), corev1.ResourceMemory: int64(r.Memory)} {
 			if v > 0 {
-				out[name] = newQuantity(resourceOf(name), v)
+				out[name] = newQuantity(series.Resource(name), v)
 			}
 		}
 		return out
 	}
-	for _, part := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range part {
-			c, _ := w.Container(part[i].Name)
-			part[i].Resources = corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c, _ := w.Container(containers[i].Name)
+			containers[i].Resources = corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)}
 		}
 	}
-	return shared.TemplateSize(spec, size)
+	return targetsnapshot.TemplateSize(spec, size)
 }

@@ -4,24 +4,25 @@
 package evpa
 
 import (
-	"time"
+	"cmp"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/condition"
 )
 
 // Condition types beside Ready.
 const (
-	// conditionEstimating is False while an estimator has no answer although it should have one.
+	// conditionEstimating is False while an estimator fails.
 	conditionEstimating = "Estimating"
-	// conditionApplied is False while the requests are not brought to pods.
+	// conditionApplied is False while the requests are not applied to pods.
 	conditionApplied = "Applied"
 )
 
-// Reasons.
+// Reasons of conditions.
 const (
 	reasonReady            = "RecommendationReady"
 	reasonNoEstimate       = "NoEstimate"
@@ -38,102 +39,67 @@ const (
 	reasonNotOwned         = "AutoscalerNotOwned"
 )
 
-// conditionState is what a condition says.
-type conditionState struct {
-	kind            string
-	ok              bool
-	reason, message string
-}
-
-// set changes conditions only where something differs; the time of transition moves only with the status.
-func (c conditionState) set(conditions *[]metav1.Condition, generation int64, now time.Time) {
-	status := metav1.ConditionFalse
-	if c.ok {
-		status = metav1.ConditionTrue
+// targetConditions returns the conditions of an autoscaler that has a target.
+func targetConditions(s autoscalerState, sizings []containerSizing, failures string, point scalePoint) []condition.State {
+	estimating := condition.State{Type: conditionEstimating, OK: true, Reason: reasonAllAnswer, Message: "every estimator has an answer"}
+	if failures != "" {
+		estimating = condition.State{Type: conditionEstimating, Reason: reasonEstimatorFailed, Message: failures}
 	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: c.kind, Status: status, Reason: c.reason, Message: boundedMessage(c.message), ObservedGeneration: generation,
-		LastTransitionTime: metav1.NewTime(now),
-	})
+	return []condition.State{readyCondition(s, sizings), estimating, appliedCondition(s, point)}
 }
 
-// targetConditions says how it stands with an autoscaler that has a target.
-func targetConditions(s *autoscalerState, p *plan) []conditionState {
-	return []conditionState{readyCondition(s, p), estimatingCondition(p), appliedCondition(s, p)}
-}
-
-func readyCondition(s *autoscalerState, p *plan) conditionState {
-	out := conditionState{kind: autoscalingv1alpha1.ConditionReady}
+func readyCondition(s autoscalerState, sizings []containerSizing) condition.State {
+	out := condition.State{Type: autoscalingv1alpha1.ConditionReady}
 	if s.modeErr != nil {
-		out.reason, out.message = reasonUnknownMode, s.modeErr.Error()
+		out.Reason, out.Message = reasonUnknownMode, s.modeErr.Error()
 		return out
 	}
-	silent := ""
-	for _, one := range p.sizings {
+	missing := ""
+	for _, sizing := range sizings {
+		text := string(sizing.Resource) + " of " + sizing.container + ": " + sizing.Reason
 		switch {
-		case one.PolicyInvalid:
-			out.reason, out.message = reasonInvalidPolicy, string(one.Resource)+" of "+one.container+": "+one.Reason
+		case sizing.PolicyInvalid:
+			out.OK, out.Reason, out.Message = false, reasonInvalidPolicy, text
 			return out
-		case one.Target > 0:
-			out.ok = true
-		case silent == "":
-			silent = string(one.Resource) + " of " + one.container + ": " + one.Reason
+		case sizing.Target > 0:
+			out.OK = true
+		case missing == "":
+			missing = text
 		}
 	}
-	if out.ok {
-		out.reason, out.message = reasonReady, "there is a recommendation"
-		if silent != "" {
-			out.message += ", but for " + silent
-		}
-		return out
+	switch {
+	case !out.OK:
+		out.Reason, out.Message = reasonNoEstimate, missing
+	case missing != "":
+		out.Reason, out.Message = reasonReady, "there is a recommendation, except for "+missing
+	default:
+		out.Reason, out.Message = reasonReady, "there is a recommendation"
 	}
-	out.reason, out.message = reasonNoEstimate, silent
 	return out
 }
 
-func estimatingCondition(p *plan) conditionState {
-	if p.estimatorFailures != "" {
-		return conditionState{conditionEstimating, false, reasonEstimatorFailed, p.estimatorFailures}
+// appliedCondition returns the progress of the adoption of the requests, or the reason why they are not applied.
+func appliedCondition(s autoscalerState, point scalePoint) condition.State {
+	not := func(reason, message string) condition.State {
+		return condition.State{Type: conditionApplied, Reason: reason, Message: message}
 	}
-	return conditionState{conditionEstimating, true, reasonAllAnswer, "every estimator answers"}
-}
-
-// appliedCondition says how far the requests have come. What the adoption controller says of the Recommendation is repeated here.
-func appliedCondition(s *autoscalerState, p *plan) conditionState {
-	out := conditionState{kind: conditionApplied}
 	switch {
 	case s.modeErr != nil:
-		out.reason, out.message = reasonUnknownMode, s.modeErr.Error()
+		return not(reasonUnknownMode, s.modeErr.Error())
 	case s.applyProblem != nil:
-		out.reason, out.message = s.applyProblem.reason, s.applyProblem.message
+		return not(s.applyProblem.reason, s.applyProblem.message)
 	case s.mode == autoscalingv1alpha1.UpdateModeOff:
-		out.reason, out.message = reasonOff, "update mode Off computes, and applies nothing"
-	case p.scalePoint.foreignScaler != "":
-		out.reason, out.message = reasonNotOwned, p.scalePoint.message
-	case s.recommendation == nil:
-		return pendingCondition()
-	default:
-		return adoptedCondition(s.recommendation)
+		return not(reasonOff, "update mode Off computes, and applies nothing")
+	case point.foreignScaler != "":
+		return not(reasonNotOwned, point.message)
+	case s.recommendation != nil:
+		status := s.recommendation.Status
+		if c := meta.FindStatusCondition(status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
+			return not(c.Reason, c.Message)
+		}
+		if status.Adoption != nil {
+			return condition.State{Type: conditionApplied, OK: true, Reason: cmp.Or(status.Adoption.Phase, "Adopted"), Message: status.Adoption.Message}
+		}
 	}
-	return out
-}
-
-func pendingCondition() conditionState {
-	return conditionState{kind: conditionApplied, reason: reasonPending, message: "not taken up by the controller of adoption yet"}
-}
-
-func adoptedCondition(rec *analysisv1alpha1.Recommendation) conditionState {
-	out := conditionState{kind: conditionApplied}
-	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
-		out.reason, out.message = c.Reason, c.Message
-		return out
-	}
-	if rec.Status.Adoption == nil {
-		return pendingCondition()
-	}
-	out.ok, out.reason, out.message = true, "Adopted", rec.Status.Adoption.Message
-	if phase := rec.Status.Adoption.Phase; phase != "" {
-		out.reason = phase
-	}
-	return out
+	return not(reasonPending, "waiting for the adoption controller")
 }

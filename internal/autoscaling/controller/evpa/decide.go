@@ -13,7 +13,8 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/adoption"
@@ -22,20 +23,18 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// plan is what is to be written of one autoscaler.
+// plan is the desired state for one autoscaler.
 type plan struct {
-	// sizings are what was decided, by container of the target, in its order.
+	// sizings are the decisions for each container of the target, in its order.
 	sizings []containerSizing
-	// estimatorFailures says which estimators have no answer although they should; empty where all have.
-	estimatorFailures string
-	// action says what becomes of the autoscaler's Recommendation, size what it shall say.
-	action recommendationAction
-	size   adoption.Size
-	// scalePoint is what an autoscaler of the same pods needs together with that.
-	scalePoint scalePoint
-	// description says in words what changes.
+	// action applies to the Recommendation of the autoscaler; size is its value, failures the message of its Failed condition.
+	action   recommendationAction
+	size     adoption.Size
+	failures string
+	// scalePoint is the change of a horizontal autoscaler that belongs to the size.
+	scalePoint   scalePoint
 	description  string
-	conditions   []conditionState
+	conditions   []condition.State
 	requeueAfter time.Duration
 }
 
@@ -45,7 +44,7 @@ type containerSizing struct {
 	vertical.Sizing
 }
 
-// recommendationAction is what becomes of a Recommendation.
+// recommendationAction is an action on the Recommendation of an autoscaler.
 type recommendationAction int
 
 const (
@@ -54,89 +53,88 @@ const (
 	writeRecommendation
 )
 
-// decide decides about one autoscaler. It changes nothing.
-func decide(sc *namespaceSnapshot, s *autoscalerState) plan {
-	p := plan{}
+// decide returns the plan for one autoscaler. It has no side effects.
+func decide(ns namespaceSnapshot, s autoscalerState) plan {
 	if s.targetProblem != nil {
-		p.conditions = []conditionState{{autoscalingv1alpha1.ConditionReady, false, s.targetProblem.reason, s.targetProblem.message}}
-		if s.targetProblem.reason == reasonTargetNotFound {
-			p.action = deleteRecommendation
-			p.conditions = append(p.conditions, conditionState{conditionApplied, false, s.targetProblem.reason, s.targetProblem.message})
-		}
-		return p
+		return planWithoutTarget(*s.targetProblem)
 	}
-	before := s.lastSize()
+	last := s.lastSize()
+	p := plan{action: deleteRecommendation, failures: s.estimates.failures(s.sizedContainers())}
 	for _, c := range s.sizedContainers() {
 		for _, r := range vertical.Resources() {
-			one := containerSizing{c.Name, vertical.Decide(s.decisionInput(sc, c, r, before))}
-			p.sizings = append(p.sizings, one)
-			if one.RetryAfter > 0 && (p.requeueAfter == 0 || one.RetryAfter < p.requeueAfter) {
-				p.requeueAfter = one.RetryAfter
+			sizing := containerSizing{c.Name, vertical.Decide(s.decisionInput(ns, c, r, last))}
+			p.sizings = append(p.sizings, sizing)
+			if sizing.RetryAfter > 0 && (p.requeueAfter == 0 || sizing.RetryAfter < p.requeueAfter) {
+				p.requeueAfter = sizing.RetryAfter
 			}
 		}
 	}
-	p.estimatorFailures = s.estimatorFailures()
-	acts := s.applies()
-	switch {
-	case !acts:
-		p.action = deleteRecommendation
-	default:
-		p.size = desiredSize(p.sizings)
-		s.restoreUncontrolled(&p, before)
-		p.action = writeRecommendation
+	if s.applies() {
+		p.action, p.size = writeRecommendation, restoreUncontrolled(desiredSize(p.sizings), s.target, p.sizings, last)
 		if p.size.Empty() {
 			p.action = keepRecommendation
 		}
 	}
-	p.scalePoint = newScalePoint(sc, s, p.sizings)
-	p.describe()
-	p.conditions = targetConditions(s, &p)
+	p.scalePoint = newScalePoint(ns.constraints, s, p.sizings)
+	p.description = describe(p.sizings, p.scalePoint)
+	p.conditions = targetConditions(s, p.sizings, p.failures, p.scalePoint)
 	return p
 }
 
-// applies tells whether anything is to be brought to pods.
-func (s *autoscalerState) applies() bool {
+// planWithoutTarget returns the plan for a target that cannot be sized. A missing target has no Recommendation.
+func planWithoutTarget(problem problem) plan {
+	state := condition.State{Type: autoscalingv1alpha1.ConditionReady, Reason: problem.reason, Message: problem.message}
+	if problem.reason != reasonTargetNotFound {
+		return plan{conditions: []condition.State{state}}
+	}
+	applied := state
+	applied.Type = conditionApplied
+	return plan{action: deleteRecommendation, conditions: []condition.State{state, applied}}
+}
+
+// applies reports whether requests are applied to pods.
+func (s autoscalerState) applies() bool {
 	return s.mode != autoscalingv1alpha1.UpdateModeOff && s.modeErr == nil && s.applyProblem == nil
 }
 
-// lastSize is what was decided last: the value of the autoscaler's own Recommendation. One that somebody made unreadable is as none.
-func (s *autoscalerState) lastSize() adoption.Size {
+// lastSize returns the size of the existing Recommendation, empty for none and for one that cannot be parsed.
+func (s autoscalerState) lastSize() adoption.Size {
 	if s.recommendation == nil {
 		return adoption.Size{}
 	}
-	size, err := shared.DesiredSize(s.recommendation)
+	size, err := targetsnapshot.DesiredSize(s.recommendation)
 	if err != nil {
 		return adoption.Size{}
 	}
 	return size
 }
 
-// decisionInput puts together what the decision about one resource needs.
-func (s *autoscalerState) decisionInput(sc *namespaceSnapshot, c workload.Container, r vertical.Resource, before adoption.Size) vertical.Input {
+// decisionInput returns the input of the decision about one resource of one container.
+func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r series.Resource, last adoption.Size) vertical.Input {
 	now := profile.CurrentResources(c)
 	in := vertical.Input{
-		Resource: r, Now: sc.now, Policy: containerPolicy(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], LastChanges: s.lastChanges(c.Name, r),
+		Resource: r, Now: ns.now, Policy: containerPolicy(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], LastChanges: s.lastChanges(c.Name, r),
 	}
 	in.Request, in.Limit = requestAmount(now, r), limitAmount(now, r)
-	in.NodeCapacity = int64(sc.constraints.MaxCPU)
-	if r == vertical.Memory {
-		in.NodeCapacity = int64(sc.constraints.MaxMemory)
+	in.NodeCapacity = int64(ns.constraints.MaxCPU)
+	if r == series.Memory {
+		in.NodeCapacity = int64(ns.constraints.MaxMemory)
 	}
-	if in.Current = requestAmount(before.Containers[c.Name], r); in.Current == 0 {
+	if in.Current = requestAmount(last.Containers[c.Name], r); in.Current == 0 {
 		in.Current = in.Request
 	}
 	return in
 }
 
-func requestAmount(from rightsize.Resources, r vertical.Resource) int64 {
-	if r == vertical.CPU {
+func requestAmount(from rightsize.Resources, r series.Resource) int64 {
+	if r == series.CPU {
 		return amountOrZero(from.CPURequest)
 	}
 	return amountOrZero(from.MemoryRequest)
 }
 
-func limitAmount(from rightsize.Resources, r vertical.Resource) int64 {
-	if r == vertical.CPU {
+func limitAmount(from rightsize.Resources, r series.Resource) int64 {
+	if r == series.CPU {
 		return amountOrZero(from.CPULimit)
 	}
 	return amountOrZero(from.MemoryLimit)
@@ -149,8 +147,8 @@ func amountOrZero[T ~int64](v *T) int64 {
 	return int64(*v)
 }
 
-// lastChanges is when a request was changed last, as the status says.
-func (s *autoscalerState) lastChanges(container string, r vertical.Resource) vertical.ChangeTimes {
+// lastChanges returns the times in the status at which a request was changed last.
+func (s autoscalerState) lastChanges(container string, r series.Resource) vertical.ChangeTimes {
 	var out vertical.ChangeTimes
 	for _, d := range s.evpa.Status.Decisions {
 		if d.ContainerName != container || d.Resource != corev1.ResourceName(r) {
@@ -166,21 +164,21 @@ func (s *autoscalerState) lastChanges(container string, r vertical.Resource) ver
 	return out
 }
 
-// desiredSize is what pods shall have.
-func desiredSize(all []containerSizing) adoption.Size {
+// desiredSize returns the requests and limits of all decisions.
+func desiredSize(sizings []containerSizing) adoption.Size {
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
-	for _, one := range all {
-		if one.Request > 0 {
-			setAmounts(out, one.container, one.Resource, one.Request, one.Limit)
+	for _, sizing := range sizings {
+		if sizing.Request > 0 {
+			setAmounts(out, sizing.container, sizing.Resource, sizing.Request, sizing.Limit)
 		}
 	}
 	return out
 }
 
-// setAmounts puts a request and a limit, 0 for none, into a size.
-func setAmounts(size adoption.Size, container string, r vertical.Resource, request, limit int64) {
+// setAmounts sets a request and a limit, 0 for none, of a size.
+func setAmounts(size adoption.Size, container string, r series.Resource, request, limit int64) {
 	to := size.Containers[container]
-	if r == vertical.CPU {
+	if r == series.CPU {
 		to.CPURequest, to.CPULimit = positiveAmount[series.MilliCPU](request), positiveAmount[series.MilliCPU](limit)
 	} else {
 		to.MemoryRequest, to.MemoryLimit = positiveAmount[series.Bytes](request), positiveAmount[series.Bytes](limit)
@@ -196,62 +194,45 @@ func positiveAmount[T ~int64](v int64) *T {
 	return &out
 }
 
-// restoreUncontrolled adds what was set before and is not any more, as a resource that is no longer controlled, as the pod template has it.
-func (s *autoscalerState) restoreUncontrolled(p *plan, before adoption.Size) {
-	for _, one := range p.sizings {
-		if one.Request > 0 || requestAmount(before.Containers[one.container], one.Resource) == 0 {
+// restoreUncontrolled adds requests of the pod template to a size for resources that were sized last and are controlled no longer.
+func restoreUncontrolled(size adoption.Size, target workload.Workload, sizings []containerSizing, last adoption.Size) adoption.Size {
+	for _, sizing := range sizings {
+		if sizing.Request > 0 || requestAmount(last.Containers[sizing.container], sizing.Resource) == 0 {
 			continue
 		}
-		c, _ := s.target.Container(one.container)
+		c, _ := target.Container(sizing.container)
 		now := profile.CurrentResources(c)
-		if request := requestAmount(now, one.Resource); request > 0 {
-			setAmounts(p.size, one.container, one.Resource, request, limitAmount(now, one.Resource))
+		if request := requestAmount(now, sizing.Resource); request > 0 {
+			setAmounts(size, sizing.container, sizing.Resource, request, limitAmount(now, sizing.Resource))
 		}
 	}
+	return size
 }
 
-// estimatorFailures says of each estimator that fails why, once.
-func (s *autoscalerState) estimatorFailures() string {
-	var out []string
-	for _, c := range s.sizedContainers() {
-		for _, r := range vertical.Resources() {
-			for _, e := range s.estimates[c.Name][r] {
-				if text := e.Estimator + ": " + e.Failure; e.Failure != "" && !slices.Contains(out, text) {
-					out = append(out, text)
-				}
-			}
+// describe returns the reasons of all decisions, and the change of a horizontal autoscaler.
+func describe(sizings []containerSizing, point scalePoint) string {
+	var reasons []string
+	for _, sizing := range sizings {
+		if sizing.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%s of %s: %s", sizing.Resource, sizing.container, sizing.Reason))
 		}
 	}
-	slices.Sort(out)
-	return strings.Join(out, "; ")
+	out := strings.Join(reasons, ". ") + "."
+	if point.message != "" {
+		out += " " + point.message
+	}
+	return out
 }
 
-// describe says for each container what changes and why.
-func (p *plan) describe() {
-	var parts []string
-	for _, one := range p.sizings {
-		if one.Reason != "" {
-			parts = append(parts, fmt.Sprintf("%s of %s: %s", one.Resource, one.container, one.Reason))
-		}
-	}
-	p.description = strings.Join(parts, ". ") + "."
-	if p.scalePoint.message != "" {
-		p.description += " " + p.scalePoint.message
-	}
+// changesTemplate reports whether a decision differs from the requests of the pod template.
+func changesTemplate(target workload.Workload, sizings []containerSizing) bool {
+	return slices.ContainsFunc(sizings, func(sizing containerSizing) bool {
+		c, _ := target.Container(sizing.container)
+		return sizing.Request > 0 && sizing.Request != requestAmount(profile.CurrentResources(c), sizing.Resource)
+	})
 }
 
-// changes tells whether what is to be written differs from what the pod template asks for.
-func (p *plan) changes(s *autoscalerState) bool {
-	for _, one := range p.sizings {
-		c, _ := s.target.Container(one.container)
-		if now := requestAmount(profile.CurrentResources(c), one.Resource); one.Request > 0 && one.Request != now {
-			return true
-		}
-	}
-	return false
-}
-
-// adoptionReach is how the value of an update mode reaches pods.
+// adoptionReach returns how an update mode applies requests to pods.
 func adoptionReach(mode autoscalingv1alpha1.UpdateMode) analysisv1alpha1.AdoptionReach {
 	switch mode {
 	case autoscalingv1alpha1.UpdateModeInitial:

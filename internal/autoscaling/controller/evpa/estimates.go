@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,228 +18,258 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/scaling"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
-// sizedContainers are the containers that are sized: those that run for the life of a pod.
-func (s *autoscalerState) sizedContainers() []workload.Container {
-	return slices.DeleteFunc(slices.Clone(s.target.Containers), func(c workload.Container) bool { return c.Role == workload.Init })
+// estimateSet holds estimates by container and resource.
+type estimateSet map[string]map[series.Resource][]vertical.Estimate
+
+// estimateSink adds the estimates of one estimator to a set.
+type estimateSink struct {
+	set        estimateSet
+	name       string
+	priority   int
+	containers []workload.Container
+	// resources are those that the estimator covers.
+	resources []series.Resource
 }
 
-// collectEstimates collects the answers of all estimators.
-func (r *Reconciler) collectEstimates(ctx context.Context, sc *namespaceSnapshot, s *autoscalerState) {
-	s.addPercentileEstimates(sc)
-	s.addOOMEstimates(sc)
-	if f := s.estimators.forecast; f != nil && s.estimators.invalid[vertical.TypeForecast] == nil {
-		r.addForecastEstimates(ctx, sc, s, f)
+func (s estimateSink) add(container string, r series.Resource, e vertical.Estimate) {
+	if s.set[container] == nil {
+		s.set[container] = map[series.Resource][]vertical.Estimate{}
 	}
-	if x := s.estimators.external; x != nil && s.estimators.invalid[vertical.TypeExternal] == nil {
-		r.addExternalEstimates(ctx, sc, s, x)
-	}
-	for _, f := range s.estimators.foreign {
-		if s.estimators.invalid[f.name] == nil {
-			s.addForeignEstimates(sc, f)
-		}
-	}
-	for name, err := range s.estimators.invalid {
-		s.addFailure(name, err)
-	}
+	e.Estimator, e.Priority = s.name, s.priority
+	s.set[container][r] = append(s.set[container][r], e.Validated(r))
 }
 
-// addFailure notes that an estimator has no answer although it should have one.
-func (s *autoscalerState) addFailure(estimator string, err error) {
-	for _, c := range s.sizedContainers() {
-		for _, resource := range vertical.Resources() {
-			s.addContainerFailure(estimator, c.Name, resource, err)
-		}
-	}
+// fail records that the estimator has no estimate of one resource although it should have one.
+func (s estimateSink) fail(container string, r series.Resource, err error) {
+	s.add(container, r, vertical.Estimate{Failure: condition.Message(err.Error())})
 }
 
-func (s *autoscalerState) addContainerFailure(estimator, container string, r vertical.Resource, err error) {
-	s.estimates.add(container, r, vertical.Estimate{
-		Estimator: estimator, Priority: s.estimators.priorities[estimator], Failure: boundedMessage(err.Error()),
-	})
-}
-
-func (s *autoscalerState) addPercentileEstimates(sc *namespaceSnapshot) {
-	err := s.estimators.percentileErr
-	if err == nil && sc.usageErr != nil {
-		err = sc.usageErr
-	}
-	if err != nil {
-		s.addFailure(vertical.TypePercentile, err)
-		return
-	}
-	p := s.estimators.percentile
-	in := sc.usage.ResourceInput(s.target, p.Policy(s.target.Subject()), sc.now)
-	found := p.Estimate(in, s.estimators.priorities[vertical.TypePercentile])
-	for _, c := range s.sizedContainers() {
-		for _, resource := range vertical.Resources() {
-			if e, ok := found[c.Name][resource]; ok {
-				s.estimates.add(c.Name, resource, e)
-			}
+// failAll records that the estimator has no estimate at all although it should have some.
+func (s estimateSink) failAll(err error) {
+	for _, c := range s.containers {
+		for _, r := range s.resources {
+			s.fail(c.Name, r, err)
 		}
 	}
 }
 
-func (s *autoscalerState) addOOMEstimates(sc *namespaceSnapshot) {
-	err := s.estimators.oomErr
-	if err == nil && sc.killsErr != nil {
-		err = sc.killsErr
-	}
-	for _, c := range s.sizedContainers() {
-		if err != nil {
-			s.addContainerFailure(vertical.TypeOOM, c.Name, vertical.Memory, err)
-			continue
-		}
-		kills := sc.containerKills(s, c.Name, nil)
-		if sc.usage != nil && s.estimators.percentileErr == nil {
-			for _, in := range sc.usage.ResourceInput(s.target, s.estimators.percentile.Policy(s.target.Subject()), sc.now).Containers {
-				if in.Name == c.Name {
-					kills = append(kills, in.OOMs...)
-				}
-			}
-		}
-		if e, counts := s.estimators.oom.Estimate(s.target.Name, kills, sc.now, s.estimators.priorities[vertical.TypeOOM]); counts {
-			s.estimates.add(c.Name, vertical.Memory, e)
-		}
-	}
-}
-
-// targetContainer is the container that an estimator of the workload as a whole speaks of.
-func (s *autoscalerState) targetContainer(name string) (string, error) {
-	all := s.sizedContainers()
+// container returns the container that the estimates are for: the named one, or the only one.
+func (s estimateSink) container(name string) (string, error) {
 	switch {
-	case name == "" && len(all) == 1:
-		return all[0].Name, nil
+	case name == "" && len(s.containers) == 1:
+		return s.containers[0].Name, nil
 	case name == "":
-		return "", errors.New("config: needs container, as there are several")
-	case slices.ContainsFunc(all, func(c workload.Container) bool { return c.Name == name }):
+		return "", errors.New("config: needs container, because the pods have several")
+	case slices.ContainsFunc(s.containers, func(c workload.Container) bool { return c.Name == name }):
 		return name, nil
 	}
 	return "", fmt.Errorf("config: there is no container %s", name)
 }
 
-// addForecastEstimates takes the highest value of the coming window of a TimeSeriesPrediction, where that may be acted on.
-func (r *Reconciler) addForecastEstimates(ctx context.Context, sc *namespaceSnapshot, s *autoscalerState, f *forecastSettings) {
-	s.estimators.priorities[vertical.TypeForecast] = f.priority
-	container, err := s.targetContainer(f.container)
-	if err != nil {
-		s.addFailure(vertical.TypeForecast, err)
+// failures returns the distinct failures of the estimators for the containers, sorted; empty for none.
+func (a estimateSet) failures(containers []workload.Container) string {
+	var out []string
+	for _, c := range containers {
+		for _, estimates := range a[c.Name] {
+			for _, e := range estimates {
+				if e.Failure != "" {
+					out = append(out, e.Estimator+": "+e.Failure)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), "; ")
+}
+
+// sizedContainers returns the containers that run for the life of a pod.
+func (s autoscalerState) sizedContainers() []workload.Container {
+	return slices.DeleteFunc(slices.Clone(s.target.Containers), func(c workload.Container) bool { return c.Role == workload.Init })
+}
+
+// collectEstimates returns the estimates of all estimators of an autoscaler.
+func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot, s autoscalerState) estimateSet {
+	out := estimateSet{}
+	containers, both := s.sizedContainers(), vertical.Resources()
+	runEstimator(out, containers, both, s.estimators.percentile, func(p vertical.PercentileEstimator, sink estimateSink) {
+		addPercentileEstimates(ns, s.target, p, sink)
+	})
+	runEstimator(out, containers, []series.Resource{series.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
+		addOOMEstimates(ns, s, o, sink)
+	})
+	if s.estimators.forecast != nil {
+		runEstimator(out, containers, both, *s.estimators.forecast, func(f forecastSettings, sink estimateSink) {
+			r.addForecastEstimates(ctx, ns.now, s, f, sink)
+		})
+	}
+	if s.estimators.external != nil {
+		runEstimator(out, containers, both, *s.estimators.external, func(x externalSettings, sink estimateSink) {
+			r.addExternalEstimates(ctx, ns.now, s.evpa.Namespace, x, sink)
+		})
+	}
+	for _, foreign := range s.estimators.foreign {
+		runEstimator(out, containers, both, foreign, func(maxAge time.Duration, sink estimateSink) {
+			addForeignEstimates(ns.now, s.evpa, maxAge, sink)
+		})
+	}
+	return out
+}
+
+// runEstimator runs an estimator with valid settings, and records the failure of one with invalid settings.
+func runEstimator[T any](
+	set estimateSet, containers []workload.Container, resources []series.Resource, c configured[T], run func(settings T, sink estimateSink),
+) {
+	sink := estimateSink{set: set, name: c.name, priority: c.priority, containers: containers, resources: resources}
+	if c.err != nil {
+		sink.failAll(c.err)
 		return
 	}
+	run(c.settings, sink)
+}
+
+func addPercentileEstimates(ns namespaceSnapshot, target workload.Workload, p vertical.PercentileEstimator, sink estimateSink) {
+	if ns.usageErr != nil {
+		sink.failAll(ns.usageErr)
+		return
+	}
+	found := p.Estimate(ns.usage.ResourceInput(target, p.Policy(target.Subject()), ns.now), sink.priority)
+	for _, c := range sink.containers {
+		for _, resource := range sink.resources {
+			if e, ok := found[c.Name][resource]; ok {
+				sink.add(c.Name, resource, e)
+			}
+		}
+	}
+}
+
+// addOOMEstimates adds estimates from recorded kills and from those that the source of history contains.
+func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEstimator, sink estimateSink) {
+	if ns.killsErr != nil {
+		sink.failAll(ns.killsErr)
+		return
+	}
+	for _, c := range sink.containers {
+		kills := ns.containerKills(s.target, c.Name)
+		if p := s.estimators.percentile; ns.usage != nil && p.err == nil {
+			for _, in := range ns.usage.ResourceInput(s.target, p.settings.Policy(s.target.Subject()), ns.now).Containers {
+				if in.Name == c.Name {
+					kills = append(kills, in.OOMs...)
+				}
+			}
+		}
+		if e, ok := o.Estimate(s.target.Name, kills, ns.now, sink.priority); ok {
+			sink.add(c.Name, series.Memory, e)
+		}
+	}
+}
+
+// addForecastEstimates adds the highest values of the coming window of a TimeSeriesPrediction, where they are actionable.
+func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s autoscalerState, f forecastSettings, sink estimateSink) {
+	container, err := sink.container(f.container)
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.evpa.Namespace, Name: f.prediction}, tsp); err != nil {
-		s.addFailure(vertical.TypeForecast, fmt.Errorf("reading the TimeSeriesPrediction: %w", err))
+	if err == nil {
+		if err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.evpa.Namespace, Name: f.prediction}, tsp); err != nil {
+			err = fmt.Errorf("reading the TimeSeriesPrediction: %w", err)
+		}
+	}
+	if err != nil {
+		sink.failAll(err)
 		return
 	}
-	for _, resource := range vertical.Resources() {
-		identifier, asked := f.identifiers[resource]
-		if !asked {
+	for _, resource := range sink.resources {
+		identifier, ok := f.identifiers[resource]
+		if !ok {
 			continue
 		}
-		made, err := scalingmetric.ActionableForecast(tsp, identifier, sc.now)
-		value, pods := made.Value, int32(1)
+		forecast, err := scalingmetric.ActionableForecast(tsp, identifier, now)
+		pods := int32(1)
 		if err == nil && !f.perPod {
 			if pods = s.target.Replicas; pods <= 0 {
 				err = errors.New("the forecast is of all pods together, and there is none")
 			}
 		}
 		if err != nil {
-			s.addContainerFailure(vertical.TypeForecast, container, resource, fmt.Errorf("%s of %s: %w", identifier, f.prediction, err))
+			sink.fail(container, resource, fmt.Errorf("%s of %s: %w", identifier, f.prediction, err))
 			continue
 		}
-		s.estimates.add(container, resource, vertical.Estimate{
-			Estimator: vertical.TypeForecast, Priority: f.priority, Value: toBaseUnit(resource, value/float64(pods)*(1+f.margin)),
-			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %d pods, and %.0f %% on top", identifier, f.prediction, pods, 100*f.margin),
+		sink.add(container, resource, vertical.Estimate{
+			Value:  toBaseUnit(resource, forecast.Value/float64(pods)*(1+f.margin)),
+			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %d pods, plus %.0f %%", identifier, f.prediction, pods, 100*f.margin),
 		})
 	}
 }
 
-// addExternalEstimates takes the value of external metrics.
-func (r *Reconciler) addExternalEstimates(ctx context.Context, sc *namespaceSnapshot, s *autoscalerState, x *externalSettings) {
-	s.estimators.priorities[vertical.TypeExternal] = x.priority
-	container, err := s.targetContainer(x.container)
+// addExternalEstimates adds the values of external metrics.
+func (r *Reconciler) addExternalEstimates(ctx context.Context, now time.Time, namespace string, x externalSettings, sink estimateSink) {
+	container, err := sink.container(x.container)
 	if err != nil {
-		s.addFailure(vertical.TypeExternal, err)
+		sink.failAll(err)
 		return
 	}
-	for _, resource := range vertical.Resources() {
-		name, asked := x.metrics[resource]
-		if !asked {
+	for _, resource := range sink.resources {
+		name, ok := x.metrics[resource]
+		if !ok {
 			continue
 		}
-		asking, cancel := context.WithTimeout(ctx, externalTimeout)
-		value, err := r.External.ReadValue(asking, s.evpa.Namespace, name, x.selector, sc.now)
+		reading, cancel := context.WithTimeout(ctx, externalTimeout)
+		value, err := r.External.ReadValue(reading, namespace, name, x.selector, now)
 		cancel()
 		if err == nil && !(value > 0) {
 			err = fmt.Errorf("its value is %v: %w", value, scaling.ErrNoMetric)
 		}
 		if err != nil {
-			s.addContainerFailure(vertical.TypeExternal, container, resource, fmt.Errorf("metric %s: %w", name, err))
+			sink.fail(container, resource, fmt.Errorf("metric %s: %w", name, err))
 			continue
 		}
-		s.estimates.add(container, resource, vertical.Estimate{
-			Estimator: vertical.TypeExternal, Priority: x.priority, Value: toBaseUnit(resource, value*(1+x.margin)),
-			Reason: fmt.Sprintf("external metric %s, and %.0f %% on top", name, 100*x.margin),
+		sink.add(container, resource, vertical.Estimate{
+			Value:  toBaseUnit(resource, value*(1+x.margin)),
+			Reason: fmt.Sprintf("external metric %s, plus %.0f %%", name, 100*x.margin),
 		})
 	}
 }
 
-// toBaseUnit turns cores into millicores; bytes are bytes.
-func toBaseUnit(r vertical.Resource, v float64) float64 {
-	if r == vertical.CPU {
+// toBaseUnit converts cores to millicores. Bytes stay bytes.
+func toBaseUnit(r series.Resource, v float64) float64 {
+	if r == series.CPU {
 		return v * 1000
 	}
 	return v
 }
 
-// addForeignEstimates takes what somebody else's estimator has written into the status, as gocrane does.
-func (s *autoscalerState) addForeignEstimates(sc *namespaceSnapshot, f foreignSettings) {
-	s.estimators.priorities[f.name] = f.priority
-	var found *autoscalingv1alpha1.ResourceEstimatorStatus
-	for i := range s.evpa.Status.ResourceEstimators {
-		if e := &s.evpa.Status.ResourceEstimators[i]; e.Type == f.name {
+// addForeignEstimates adds the estimates that an estimator outside of Crane writes into the status, as in gocrane.
+func addForeignEstimates(now time.Time, evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, maxAge time.Duration, sink estimateSink) {
+	var found autoscalingv1alpha1.ResourceEstimatorStatus
+	for _, e := range evpa.Status.ResourceEstimators {
+		if e.Type == sink.name {
 			found = e
 		}
 	}
 	switch {
-	case found == nil || found.Recommendation == nil:
-		s.addFailure(f.name, errors.New("it has written no answer into status.currentEstimators"))
+	case found.Recommendation == nil:
+		sink.failAll(errors.New("it has written no answer into status.currentEstimators"))
 		return
-	case found.LastUpdateTime == nil || sc.now.Sub(found.LastUpdateTime.Time) > f.maxAge:
-		s.addFailure(f.name, fmt.Errorf("its answer in status.currentEstimators is older than %s", f.maxAge))
+	case found.LastUpdateTime == nil || now.Sub(found.LastUpdateTime.Time) > maxAge:
+		sink.failAll(fmt.Errorf("its answer in status.currentEstimators is older than %s", maxAge))
 		return
 	}
 	for _, c := range found.Recommendation.ContainerRecommendations {
-		for _, resource := range vertical.Resources() {
-			q, says := c.Target[corev1.ResourceName(resource)]
-			if !says {
-				continue
-			}
-			value := func(list corev1.ResourceList) float64 {
+		for _, resource := range sink.resources {
+			amount := func(list corev1.ResourceList) float64 {
 				v := list[corev1.ResourceName(resource)]
-				return math.Max(0, toBaseUnit(resource, v.AsApproximateFloat64()))
+				return toBaseUnit(resource, v.AsApproximateFloat64())
 			}
-			s.estimates.add(c.ContainerName, resource, vertical.Estimate{
-				Estimator: f.name, Priority: f.priority, Value: toBaseUnit(resource, q.AsApproximateFloat64()),
-				Lower: value(c.LowerBound), Upper: value(c.UpperBound), Reason: "its answer in the status",
-			})
+			if _, ok := c.Target[corev1.ResourceName(resource)]; ok {
+				sink.add(c.ContainerName, resource, vertical.Estimate{
+					Value: amount(c.Target), Lower: math.Max(0, amount(c.LowerBound)), Upper: math.Max(0, amount(c.UpperBound)), Reason: "its answer in the status",
+				})
+			}
 		}
 	}
-}
-
-// maxMessageLength of a message.
-const maxMessageLength = 1024
-
-// boundedMessage bounds a text and keeps it in one line.
-func boundedMessage(text string) string {
-	text = strings.ReplaceAll(text, "\n", "; ")
-	if len(text) <= maxMessageLength {
-		return text
-	}
-	const more = " ..."
-	return strings.ToValidUTF8(text[:maxMessageLength-len(more)], "") + more
 }

@@ -8,34 +8,34 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"crane.io/crane/pkg/vertical"
+	"crane.io/crane/pkg/series"
 )
 
-// Metrics are about autoscalers that exist: a series goes away with its object.
+// Metrics exports the recommendations of existing autoscalers. The series of a deleted autoscaler disappear.
 type Metrics struct {
 	mu sync.Mutex
-	// recommendations are what is recommended, by namespace.
+	// recommendations are stored by namespace.
 	recommendations map[string][]recommendedAmount
 }
 
-// recommendedAmount is what is recommended for one resource of one container.
+// recommendedAmount is the recommendation for one resource of one container.
 type recommendedAmount struct {
 	labels []string
 	value  float64
 }
 
-// recommendationDesc is gocrane's.
+// recommendationDesc has the name and labels of gocrane.
 var recommendationDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_resource_recommendation",
-	"What a container should request, in cores or bytes, as an EffectiveVerticalPodAutoscaler says.",
+	"Recommended request of a container by an EffectiveVerticalPodAutoscaler, in cores or bytes.",
 	[]string{"apiversion", "owner_kind", "namespace", "owner_name", "container", "resource"}, nil)
 
-// NewMetrics returns a collector that knows of no autoscaler yet.
+// NewMetrics returns an empty collector.
 func NewMetrics() *Metrics { return &Metrics{recommendations: map[string][]recommendedAmount{}} }
 
-// record remembers what was decided of a namespace. Of two autoscalers of one target only that one counts which is applied.
-func (m *Metrics) record(namespace string, subjects []*autoscalerState, plans []plan) {
+// record replaces the recommendations of a namespace. Of several autoscalers of a target only the applied one counts.
+func (m *Metrics) record(namespace string, states []autoscalerState, plans []plan) {
 	var all []recommendedAmount
-	for i, s := range subjects {
+	for i, s := range states {
 		if s.targetProblem != nil || s.applyProblem != nil && s.applyProblem.reason == reasonOtherEVPA {
 			continue
 		}
@@ -44,7 +44,7 @@ func (m *Metrics) record(namespace string, subjects []*autoscalerState, plans []
 				continue
 			}
 			v := float64(one.Target)
-			if one.Resource == vertical.CPU {
+			if one.Resource == series.CPU {
 				v /= 1000
 			}
 			all = append(all, recommendedAmount{[]string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)}, v})

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,97 +25,99 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/oom"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/vertical"
 )
 
-// namespaceSnapshot is a namespace in one look.
+// namespaceSnapshot is the state that all autoscalers of a namespace share, read once per reconcile.
 type namespaceSnapshot struct {
 	now         time.Time
-	autoscalers []*autoscalerState
 	constraints workload.Constraints
-	// usage is nil where it could not be read; usageErr says why.
+	// usage is the measured usage of the targets; usageErr is the reason why it is missing.
 	usage    *profile.Usage
 	usageErr error
-	// kills are the recorded ones of the namespace; killsErr says why they are not known.
+	// kills are the recorded OOM kills; killsErr is the reason why they are unknown.
 	kills    []oom.Kill
 	killsErr error
 }
 
-// autoscalerState is one autoscaler in one look.
+// autoscalerState is the state of one autoscaler.
 type autoscalerState struct {
 	evpa    *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
 	mode    autoscalingv1alpha1.UpdateMode
 	modeErr error
-	// target is what is sized; refused says why it is not.
+	// target is the sized workload; targetProblem is the reason why it cannot be sized.
 	target        workload.Workload
 	targetProblem *problem
-	// applyProblem says why nothing may be applied, although it can be computed.
+	// applyProblem is the reason why requests are computed and not applied.
 	applyProblem *problem
 	estimators   estimatorSettings
-	// estimates are the answers of the estimators that are asked over the network, by container and resource.
-	estimates estimateSet
-	// recommendation is the autoscaler's Recommendation; nil where there is none.
+	estimates    estimateSet
+	// recommendation is the Recommendation that the autoscaler controls; nil for none.
 	recommendation *analysisv1alpha1.Recommendation
 }
 
-// problem is a reason with its sentence.
+// problem is the reason and message of a condition.
 type problem struct{ reason, message string }
 
-// estimateSet are estimates by container and resource.
-type estimateSet map[string]map[vertical.Resource][]vertical.Estimate
-
-func (a estimateSet) add(container string, r vertical.Resource, e vertical.Estimate) {
-	if a[container] == nil {
-		a[container] = map[vertical.Resource][]vertical.Estimate{}
+// observe reads the state of a namespace and of its autoscalers. Its errors are worth a retry.
+func (r *Reconciler) observe(
+	ctx context.Context, namespace string, evpas []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler,
+) (namespaceSnapshot, []autoscalerState, error) {
+	now := r.Clock.Now()
+	states, err := r.readAutoscalers(ctx, namespace, evpas, now)
+	if err != nil {
+		return namespaceSnapshot{}, nil, err
 	}
-	a[container][r] = append(a[container][r], e.Validated(r))
+	ns, err := r.readNamespace(ctx, namespace, states, now)
+	if err != nil {
+		return namespaceSnapshot{}, nil, err
+	}
+	for i := range states {
+		if states[i].targetProblem == nil {
+			states[i].estimates = r.collectEstimates(ctx, ns, states[i])
+		}
+	}
+	return ns, states, nil
 }
 
-// observe reads all that decisions about a namespace need. An error is one that another try may mend.
-func (r *Reconciler) observe(ctx context.Context, namespace string, all []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*namespaceSnapshot, error) {
-	// The oldest of a target comes first: it is the one that counts.
-	slices.SortFunc(all, func(a, b *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) int {
+// readAutoscalers reads the targets and Recommendations of the autoscalers, and which of them may be applied: of several autoscalers of a
+// target the oldest, unless a VerticalPodAutoscaler has the same target.
+func (r *Reconciler) readAutoscalers(
+	ctx context.Context, namespace string, evpas []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, now time.Time,
+) ([]autoscalerState, error) {
+	slices.SortFunc(evpas, func(a, b *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	s := &namespaceSnapshot{now: r.Clock.Now()}
-	others, err := r.VPAs.Find(ctx, namespace, s.now)
+	vpas, err := r.VPAs.Find(ctx, namespace, now)
 	if err != nil {
 		return nil, err
 	}
-	taken := map[targetindex.Key]string{}
-	for _, e := range all {
-		one := &autoscalerState{evpa: e, estimators: parseEstimators(e), estimates: estimateSet{}}
-		one.mode, one.modeErr = updateMode(e)
-		if err := r.readTarget(ctx, one); err != nil {
+	oldest := map[targetindex.Key]string{}
+	out := make([]autoscalerState, len(evpas))
+	for i, e := range evpas {
+		s := autoscalerState{evpa: e, estimators: parseEstimators(e)}
+		s.mode, s.modeErr = updateMode(e)
+		if s.target, s.targetProblem, err = r.readTarget(ctx, e); err != nil {
+			return nil, err
+		}
+		if s.recommendation, err = r.readRecommendation(ctx, e); err != nil {
 			return nil, err
 		}
 		key := autoscalerTargetKey(e)
-		switch elder, other := taken[key], others[key]; {
-		case elder != "":
-			one.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", elder)}
-		case other != "":
-			one.applyProblem = &problem{reasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane leaves them to it until it is gone or its update mode is Off", other)}
+		switch older, vpa := oldest[key], vpas[key]; {
+		case older != "":
+			s.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", older)}
+		case vpa != "":
+			s.applyProblem = &problem{reasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane applies nothing until it is deleted or its update mode is Off", vpa)}
 		}
-		if taken[key] == "" {
-			taken[key] = e.Name
+		if oldest[key] == "" {
+			oldest[key] = e.Name
 		}
-		if one.recommendation, err = r.readRecommendation(ctx, e); err != nil {
-			return nil, err
-		}
-		s.autoscalers = append(s.autoscalers, one)
+		out[i] = s
 	}
-	if err := r.readNamespace(ctx, namespace, s); err != nil {
-		return nil, err
-	}
-	for _, one := range s.autoscalers {
-		if one.targetProblem == nil {
-			r.collectEstimates(ctx, s, one)
-		}
-	}
-	return s, nil
+	return out, nil
 }
 
-// autoscalerTargetKey names the target of an autoscaler.
+// autoscalerTargetKey returns the key of an autoscaler's target.
 func autoscalerTargetKey(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) targetindex.Key {
 	return targetKey(e.Namespace, e.Spec.TargetRef)
 }
@@ -124,7 +126,7 @@ func targetKey(namespace string, ref autoscalingv2.CrossVersionObjectReference) 
 	return targetindex.Key{Group: targetKind(ref).Group, Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
 }
 
-// targetKind completes the kind of a target: everybody means the built-in one where no version is given.
+// targetKind returns the kind of a target. Without a version it is the built-in kind of that name.
 func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err == nil && ref.APIVersion != "" {
@@ -138,90 +140,84 @@ func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersi
 	return schema.GroupVersionKind{Kind: ref.Kind}
 }
 
-// readTarget reads what is sized.
-func (r *Reconciler) readTarget(ctx context.Context, s *autoscalerState) error {
-	ref := s.evpa.Spec.TargetRef
+// readTarget reads the workload that is sized, or the problem that prevents it. Its error is worth a retry.
+func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (workload.Workload, *problem, error) {
+	ref := e.Spec.TargetRef
 	kind := targetKind(ref)
 	if kind.Version == "" {
-		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: kind %s alone says nothing", ref.Kind)}
-		return nil
+		return workload.Workload{}, &problem{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: %s is not a built-in kind", ref.Kind)}, nil
 	}
-	var err error
-	s.target, err = r.Lister.Get(ctx, kind, client.ObjectKey{Namespace: s.evpa.Namespace, Name: ref.Name})
+	target, err := r.Lister.Get(ctx, kind, client.ObjectKey{Namespace: e.Namespace, Name: ref.Name})
+	if err != nil && ctx.Err() != nil && !errors.Is(err, workload.ErrNoTemplate) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return target, nil, err
+	}
+	return target, checkTarget(ref, target, err), nil
+}
+
+func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.Workload, err error) *problem {
 	switch {
-	case errors.Is(err, workload.ErrNoTemplate): // It is there, whatever is said of its scale.
-		s.targetProblem = &problem{reasonTargetUnreadable, err.Error()}
+	case errors.Is(err, workload.ErrNoTemplate): // It exists, whatever the error about its scale.
+		return &problem{reasonTargetUnreadable, err.Error()}
 	case apierrors.IsNotFound(err):
-		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
+		return &problem{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
 	case meta.IsNoMatchError(err):
-		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("the API server has no kind %s of %s", ref.Kind, ref.APIVersion)}
-	case err != nil && ctx.Err() != nil:
-		return err
+		return &problem{reasonTargetNotFound, fmt.Sprintf("the API server has no kind %s of %s", ref.Kind, ref.APIVersion)}
 	case err != nil:
-		s.targetProblem = &problem{reasonTargetUnreadable, err.Error()}
-	case s.target.Deleting:
-		s.targetProblem = &problem{reasonTargetNotFound, fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}
-	case s.target.Owned:
-		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("%s %s belongs to another object: name that one as the target", ref.Kind, ref.Name)}
-	case len(s.target.Containers) == 0:
-		s.targetProblem = &problem{reasonTargetUnreadable, fmt.Sprintf("nothing is known of the containers of %s %s: it has no pod template, and no pod runs", ref.Kind, ref.Name)}
+		return &problem{reasonTargetUnreadable, err.Error()}
+	case target.Deleting:
+		return &problem{reasonTargetNotFound, fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}
+	case target.Owned:
+		return &problem{reasonTargetUnreadable, fmt.Sprintf("%s %s belongs to another object: use that one as the target", ref.Kind, ref.Name)}
+	case len(target.Containers) == 0:
+		return &problem{reasonTargetUnreadable, fmt.Sprintf("the containers of %s %s are unknown: it has no pod template, and no pod runs", ref.Kind, ref.Name)}
 	}
 	return nil
 }
 
-// readNamespace reads what is read once for the namespace: nodes and autoscalers, use, and kills.
-func (r *Reconciler) readNamespace(ctx context.Context, namespace string, s *namespaceSnapshot) error {
-	var sized []workload.Workload
-	window := time.Duration(0)
-	for _, one := range s.autoscalers {
-		if one.targetProblem == nil && one.estimators.percentileErr == nil {
-			sized = append(sized, one.target)
-			window = max(window, one.estimators.percentile.Window())
-		}
-	}
+// readNamespace reads the constraints, the usage of the targets and the OOM kills of a namespace.
+func (r *Reconciler) readNamespace(ctx context.Context, namespace string, states []autoscalerState, now time.Time) (namespaceSnapshot, error) {
+	out := namespaceSnapshot{now: now}
 	var err error
-	if s.constraints, err = r.Lister.Constraints(ctx, []string{namespace}); err != nil {
-		return fmt.Errorf("reading nodes and autoscalers: %w", err)
+	if out.constraints, err = r.Lister.Constraints(ctx, []string{namespace}); err != nil {
+		return out, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}
-	if len(sized) > 0 {
-		s.usage, s.usageErr = r.usageCache.get(ctx, r.History, namespace, sized, usageQuery{
-			now: s.now, window: window, maxAge: r.HistoryMaxAge, groups: s.constraints.Nodes.Of,
+	var targets []workload.Workload
+	window := time.Duration(0)
+	for _, s := range states {
+		if s.targetProblem == nil && s.estimators.percentile.err == nil {
+			targets = append(targets, s.target)
+			window = max(window, s.estimators.percentile.settings.Window())
+		}
+	}
+	if len(targets) > 0 {
+		out.usage, out.usageErr = r.usageCache.get(ctx, r.History, namespace, targets, usageQuery{
+			now: now, window: window, maxAge: r.HistoryMaxAge, groups: out.constraints.Nodes.Of,
 		})
-		if s.usageErr == nil {
-			s.usage.SetConstraints(s.constraints)
+		if out.usageErr == nil {
+			out.usage.SetConstraints(out.constraints)
 		}
 	}
-	if r.Kills == nil {
-		return nil
+	if r.Kills != nil {
+		out.kills, out.killsErr = r.Kills.Kills(ctx)
+		out.kills = slices.DeleteFunc(slices.Clone(out.kills), func(k oom.Kill) bool { return k.Namespace != namespace })
 	}
-	kills, err := r.Kills.Kills(ctx)
-	s.killsErr = err
-	for _, k := range kills {
-		if k.Namespace == namespace {
-			s.kills = append(s.kills, k)
-		}
-	}
-	return nil
+	return out, nil
 }
 
-// containerKills are the kills of a container of a target: those recorded, and those that the source of history saw.
-func (s *namespaceSnapshot) containerKills(one *autoscalerState, container string, seen []rightsize.OOM) []rightsize.OOM {
-	out := slices.Clone(seen)
-	for _, k := range s.kills {
-		if k.Container != container {
-			continue
-		}
-		for _, o := range k.Owners() {
-			if o.Kind == one.target.Kind && o.Name == one.target.Name && targetindex.GroupOf(o.APIVersion) == targetindex.GroupOf(one.target.APIVersion) {
-				out = append(out, rightsize.OOM{At: k.At, Memory: k.Memory})
-				break
-			}
+// containerKills returns the recorded kills of a container of a target.
+func (ns namespaceSnapshot) containerKills(target workload.Workload, container string) []rightsize.OOM {
+	var out []rightsize.OOM
+	for _, k := range ns.kills {
+		if k.Container == container && slices.ContainsFunc(k.Owners(), func(o oom.Owner) bool {
+			return o.Kind == target.Kind && o.Name == target.Name && targetindex.GroupOf(o.APIVersion) == targetindex.GroupOf(target.APIVersion)
+		}) {
+			out = append(out, rightsize.OOM{At: k.At, Memory: k.Memory})
 		}
 	}
 	return out
 }
 
-// readRecommendation reads the Recommendation of an autoscaler; one of somebody else under the name is as none.
+// readRecommendation returns the Recommendation that the autoscaler controls, nil for none.
 func (r *Reconciler) readRecommendation(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (*analysisv1alpha1.Recommendation, error) {
 	rec := &analysisv1alpha1.Recommendation{}
 	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: recommendationName(e.Name)}, rec); {
@@ -230,14 +226,8 @@ func (r *Reconciler) readRecommendation(ctx context.Context, e *autoscalingv1alp
 	case err != nil:
 		return nil, fmt.Errorf("reading the recommendation of the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	if !isOwned(rec, e) || rec.DeletionTimestamp != nil {
+	if !metav1.IsControlledBy(rec, e) || rec.DeletionTimestamp != nil {
 		return nil, nil
 	}
 	return rec, nil
-}
-
-// targetReference is the target as a Recommendation names it.
-func (s *autoscalerState) targetReference() corev1.ObjectReference {
-	w := s.target
-	return corev1.ObjectReference{APIVersion: w.APIVersion, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID}
 }

@@ -22,76 +22,75 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// gocraneFinalizer is what gocrane put on each autoscaler. Nobody else would ever take it off.
+// gocraneFinalizer is set by gocrane on each autoscaler. After a migration Crane has to remove it.
 const gocraneFinalizer = "autoscaling.crane.io/finalizer"
 
-// Reconciler looks after the autoscalers of one namespace.
+// Reconciler reconciles the autoscalers of one namespace at a time.
 type Reconciler struct {
 	// Client reads autoscalers, Recommendations and predictions from the cache and writes to the API server.
 	Client client.Client
 	Lister *workload.Lister
-	// History is what containers used.
+	// History is the source of container usage.
 	History profile.Source
-	// Kills are the recorded kills for lack of memory; nil where nobody records them.
+	// Kills are the recorded OOM kills; nil where they are not recorded.
 	Kills KillReader
-	// VPAs finds VerticalPodAutoscalers of somebody else.
+	// VPAs finds VerticalPodAutoscalers.
 	VPAs VPAFinder
 	// External reads external metrics.
 	External ExternalMetricReader
 	Events   events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
-	// Interval is the time between two looks, Fresh how long what was read of history counts.
+	// Interval is the time between two reconciles of a namespace, HistoryMaxAge the time for which history is cached.
 	Interval, HistoryMaxAge time.Duration
 
 	usageCache usageCache
 }
 
-// KillReader holds the recorded kills.
+// KillReader returns the recorded OOM kills.
 type KillReader interface {
 	Kills(ctx context.Context) ([]oom.Kill, error)
 }
 
-// Reconcile implements reconcile.Reconciler; the name of a request is that of a namespace.
+// Reconcile implements reconcile.Reconciler. The name of a request is that of a namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var list autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 	if err := r.Client.List(ctx, &list, client.InNamespace(req.Name)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the vertical autoscalers of %s: %w", req.Name, err)
 	}
 	var errs []error
-	var alive []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
+	var active []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
 	for i := range list.Items {
-		e := &list.Items[i]
-		if e.DeletionTimestamp != nil {
+		if e := &list.Items[i]; e.DeletionTimestamp != nil {
 			errs = append(errs, r.removeFinalizer(ctx, e))
-			continue
+		} else {
+			active = append(active, e)
 		}
-		alive = append(alive, e)
 	}
-	if len(alive) == 0 {
+	if len(active) == 0 {
 		r.usageCache.forget(req.Name)
 		r.Metrics.record(req.Name, nil, nil)
 		return ctrl.Result{}, errors.Join(errs...)
 	}
-	scene, err := r.observe(ctx, req.Name, alive)
+	ns, states, err := r.observe(ctx, req.Name, active)
 	if err != nil {
 		return ctrl.Result{}, errors.Join(append(errs, err)...)
 	}
-	again := r.Interval
-	plans := make([]plan, len(scene.autoscalers))
-	for i, s := range scene.autoscalers {
-		plans[i] = decide(scene, s)
-		errs = append(errs, r.apply(ctx, s, &plans[i]))
+	requeueAfter := r.Interval
+	plans := make([]plan, len(states))
+	for i, s := range states {
+		plans[i] = decide(ns, s)
+		errs = append(errs, r.apply(ctx, s, plans[i]))
 		if wait := plans[i].requeueAfter; wait > 0 {
-			again = min(again, max(wait, time.Second))
+			requeueAfter = min(requeueAfter, max(wait, time.Second))
 		}
 	}
-	r.Metrics.record(req.Name, scene.autoscalers, plans)
-	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
+	r.Metrics.record(req.Name, states, plans)
+	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(errs...)
 }
 
-// removeFinalizer takes gocrane's finalizer off an autoscaler that is being deleted. What it owns goes with it, by the garbage collector,
-// and adoption gives back what it gave.
+// removeFinalizer removes gocrane's finalizer from an autoscaler that is being deleted. The garbage collector deletes its Recommendation, and
+// adoption restores the original requests.
 func (r *Reconciler) removeFinalizer(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 	if !slices.Contains(e.Finalizers, gocraneFinalizer) {
 		return nil
@@ -100,7 +99,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, e *autoscalingv1alpha1
 	controllerutil.RemoveFinalizer(changed, gocraneFinalizer)
 	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(e, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("releasing the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)
+		return fmt.Errorf("removing the finalizer of the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)
 	}
 	return nil
 }

@@ -5,52 +5,52 @@ package evpa
 
 import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/vertical"
+	"crane.io/crane/pkg/series"
 )
 
-// scalePoint is what a horizontal autoscaler of the same pods needs together with new requests: the use at which it adds pods is
-// its target's share of the request, so both change together, or neither does.
+// scalePoint is the change of a horizontal autoscaler of the same pods that belongs to new requests: it adds pods when usage exceeds a
+// share of the request, so both change together, or neither does.
 type scalePoint struct {
-	// annotation names Crane's own autoscaler with its targets; empty where none has to change.
+	// annotation contains the new targets of an autoscaler of Crane; empty where none has to change.
 	annotation string
-	// foreignScaler names an autoscaler that is not Crane's and would have to change.
+	// foreignScaler names an autoscaler that Crane does not control and that would have to change.
 	foreignScaler string
-	// message says so.
-	message string
+	message       string
 }
 
-// newScalePoint compares what the pod template requests with what was decided.
-func newScalePoint(sc *namespaceSnapshot, s *autoscalerState, all []containerSizing) scalePoint {
-	owner, targets := sc.constraints.UtilizationAutoscaler(s.target.Ref)
+// newScalePoint compares the requests of the pod template with the decisions.
+func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings []containerSizing) scalePoint {
+	owner, targets := constraints.UtilizationAutoscaler(s.target.Ref)
 	scaler := targetsnapshot.SizingAutoscaler(owner, targets)
 	if scaler == nil {
 		return scalePoint{}
 	}
 	var containers []rightsize.Recommendation
-	size := desiredSize(all)
+	size := desiredSize(sizings)
 	for _, c := range s.sizedContainers() {
 		one := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c), Target: size.Containers[c.Name]}
-		if requestAmount(one.Target, vertical.CPU) > 0 {
+		if requestAmount(one.Target, series.CPU) > 0 {
 			one.CPU.Status = rightsize.Ready
 		}
-		if requestAmount(one.Target, vertical.Memory) > 0 {
+		if requestAmount(one.Target, series.Memory) > 0 {
 			one.Memory.Status = rightsize.Ready
 		}
 		containers = append(containers, one)
 	}
-	moves := scaler.TargetChanges(containers)
-	if len(moves) == 0 {
+	changes := scaler.TargetChanges(containers)
+	if len(changes) == 0 {
 		return scalePoint{}
 	}
-	out := scalePoint{message: scaler.Describe(moves)}
+	out := scalePoint{message: scaler.Describe(changes)}
 	if owner.Owner == "" {
 		out.foreignScaler = owner.Name
 		return out
 	}
-	text, err := targetsnapshot.EncodeScalePoint(owner.Owner, moves)
-	if err != nil { // It is then as one that nobody can change.
+	text, err := targetsnapshot.EncodeScalePoint(owner.Owner, changes)
+	if err != nil { // It cannot be changed, like a foreign one.
 		out.foreignScaler = owner.Name
 		return out
 	}

@@ -6,9 +6,6 @@ package evpa
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,10 +14,11 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 	"crane.io/crane/pkg/vertical"
 )
 
-// updateMode is the update mode; one that is not known is an error, and counts as Off.
+// updateMode returns the update mode. An unknown one is an error and counts as Off.
 func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscalingv1alpha1.UpdateMode, error) {
 	if e.Spec.UpdatePolicy == nil || e.Spec.UpdatePolicy.UpdateMode == nil {
 		return autoscalingv1alpha1.UpdateModeOff, nil
@@ -34,7 +32,7 @@ func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscal
 	}
 }
 
-// containerPolicy is the policy of a container: its own, else that of all, else the defaults.
+// containerPolicy returns the policy of a container: its own, else that for all containers, else the defaults.
 func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, container string) vertical.Policy {
 	var found *autoscalingv1alpha1.ContainerResourcePolicy
 	if p := e.Spec.ResourcePolicy; p != nil {
@@ -58,13 +56,13 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 	if found.ControlledResources != nil {
 		out.Controlled = nil
 		for _, name := range found.ControlledResources {
-			out.Controlled = append(out.Controlled, vertical.Resource(name))
+			out.Controlled = append(out.Controlled, series.Resource(name))
 		}
 	}
 	return out
 }
 
-// applyScalingPolicy lays what a user has set over the defaults.
+// applyScalingPolicy overrides the defaults of a direction with the settings of the user.
 func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.ContainerScalingPolicy) {
 	if set == nil {
 		return
@@ -72,7 +70,7 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 	d.Off = set.ScaleMode != nil && *set.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 	for name, t := range set.MetricThresholds {
 		if t.Utilization != nil {
-			d.Thresholds[vertical.Resource(name)] = int64(*t.Utilization)
+			d.Thresholds[series.Resource(name)] = int64(*t.Utilization)
 		}
 	}
 	if set.StabilizationWindowSeconds != nil {
@@ -83,52 +81,53 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	out := vertical.Amounts{}
 	if q, ok := list[corev1.ResourceCPU]; ok {
-		out[vertical.CPU] = q.MilliValue()
+		out[series.CPU] = q.MilliValue()
 	}
 	if q, ok := list[corev1.ResourceMemory]; ok {
-		out[vertical.Memory] = q.Value()
+		out[series.Memory] = q.Value()
 	}
 	return out
 }
 
-// estimatorSettings are those of an autoscaler with their settings. The error of one that cannot run stands in its place.
-type estimatorSettings struct {
-	percentile    vertical.PercentileEstimator
-	percentileErr error
-	oom           vertical.OOMEstimator
-	oomErr        error
-	// priorities are those of Percentile and OOM, which are always there.
-	priorities map[string]int
-	forecast   *forecastSettings
-	external   *externalSettings
-	foreign    []foreignSettings
-	// invalid are those whose settings cannot be read, by type.
-	invalid map[string]error
-}
-
-// foreignSettings are those of an estimator of somebody else.
-type foreignSettings struct {
+// configured is an estimator with its settings.
+type configured[T any] struct {
 	name     string
 	priority int
-	maxAge   time.Duration
+	settings T
+	// err is the reason why the settings are invalid.
+	err error
 }
 
-// forecastSettings name a TimeSeriesPrediction of the same namespace and what of it is the need of a container.
+// estimatorSettings are the estimators of an autoscaler. Percentile and OOM always run.
+type estimatorSettings struct {
+	percentile configured[vertical.PercentileEstimator]
+	oom        configured[vertical.OOMEstimator]
+	forecast   *configured[forecastSettings]
+	external   *configured[externalSettings]
+	// foreign are estimators outside of Crane; their setting is the maximum age of an estimate.
+	foreign []configured[time.Duration]
+}
+
+// ownEstimators returns the types of the estimators that Crane runs, in the order of the status.
+func ownEstimators() []string {
+	return []string{vertical.TypePercentile, vertical.TypeOOM, vertical.TypeForecast, vertical.TypeExternal}
+}
+
+// forecastSettings select metrics of a TimeSeriesPrediction in the same namespace.
 type forecastSettings struct {
-	priority   int
 	prediction string
-	// identifiers are the metrics by resource. container gets them; empty for the only one.
-	identifiers map[vertical.Resource]string
+	// identifiers are the metrics by resource, for the container; an empty container is the only one.
+	identifiers map[series.Resource]string
 	container   string
-	// perPod tells that the metric is of one pod; otherwise it is of all pods together.
+	// perPod marks metrics of one pod; otherwise they are of all pods together.
 	perPod bool
+	// margin is added to the forecast, as a fraction.
 	margin float64
 }
 
-// externalSettings name metrics of external.metrics.k8s.io.
+// externalSettings select metrics of external.metrics.k8s.io.
 type externalSettings struct {
-	priority  int
-	metrics   map[vertical.Resource]string
+	metrics   map[series.Resource]string
 	selector  string
 	container string
 	margin    float64
@@ -136,131 +135,105 @@ type externalSettings struct {
 
 const (
 	defaultMargin = 0.15
-	// defaultForeignMaxAge is the age from which the answer of somebody else's estimator no longer counts.
+	// defaultForeignMaxAge is the maximum age of the estimates of an estimator outside of Crane.
 	defaultForeignMaxAge = time.Hour
 )
 
-// parseEstimators reads the estimators of an autoscaler.
+// parseEstimators parses the estimators of an autoscaler. Of two with one type the first counts; the webhook rejects the second.
 func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) estimatorSettings {
-	out := estimatorSettings{priorities: map[string]int{}, invalid: map[string]error{}}
-	configs := map[string]map[string]string{}
-	seen := map[string]bool{}
-	for _, r := range e.Spec.ResourceEstimators {
-		if seen[r.Type] || r.Type == "" {
-			continue // The webhook refuses it; the first one counts.
+	specs := map[string]autoscalingv1alpha1.ResourceEstimator{}
+	var out estimatorSettings
+	for _, spec := range e.Spec.ResourceEstimators {
+		if _, seen := specs[spec.Type]; seen || spec.Type == "" {
+			continue
 		}
-		seen[r.Type] = true
-		var err error
-		switch r.Type {
+		specs[spec.Type] = spec
+		switch spec.Type {
 		case vertical.TypePercentile, vertical.TypeOOM:
-			out.priorities[r.Type], configs[r.Type] = r.Priority, r.Config
 		case vertical.TypeForecast:
-			out.forecast, err = parseForecast(r.Config, r.Priority)
+			out.forecast = new(parseEstimator(spec.Type, spec, parseForecast))
 		case vertical.TypeExternal:
-			out.external, err = parseExternal(r.Config, r.Priority)
+			out.external = new(parseEstimator(spec.Type, spec, parseExternal))
 		default:
-			f := foreignSettings{name: r.Type, priority: r.Priority, maxAge: defaultForeignMaxAge}
-			if text, given := r.Config["max-age"]; given {
-				f.maxAge, err = series.ParseDuration(text)
-			}
-			out.foreign = append(out.foreign, f)
-		}
-		if err != nil {
-			out.invalid[r.Type], out.priorities[r.Type] = err, r.Priority
+			out.foreign = append(out.foreign, parseEstimator(spec.Type, spec, parseMaxAge))
 		}
 	}
-	out.percentile, out.percentileErr = vertical.ParsePercentileEstimator(configs[vertical.TypePercentile])
-	out.oom, out.oomErr = vertical.ParseOOMEstimator(configs[vertical.TypeOOM])
+	out.percentile = parseEstimator(vertical.TypePercentile, specs[vertical.TypePercentile], vertical.ParsePercentileEstimator)
+	out.oom = parseEstimator(vertical.TypeOOM, specs[vertical.TypeOOM], vertical.ParseOOMEstimator)
 	return out
 }
 
-func parseForecast(config map[string]string, priority int) (*forecastSettings, error) {
-	out := &forecastSettings{priority: priority, margin: defaultMargin, identifiers: map[vertical.Resource]string{}}
-	err := parseSettings(config, map[string]func(string) error{
-		"prediction":        setString(&out.prediction),
-		"cpu-identifier":    setMetricName(out.identifiers, vertical.CPU),
-		"memory-identifier": setMetricName(out.identifiers, vertical.Memory),
-		"container":         setString(&out.container),
-		"per-pod": func(v string) (err error) {
-			out.perPod, err = strconv.ParseBool(v)
-			return err
-		},
-		"margin-fraction": setMargin(&out.margin),
-	})
-	if err == nil && (out.prediction == "" || len(out.identifiers) == 0) {
-		err = errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
-	}
-	return out, err
+func parseEstimator[T any](name string, spec autoscalingv1alpha1.ResourceEstimator, parse func(map[string]string) (T, error)) configured[T] {
+	settings, err := parse(spec.Config)
+	return configured[T]{name: name, priority: spec.Priority, settings: settings, err: err}
 }
 
-func parseExternal(config map[string]string, priority int) (*externalSettings, error) {
-	out := &externalSettings{priority: priority, margin: defaultMargin, metrics: map[vertical.Resource]string{}}
-	err := parseSettings(config, map[string]func(string) error{
-		"cpu-metric-name":    setMetricName(out.metrics, vertical.CPU),
-		"memory-metric-name": setMetricName(out.metrics, vertical.Memory),
-		"metric-selector": func(v string) error {
-			selector, err := metav1.ParseToLabelSelector(v)
-			if err != nil {
-				return fmt.Errorf("no label selector: %w", err)
-			}
-			parsed, err := metav1.LabelSelectorAsSelector(selector)
-			if err != nil {
-				return fmt.Errorf("no label selector: %w", err)
-			}
-			out.selector = parsed.String()
-			return nil
-		},
-		"container":       setString(&out.container),
-		"margin-fraction": setMargin(&out.margin),
-	})
-	if err == nil && len(out.metrics) == 0 {
-		err = errors.New("config: needs cpu-metric-name or memory-metric-name")
+func parseMaxAge(config map[string]string) (time.Duration, error) {
+	if text, set := config["max-age"]; set {
+		return series.ParseDuration(text)
 	}
+	return defaultForeignMaxAge, nil
+}
+
+func parseForecast(config map[string]string) (forecastSettings, error) {
+	r := settings.Read(config)
+	out := forecastSettings{
+		prediction: r.Text("prediction", ""), container: r.Text("container", ""), perPod: r.Flag("per-pod", false), margin: readMargin(r),
+		identifiers: readNames(r, "cpu-identifier", "memory-identifier"),
+	}
+	if err := r.Err(); err != nil {
+		return out, fmt.Errorf("config: %w", err)
+	}
+	if out.prediction == "" || len(out.identifiers) == 0 {
+		return out, errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
+	}
+	return out, nil
+}
+
+func parseExternal(config map[string]string) (externalSettings, error) {
+	r := settings.Read(config)
+	out := externalSettings{
+		container: r.Text("container", ""), margin: readMargin(r), metrics: readNames(r, "cpu-metric-name", "memory-metric-name"),
+	}
+	r.Parse("metric-selector", func(text string) error {
+		selector, err := metav1.ParseToLabelSelector(text)
+		if err != nil {
+			return fmt.Errorf("must be a label selector: %w", err)
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return fmt.Errorf("must be a label selector: %w", err)
+		}
+		out.selector = parsed.String()
+		return nil
+	})
 	for _, name := range out.metrics {
-		if err == nil && strings.ContainsAny(name, "/?#% ") {
-			err = fmt.Errorf("config: %q is no name of a metric", name)
+		if strings.ContainsAny(name, "/?#% ") {
+			r.Fail("", name, "must be the name of a metric")
 		}
 	}
-	return out, err
+	if err := r.Err(); err != nil {
+		return out, fmt.Errorf("config: %w", err)
+	}
+	if len(out.metrics) == 0 {
+		return out, errors.New("config: needs cpu-metric-name or memory-metric-name")
+	}
+	return out, nil
 }
 
-// parseSettings reads settings by their keys. A key that is not known is an error.
-func parseSettings(config map[string]string, keys map[string]func(string) error) error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		read, known := keys[key]
-		if !known {
-			errs = append(errs, fmt.Errorf("config: unknown key %q: there are %s", key, strings.Join(slices.Sorted(maps.Keys(keys)), ", ")))
-			continue
+// readNames reads the name of a metric for each resource, by the key of the resource.
+func readNames(r *settings.Reader, cpuKey, memoryKey string) map[series.Resource]string {
+	out := map[series.Resource]string{}
+	for resource, key := range map[series.Resource]string{series.CPU: cpuKey, series.Memory: memoryKey} {
+		if name := r.Text(key, ""); name != "" {
+			out[resource] = name
 		}
-		if err := read(config[key]); err != nil {
-			errs = append(errs, fmt.Errorf("config[%s]: %q: %w", key, config[key], err))
-		}
 	}
-	return errors.Join(errs...)
+	return out
 }
 
-func setString(to *string) func(string) error {
-	return func(v string) error {
-		*to = v
-		return nil
-	}
-}
-
-func setMetricName(to map[vertical.Resource]string, resource vertical.Resource) func(string) error {
-	return func(v string) error {
-		to[resource] = v
-		return nil
-	}
-}
-
-func setMargin(to *float64) func(string) error {
-	return func(v string) error {
-		m, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(m >= 0 && m <= 10) {
-			return errors.New("must be a number from 0 to 10 (0.15 is 15 %)")
-		}
-		*to = m
-		return nil
-	}
+// readMargin reads the fraction that is added to a value.
+func readMargin(r *settings.Reader) float64 {
+	const maxMargin = 10
+	return r.Number("margin-fraction", defaultMargin, 0, maxMargin)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -20,7 +21,7 @@ func TestPolicyOf(t *testing.T) {
 	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
 	hour, sixty := int32(3600), int32(60)
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[vertical.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
+	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[series.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
 		t.Errorf("no policy: %+v", got)
 	}
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{
@@ -34,14 +35,14 @@ func TestPolicyOf(t *testing.T) {
 		},
 	}}
 	got := containerPolicy(e, "app")
-	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[vertical.CPU] != 60 || got.Up.Thresholds[vertical.Memory] != 95 ||
-		!got.RequestsOnly || got.Controls(vertical.Memory) || got.Min[vertical.CPU] != 100 || got.Min[vertical.Memory] != 64<<20 {
+	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[series.CPU] != 60 || got.Up.Thresholds[series.Memory] != 95 ||
+		!got.RequestsOnly || got.Controls(series.Memory) || got.Min[series.CPU] != 100 || got.Min[series.Memory] != 64<<20 {
 		t.Errorf("its own: %+v", got)
 	}
 	if got := containerPolicy(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
 		t.Errorf("that of all: %+v", got)
 	}
-	if d := vertical.DefaultPolicy(); d.Up.Thresholds[vertical.CPU] != 95 {
+	if d := vertical.DefaultPolicy(); d.Up.Thresholds[series.CPU] != 95 {
 		t.Errorf("the defaults were changed: %+v", d)
 	}
 }
@@ -55,26 +56,34 @@ func TestEstimatorSettings(t *testing.T) {
 	}{
 		"forecast":              {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "per-pod": "true", "margin-fraction": "0"}, ""},
 		"forecast of nothing":   {"Forecast", map[string]string{"prediction": "load"}, "needs prediction"},
-		"unknown key":           {"Forecast", map[string]string{"predicton": "load"}, `unknown key "predicton": there are container, cpu-identifier`},
-		"no bool":               {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "per-pod": "maybe"}, "config[per-pod]"},
-		"margin NaN":            {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "margin-fraction": "NaN"}, "config[margin-fraction]"},
+		"unknown key":           {"Forecast", map[string]string{"predicton": "load"}, `config: predicton: "load": unknown key; `},
+		"no bool":               {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "per-pod": "maybe"}, `config: per-pod: "maybe": must be true or false`},
+		"margin NaN":            {"Forecast", map[string]string{"prediction": "load", "cpu-identifier": "cpu", "margin-fraction": "NaN"}, `config: margin-fraction: "NaN": must be a number from 0 to 10`},
 		"external":              {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "a=b,c in (d)"}, ""},
 		"external of nothing":   {"External", nil, "needs cpu-metric-name"},
-		"a path for a name":     {"External", map[string]string{"cpu-metric-name": "../../secrets"}, "is no name of a metric"},
+		"a path for a name":     {"External", map[string]string{"cpu-metric-name": "../../secrets"}, `"../../secrets": must be the name of a metric`},
 		"no selector":           {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "a=="}, ""},
-		"a selector of nothing": {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "(("}, "config[metric-selector]"},
-		"somebody else's":       {"Mine", map[string]string{"max-age": "5m", "anything": "else"}, ""},
+		"a selector of nothing": {"External", map[string]string{"cpu-metric-name": "need", "metric-selector": "(("}, `config: metric-selector: "((": must be a label selector`},
+		"another estimator":     {"Mine", map[string]string{"max-age": "5m", "anything": "else"}, ""},
 		"an age that is none":   {"Mine", map[string]string{"max-age": "old"}, "old"},
 	} {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config, Priority: 4}}
 		got := parseEstimators(e)
-		err := got.invalid[c.kind]
+		var err error
+		switch {
+		case got.forecast != nil:
+			err = got.forecast.err
+		case got.external != nil:
+			err = got.external.err
+		default:
+			err = got.foreign[0].err
+		}
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if got.percentileErr != nil || got.oomErr != nil {
-			t.Errorf("%s: %v, %v", name, got.percentileErr, got.oomErr)
+		if got.percentile.err != nil || got.oom.err != nil {
+			t.Errorf("%s: %v, %v", name, got.percentile.err, got.oom.err)
 		}
 	}
 }

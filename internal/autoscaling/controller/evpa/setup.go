@@ -6,12 +6,12 @@ package evpa
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,39 +24,36 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/kube/optionalcrd"
+	"crane.io/crane/internal/autoscaling/metricsapi"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
-	"crane.io/crane/pkg/vertical"
 )
 
 const (
-	// maxConcurrentNamespaces is how many are looked at together: one that waits for a slow source must not hold up all others.
+	// maxConcurrentNamespaces allows one namespace to wait for a slow source of history without blocking the others.
 	maxConcurrentNamespaces = 2
-	// historyTimeout bounds the reading of one namespace.
+	// historyTimeout bounds reading the history of one namespace.
 	historyTimeout = 5 * time.Minute
 	pageSize       = 500
 )
 
-// Config is what the controller needs from outside.
+// Config is the configuration of the controller.
 type Config struct {
 	History profile.Source
 	// Kills may be nil.
 	Kills KillReader
-	// Interval is the time between two looks at a namespace, Fresh how long what was read of history counts.
+	// Mapper maps optional kinds; see optionalcrd.NewMapper.
+	Mapper meta.RESTMapper
+	// Interval is the time between two reconciles of a namespace, HistoryMaxAge the time for which history is cached.
 	Interval, HistoryMaxAge time.Duration
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.PassiveClock
 }
 
-// AddToManager adds the controller to a manager that has not started.
+// AddToManager adds the controller. The manager must not have started.
 func AddToManager(mgr manager.Manager, cfg Config) error {
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("building the client of external metrics: %w", err)
-	}
-	mapper, err := optionalcrd.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
+	api, err := metricsapi.NewClient(mgr)
 	if err != nil {
 		return err
 	}
@@ -64,8 +61,8 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Client:  mgr.GetClient(),
 		Lister:  &workload.Lister{Sources: workloadSources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
 		History: cfg.History, Kills: cfg.Kills,
-		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), mapper),
-		External: ExternalMetricsClient{REST: disco.RESTClient()},
+		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
+		External: ExternalMetricsClient{API: api},
 		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Interval: cfg.Interval, HistoryMaxAge: cfg.HistoryMaxAge,
 	}
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
@@ -86,7 +83,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-// workloadSources reads from the cache what craned keeps anyway, nodes and autoscalers, and all else from the API server.
+// workloadSources reads nodes, HPAs and watched workloads from the cache, and all else from the API server.
 func workloadSources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
 	return func(kind schema.GroupVersionKind) workload.Source {
 		if kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
@@ -109,7 +106,7 @@ func enqueueNamespace(_ context.Context, o client.Object) []reconcile.Request {
 	return namespaceRequest(o.GetNamespace())
 }
 
-// enqueueForRecommendation maps a Recommendation of an autoscaler to its namespace.
+// enqueueForRecommendation maps a Recommendation that an autoscaler owns to its namespace.
 func enqueueForRecommendation(_ context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == autoscalerKind {
@@ -119,7 +116,7 @@ func enqueueForRecommendation(_ context.Context, o client.Object) []reconcile.Re
 	return nil
 }
 
-// enqueueForTarget maps a workload to its namespace where an autoscaler has it as target.
+// enqueueForTarget maps a workload to its namespace where it is the target of an autoscaler.
 func enqueueForTarget(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var list autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
@@ -135,36 +132,26 @@ func enqueueForTarget(reader client.Reader, kind schema.GroupVersionKind) handle
 	}
 }
 
-// changedByOthers lets through what somebody else changed: the spec, that it is being deleted, or the answer of somebody else's estimator.
+// changedByOthers passes changes of the spec, of deletion, and of the estimates of estimators outside of Crane.
 func changedByOthers() predicate.Predicate {
 	foreign := func(o client.Object) (out []time.Time) {
 		if e, ok := o.(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler); ok {
 			for _, s := range e.Status.ResourceEstimators {
-				switch s.Type {
-				case vertical.TypePercentile, vertical.TypeOOM, vertical.TypeForecast, vertical.TypeExternal:
-				default:
-					if s.LastUpdateTime != nil {
-						out = append(out, s.LastUpdateTime.Time)
-					}
+				if s.LastUpdateTime != nil && !slices.Contains(ownEstimators(), s.Type) {
+					out = append(out, s.LastUpdateTime.Time)
 				}
 			}
 		}
 		return out
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := foreign(e.ObjectOld), foreign(e.ObjectNew)
-		same := len(before) == len(after)
-		for i := range before {
-			same = same && before[i].Equal(after[i])
-		}
-		return !same || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		return !slices.EqualFunc(foreign(e.ObjectOld), foreign(e.ObjectNew), time.Time.Equal) ||
+			e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 	}}
 }
 
-// exceptCreation lets through what others did to a Recommendation; its creation is ours.
+// exceptCreation passes all events but creations, which this controller causes.
 func exceptCreation() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
-
-func resourceOf(name corev1.ResourceName) vertical.Resource { return vertical.Resource(name) }

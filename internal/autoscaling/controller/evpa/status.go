@@ -14,17 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
-// maxDecisions is how many the status holds.
+// maxDecisions bounds the decisions in the status.
 const maxDecisions = 200
 
-// newStatus is the status that a plan leads to. What nothing can be said of keeps what was said last.
-func newStatus(s *autoscalerState, p *plan, now time.Time) autoscalingv1alpha1.EffectiveVerticalPodAutoscalerStatus {
+// newStatus returns the status of a plan. Fields that the plan cannot determine keep their values.
+func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.EffectiveVerticalPodAutoscalerStatus {
 	out := *s.evpa.Status.DeepCopy()
 	for _, c := range p.conditions {
-		c.set(&out.Conditions, s.evpa.Generation, now)
+		c.Set(&out.Conditions, s.evpa.Generation, now)
 	}
 	if s.targetProblem != nil {
 		return out
@@ -35,15 +37,15 @@ func newStatus(s *autoscalerState, p *plan, now time.Time) autoscalingv1alpha1.E
 	return out
 }
 
-func newQuantity(r vertical.Resource, v int64) resource.Quantity {
-	if r == vertical.CPU {
+func newQuantity(r series.Resource, v int64) resource.Quantity {
+	if r == series.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// setResource puts an amount into a list that may not be there yet; nothing for 0.
-func setResource(list *corev1.ResourceList, r vertical.Resource, v int64) {
+// setResource sets an amount above 0 in a list, which it creates if need be.
+func setResource(list *corev1.ResourceList, r series.Resource, v int64) {
 	if v <= 0 {
 		return
 	}
@@ -53,12 +55,12 @@ func setResource(list *corev1.ResourceList, r vertical.Resource, v int64) {
 	(*list)[corev1.ResourceName(r)] = newQuantity(r, v)
 }
 
-// recommendedResources are the targets and bounds of all containers.
-func recommendedResources(s *autoscalerState, all []containerSizing) *autoscalingv1alpha1.RecommendedPodResources {
+// recommendedResources returns the targets and bounds of all containers, nil for none.
+func recommendedResources(s autoscalerState, sizings []containerSizing) *autoscalingv1alpha1.RecommendedPodResources {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
 	for _, c := range s.sizedContainers() {
 		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
-		for _, d := range all {
+		for _, d := range sizings {
 			switch {
 			case d.container != c.Name:
 			case d.Target > 0:
@@ -80,8 +82,8 @@ func recommendedResources(s *autoscalerState, all []containerSizing) *autoscalin
 	return out
 }
 
-// keepPreviousResource takes over what the status says of one resource.
-func keepPreviousResource(s *autoscalerState, one *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
+// keepPreviousResource copies the amounts of one resource from the previous status.
+func keepPreviousResource(s autoscalerState, one *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
 	if s.evpa.Status.Recommendation == nil {
 		return
 	}
@@ -93,7 +95,7 @@ func keepPreviousResource(s *autoscalerState, one *autoscalingv1alpha1.Recommend
 			to   *corev1.ResourceList
 			from corev1.ResourceList
 		}{{&one.Target, last.Target}, {&one.LowerBound, last.LowerBound}, {&one.UpperBound, last.UpperBound}, {&one.UncappedTarget, last.UncappedTarget}} {
-			if q, said := part.from[name]; said {
+			if q, known := part.from[name]; known {
 				if *part.to == nil {
 					*part.to = corev1.ResourceList{}
 				}
@@ -103,26 +105,23 @@ func keepPreviousResource(s *autoscalerState, one *autoscalingv1alpha1.Recommend
 	}
 }
 
-// newDecisions are the decisions with their reasons. When something was changed is only noted where it is.
-func newDecisions(s *autoscalerState, all []containerSizing) []autoscalingv1alpha1.VerticalDecision {
+// newDecisions returns the decisions with their reasons. The times of changes are recorded only where requests are applied.
+func newDecisions(s autoscalerState, sizings []containerSizing) []autoscalingv1alpha1.VerticalDecision {
 	var out []autoscalingv1alpha1.VerticalDecision
-	for _, one := range all {
-		moved := one.LastChanges
+	for _, sizing := range sizings[:min(len(sizings), maxDecisions)] {
+		changes := sizing.LastChanges
 		if !s.applies() {
-			moved = s.lastChanges(one.container, one.Resource)
+			changes = s.lastChanges(sizing.container, sizing.Resource)
 		}
 		d := autoscalingv1alpha1.VerticalDecision{
-			ContainerName: one.container, Resource: corev1.ResourceName(one.Resource), Estimator: one.Estimator,
-			Action: autoscalingv1alpha1.VerticalAction(one.Action), Reason: boundedMessage(one.Reason),
-			RaisedAt: metaTime(moved.RaisedAt), LoweredAt: metaTime(moved.LoweredAt),
+			ContainerName: sizing.container, Resource: corev1.ResourceName(sizing.Resource), Estimator: sizing.Estimator,
+			Action: autoscalingv1alpha1.VerticalAction(sizing.Action), Reason: condition.Message(sizing.Reason),
+			RaisedAt: metaTime(changes.RaisedAt), LoweredAt: metaTime(changes.LoweredAt),
 		}
-		if one.Request > 0 {
-			q := newQuantity(one.Resource, one.Request)
-			d.Request = &q
+		if sizing.Request > 0 {
+			d.Request = new(newQuantity(sizing.Resource, sizing.Request))
 		}
-		if len(out) < maxDecisions {
-			out = append(out, d)
-		}
+		out = append(out, d)
 	}
 	return out
 }
@@ -135,27 +134,26 @@ func metaTime(t time.Time) *metav1.Time {
 	return &out
 }
 
-// newEstimatorStatuses are the answers by estimator. Those of somebody else are theirs, and stay as they are.
-func newEstimatorStatuses(s *autoscalerState, now time.Time) []autoscalingv1alpha1.ResourceEstimatorStatus {
+// newEstimatorStatuses returns the estimates by estimator. Those of estimators outside of Crane stay unchanged.
+func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha1.ResourceEstimatorStatus {
 	last := map[string]autoscalingv1alpha1.ResourceEstimatorStatus{}
-	ours := []string{vertical.TypePercentile, vertical.TypeOOM, vertical.TypeForecast, vertical.TypeExternal}
 	var foreign []autoscalingv1alpha1.ResourceEstimatorStatus
 	for _, e := range s.evpa.Status.ResourceEstimators {
-		if slices.Contains(ours, e.Type) {
+		if slices.Contains(ownEstimators(), e.Type) {
 			last[e.Type] = e
 		} else {
 			foreign = append(foreign, e)
 		}
 	}
 	var out []autoscalingv1alpha1.ResourceEstimatorStatus
-	for _, name := range ours {
-		answer, silent := s.estimatorResult(name)
-		before, said := last[name]
+	for _, name := range ownEstimators() {
+		answer, missing := s.estimatorResult(name)
+		before, known := last[name]
 		switch {
-		case answer == nil && silent && said:
+		case answer == nil && missing && known:
 			out = append(out, before)
 		case answer == nil:
-		case said && equality.Semantic.DeepEqual(before.Recommendation, answer):
+		case known && equality.Semantic.DeepEqual(before.Recommendation, answer):
 			out = append(out, before)
 		default:
 			at := metav1.NewTime(now.Truncate(time.Second))
@@ -165,8 +163,8 @@ func newEstimatorStatuses(s *autoscalerState, now time.Time) []autoscalingv1alph
 	return append(out, foreign...)
 }
 
-// estimatorResult is what one estimator says; silent tells that it has no answer although it should.
-func (s *autoscalerState) estimatorResult(name string) (answer *autoscalingv1alpha1.RecommendedPodResources, silent bool) {
+// estimatorResult returns the estimates of one estimator, nil for none. missing reports that some are missing.
+func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alpha1.RecommendedPodResources, missing bool) {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
 	for _, c := range s.sizedContainers() {
 		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
@@ -175,11 +173,11 @@ func (s *autoscalerState) estimatorResult(name string) (answer *autoscalingv1alp
 				switch {
 				case e.Estimator != name:
 				case e.Failure != "" || e.Pending != "":
-					silent = true
+					missing = true
 				default:
-					setResource(&one.Target, r, r.RoundUp(e.Value))
-					setResource(&one.LowerBound, r, r.RoundUp(e.Lower))
-					setResource(&one.UpperBound, r, r.RoundUp(e.Upper))
+					setResource(&one.Target, r, vertical.RoundUp(r, e.Value))
+					setResource(&one.LowerBound, r, vertical.RoundUp(r, e.Lower))
+					setResource(&one.UpperBound, r, vertical.RoundUp(r, e.Upper))
 				}
 			}
 		}
@@ -188,10 +186,10 @@ func (s *autoscalerState) estimatorResult(name string) (answer *autoscalingv1alp
 		}
 	}
 	if len(out.ContainerRecommendations) == 0 {
-		return nil, silent
+		return nil, missing
 	}
 	slices.SortStableFunc(out.ContainerRecommendations, func(a, b autoscalingv1alpha1.RecommendedContainerResources) int {
 		return cmp.Compare(a.ContainerName, b.ContainerName)
 	})
-	return out, silent
+	return out, missing
 }

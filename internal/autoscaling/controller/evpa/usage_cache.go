@@ -12,8 +12,7 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 )
 
-// usageCache keeps what the workloads of each namespace used for as long as it counts as new: a namespace is looked at more often than
-// its history changes a percentile. It holds the profiles of workloads with an autoscaler, and of no others.
+// usageCache keeps the usage of the targets in each namespace, because reconciles are more frequent than changes of a percentile.
 type usageCache struct {
 	mu          sync.Mutex
 	byNamespace map[string]*cachedUsage
@@ -26,15 +25,15 @@ type cachedUsage struct {
 	covers map[workload.Ref]bool
 }
 
-// get returns the use of workloads of one namespace, read anew where what is kept is too old or does not cover them.
+// get returns the usage of workloads of one namespace. It reads the history where the cached usage is too old or does not cover them.
 func (u *usageCache) get(
 	ctx context.Context, from profile.Source, namespace string, all []workload.Workload, c usageQuery,
 ) (*profile.Usage, error) {
 	u.mu.Lock()
-	kept := u.byNamespace[namespace]
+	cached := u.byNamespace[namespace]
 	u.mu.Unlock()
-	if kept != nil && c.now.Sub(kept.at) < c.maxAge && kept.window >= c.window && kept.coversAll(all) {
-		return kept.usage, nil
+	if cached != nil && c.now.Sub(cached.at) < c.maxAge && cached.window >= c.window && cached.coversAll(all) {
+		return cached.usage, nil
 	}
 	reading, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
@@ -55,7 +54,7 @@ func (u *usageCache) get(
 	return usage, nil
 }
 
-// usageQuery says how far back is read, and how long what was read counts.
+// usageQuery is a window that ends now, and the maximum age of a cached result.
 type usageQuery struct {
 	now            time.Time
 	window, maxAge time.Duration
@@ -71,7 +70,7 @@ func (u *cachedUsage) coversAll(all []workload.Workload) bool {
 	return true
 }
 
-// forget drops a namespace that has no autoscaler any more.
+// forget drops the usage of a namespace.
 func (u *usageCache) forget(namespace string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

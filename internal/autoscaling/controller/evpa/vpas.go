@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/internal/kube/optionalcrd"
 )
 
-// VPAFinder finds who else sizes pods.
+// VPAFinder finds VerticalPodAutoscalers.
 type VPAFinder interface {
 	// Find returns the names of those that act in a namespace, by target.
 	Find(ctx context.Context, namespace string, now time.Time) (map[targetindex.Key]string, error)
@@ -26,12 +26,12 @@ type VPAFinder interface {
 // VerticalPodAutoscalers finds those of the Kubernetes project.
 type VerticalPodAutoscalers struct{ kind *optionalcrd.Kind }
 
-// NewVerticalPodAutoscalers lists them from the API server.
+// NewVerticalPodAutoscalers returns a finder that lists from the API server.
 func NewVerticalPodAutoscalers(live client.Reader, mapper meta.RESTMapper) *VerticalPodAutoscalers {
 	return &VerticalPodAutoscalers{optionalcrd.New(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, live, mapper)}
 }
 
-// Find implements Others. One whose update mode is Off only recommends, and is nobody's rival.
+// Find implements VPAFinder. It omits those with update mode Off, which only recommend.
 func (v *VerticalPodAutoscalers) Find(ctx context.Context, namespace string, now time.Time) (map[targetindex.Key]string, error) {
 	list, err := v.kind.List(ctx, namespace, now)
 	if err != nil {
@@ -43,7 +43,7 @@ func (v *VerticalPodAutoscalers) Find(ctx context.Context, namespace string, now
 		mode, _, _ := unstructured.NestedString(o, "spec", "updatePolicy", "updateMode")
 		ref, _, err := unstructured.NestedStringMap(o, "spec", "targetRef")
 		if err != nil || mode == "Off" || ref["name"] == "" {
-			continue // It acts on nothing.
+			continue // It changes no pods.
 		}
 		key := targetKey(namespace, autoscalingv2.CrossVersionObjectReference{APIVersion: ref["apiVersion"], Kind: ref["kind"], Name: ref["name"]})
 		out[key] = list[i].GetName()

@@ -23,25 +23,25 @@ import (
 )
 
 const (
-	// syncInterval is the time between two looks: the HPA controller's sync period.
+	// syncInterval is the time between two reconciles: the sync period of the HPA controller.
 	syncInterval = 15 * time.Second
-	// staleAfter is how long an answer of the HPA may differ from what the workload has before it is asked anew. The time
-	// bounds the writes where both go on disagreeing.
+	// staleAfter is how long spec.replicas may differ from the workload before it is reset. It bounds the writes while both keep
+	// differing.
 	staleAfter              = 5 * time.Minute
 	maxConcurrentReconciles = 4
 )
 
-// Reconciler keeps one Substitute.
+// Reconciler reconciles Substitutes.
 type Reconciler struct {
 	Client  client.Client
 	Targets *workload.ScaleClient
 	Clock   clock.PassiveClock
 
-	// differingSince is since when somebody wants another scale than there is.
+	// differingSince tracks since when spec.replicas differs from the workload.
 	differingSince firstseen.Tracker
 }
 
-// AddToManager adds the controller to a manager that has not started.
+// AddToManager adds the controller. The manager must not have started.
 func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named("substitute").
@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	target, err := r.Targets.Get(ctx, targetRef(s))
 	if errors.Is(err, workload.ErrNoTarget) || errors.Is(err, workload.ErrNoScale) {
-		return ctrl.Result{RequeueAfter: syncInterval}, nil // Who made it says so.
+		return ctrl.Result{RequeueAfter: syncInterval}, nil // The controller of its owner reports the problem.
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the target of the substitute %s: %w", req, err)
@@ -90,7 +90,7 @@ func targetRef(s *autoscalingv1alpha1.Substitute) workload.Ref {
 	return workload.Ref{Namespace: s.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
 }
 
-// writeStatus returns the object as it is then.
+// writeStatus patches the status and returns the updated object.
 func (r *Reconciler) writeStatus(
 	ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale,
 ) (*autoscalingv1alpha1.Substitute, error) {
@@ -106,7 +106,7 @@ func (r *Reconciler) writeStatus(
 	return changed, nil
 }
 
-// resetReplicas sets spec.replicas back to what the workload has, where the HPA's answer has differed for long.
+// resetReplicas sets spec.replicas to that of the workload where the two have differed for staleAfter.
 func (r *Reconciler) resetReplicas(ctx context.Context, s *autoscalingv1alpha1.Substitute, target workload.Scale) error {
 	key := client.ObjectKeyFromObject(s)
 	if s.Spec.Replicas != nil && *s.Spec.Replicas == target.Replicas {

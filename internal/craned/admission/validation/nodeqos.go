@@ -50,7 +50,7 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 	if known.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
 	}
-	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage() && (a.Throttle != nil || a.Eviction != nil) {
+	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage && (a.Throttle != nil || a.Eviction != nil) {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.AvoidanceActionName, m.Name)
 	}
 	v.addErrors(validateLabelSelector(m.Selector, metric.Child("selector"))...)

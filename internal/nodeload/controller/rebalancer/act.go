@@ -31,12 +31,12 @@ const (
 	action           = "Evict"
 )
 
-// Evictor evicts a pod, if it still is the one with that UID.
+// Evictor evicts a pod if its UID matches.
 type Evictor interface {
 	Evict(ctx context.Context, namespace, name string, uid types.UID) error
 }
 
-// APIEvictor evicts through the eviction subresource (policy/v1), which holds disruption budgets.
+// APIEvictor evicts through the eviction subresource (policy/v1), which respects PodDisruptionBudgets.
 type APIEvictor struct{ Client policyclient.EvictionsGetter }
 
 // Evict implements Evictor.
@@ -47,17 +47,17 @@ func (e APIEvictor) Evict(ctx context.Context, namespace, name string, uid types
 	})
 }
 
-// act carries a plan out, or tells it.
+// act executes a plan, or reports it in a dry run.
 func (c *Controller) act(ctx context.Context, s *snapshot, plan rebalance.Plan, now time.Time) {
 	for _, m := range plan.Moves {
 		c.move(ctx, s, m, now)
 	}
-	c.tellRefusals(ctx, s, plan, now)
+	c.reportRefusals(ctx, s, plan, now)
 }
 
-// sentence says what is moved and why, in numbers.
-func sentence(s *snapshot, m rebalance.Move) string {
-	return fmt.Sprintf("node %s uses %.0f %% of %s, more than %.0f %% in %d readings; without this pod (%dm CPU, %d MiB) it uses %.0f %%; node %s has room for it and would use %.0f %%",
+// describeMove returns what is moved and why, with numbers.
+func describeMove(s *snapshot, m rebalance.Move) string {
+	return fmt.Sprintf("node %s uses %.0f %% of %s, more than %.0f %% in %d readings; without this pod (%dm CPU, %d MiB) it uses %.0f %%; node %s has capacity for it and would use %.0f %%",
 		s.nodes[m.From].Name, 100*m.Before, m.Heat.Resource, 100*m.Heat.Evict, m.Heat.Rounds,
 		m.Pod.Use.CPU, m.Pod.Use.Memory>>20, 100*m.After, s.nodes[m.To].Name, 100*m.ToLoad)
 }
@@ -65,13 +65,13 @@ func sentence(s *snapshot, m rebalance.Move) string {
 func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, now time.Time) {
 	log := ctrl.LoggerFrom(ctx).WithName("rebalance").WithValues("namespace", m.Pod.Namespace, "pod", m.Pod.Name)
 	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Pod.Namespace, Name: m.Pod.Name, UID: types.UID(m.Pod.UID)}
-	text := sentence(s, m)
+	text := describeMove(s, m)
 	node := s.nodes[m.From].Name
 	if c.cfg.Settings.DryRun {
-		log.Info("Would evict (dry run)", "why", text)
+		log.Info("would evict (dry run)", "why", text)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonWouldMove, action, "would be evicted (dry run): %s", text)
 		c.count("dry-run", m)
-		c.rest(node, m.Pod.Workload, now)
+		c.startCoolDown(node, m.Pod.Workload, now)
 		return
 	}
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
@@ -81,11 +81,11 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		log.Info("Evicted", "why", text)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
 		c.count("evicted", m)
-		c.rest(node, m.Pod.Workload, now)
+		c.startCoolDown(node, m.Pod.Workload, now)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.count("gone", m)
 	case kept:
-		log.V(1).Info("A disruption budget keeps the pod", "reason", why)
+		log.V(1).Info("a PodDisruptionBudget blocks the eviction", "reason", why)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its disruption budget keeps it: %s", text)
 		c.count("budget", m)
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
@@ -94,8 +94,8 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 			log.Error(err, "Evicting")
 		}
 		c.count("failed", m)
-		if eviction.OutcomeUnknown(err) { // It may be on its way all the same, and counts as one that is.
-			c.rest(node, m.Pod.Workload, now)
+		if eviction.OutcomeUnknown(err) { // the eviction may have succeeded, so it counts as a move
+			c.startCoolDown(node, m.Pod.Workload, now)
 			return
 		}
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
@@ -106,18 +106,18 @@ func (c *Controller) count(result string, m rebalance.Move) {
 	c.cfg.Metrics.moved(result, string(m.Heat.Resource))
 }
 
-// rest leaves the node and the workload alone for a while.
-func (c *Controller) rest(node, workload string, now time.Time) {
+// startCoolDown excludes the node and the workload from moves for a while.
+func (c *Controller) startCoolDown(node, workload string, now time.Time) {
 	until := now.Add(c.cfg.Settings.CoolDown)
 	c.cooling["node/"+node], c.cooling["workload/"+workload] = until, until
 	c.moves = append(c.moves, now)
 }
 
-// toldPods bounds the pods that an event about a node names.
-const toldPods = 5
+// maxReportedPods bounds the pods named in an event about a node.
+const maxReportedPods = 5
 
-// tellRefusals tells of each hot node from which nothing is moved why not, once in a while.
-func (c *Controller) tellRefusals(ctx context.Context, s *snapshot, plan rebalance.Plan, now time.Time) {
+// reportRefusals reports for each hot node without moves why, at most once per cool-down.
+func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebalance.Plan, now time.Time) {
 	moved := map[int]bool{}
 	for _, m := range plan.Moves {
 		moved[m.From] = true
@@ -133,21 +133,21 @@ func (c *Controller) tellRefusals(ctx context.Context, s *snapshot, plan rebalan
 	for node, list := range reasons {
 		name := s.nodes[node].Name
 		if moved[node] {
-			delete(c.told, name)
+			delete(c.reported, name)
 			continue
 		}
-		if more := len(list) - toldPods; more > 0 {
-			list = append(list[:toldPods], fmt.Sprintf("and %d more", more))
+		if more := len(list) - maxReportedPods; more > 0 {
+			list = append(list[:maxReportedPods], fmt.Sprintf("and %d more", more))
 		}
 		text := strings.Join(list, "; ")
 		if len(text) > 900 {
 			text = strings.ToValidUTF8(text[:900], "") + "..."
 		}
-		if list[0] == rebalance.CoolingDown || now.Before(c.told[name]) {
+		if list[0] == rebalance.CoolingDown || now.Before(c.reported[name]) {
 			continue
 		}
-		c.told[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
-		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("Nothing is moved off a hot node", "node", name, "why", text)
+		c.reported[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
+		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "why", text)
 		c.cfg.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: s.nodes[node].UID}, nil,
 			corev1.EventTypeWarning, reasonNotMovable, action, "hot, and nothing is moved: %s", text)
 	}

@@ -23,15 +23,16 @@ type answer struct{ err error }
 
 func (a answer) Evict(context.Context, string, string, types.UID) error { return a.err }
 
-// TestAnswers: what each answer to an eviction means. One that may have gone through is counted as one that has; what an API server says
-// of itself is no word of a disruption budget.
+// TestAnswers checks the handling of each answer to an eviction. One that may have succeeded counts as a success;
+// errors of the API server itself are not attributed to a PodDisruptionBudget.
 func TestAnswers(t *testing.T) {
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 10)
 	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "needs 2"}}
 	for name, test := range map[string]struct {
 		err    error
 		result string
-		// moved tells that it counts for the node and the hour; resting that its workload is left alone, told that there is an event.
+		// moved means that the eviction counts for the node and the hour, resting that the workload cools down, told
+		// that there is an event.
 		moved, resting, told bool
 	}{
 		"yes":               {nil, "evicted", true, true, true},
@@ -45,7 +46,7 @@ func TestAnswers(t *testing.T) {
 		recorder := events.NewFakeRecorder(10)
 		c := &Controller{
 			cfg:     Config{Settings: DefaultSettings(), Evictor: answer{test.err}, Events: recorder, Metrics: NewMetrics()},
-			cooling: map[string]time.Time{}, told: map[string]time.Time{},
+			cooling: map[string]time.Time{}, reported: map[string]time.Time{},
 		}
 		c.cfg.Settings.DryRun = false
 		s := &snapshot{nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold"}}}}

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// safeToEvict is the annotation of cluster-autoscaler by which a pod says whether it may be evicted.
+	// safeToEvict is the annotation of cluster-autoscaler that allows or forbids evicting a pod.
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-	// deletionCost is the annotation by which Kubernetes chooses among the pods of a ReplicaSet.
+	// deletionCost is the annotation by which Kubernetes selects among the pods of a ReplicaSet.
 	deletionCost = "controller.kubernetes.io/pod-deletion-cost"
-	// systemPriority is the lowest priority of what a cluster cannot do without.
+	// systemPriority is the lowest priority of system-critical pods.
 	systemPriority = 2_000_000_000
 )
 
-// blocked says why a pod must not be moved, whatever its node; empty where it may.
-func blocked(pod *corev1.Pod, protected func(namespace string) bool, siblings int) string {
+// blockReason returns why a pod must not be moved from any node; empty if it may.
+func blockReason(pod *corev1.Pod, protected func(namespace string) bool, siblings int) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -48,7 +48,8 @@ func blocked(pod *corev1.Pod, protected func(namespace string) bool, siblings in
 	return localData(pod)
 }
 
-// hardToPlace names what a node must have that is not looked at here, so that nobody knows whether another node has it.
+// hardToPlace names a constraint of the pod that this package does not evaluate, so it is unknown whether another
+// node satisfies it.
 func hardToPlace(pod *corev1.Pod) string {
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		return "it needs other pods near it (pod affinity)"
@@ -71,7 +72,7 @@ func hardToPlace(pod *corev1.Pod) string {
 	return ""
 }
 
-// localData names data that would be lost, or that is not wherever the pod goes.
+// localData names data that would be lost or is tied to the node.
 func localData(pod *corev1.Pod) string {
 	for i := range pod.Spec.Volumes {
 		switch v := &pod.Spec.Volumes[i]; {

@@ -21,27 +21,28 @@ import (
 	"crane.io/crane/pkg/rebalance"
 )
 
-// roundTimeout bounds what one round reads.
+// roundTimeout bounds the reads of one round.
 const roundTimeout = 2 * time.Minute
 
-// Settings say when and how much is moved. DefaultSettings has the defaults.
+// Settings are the limits of rebalancing. DefaultSettings returns the defaults.
 type Settings struct {
-	// DryRun tells what would be moved, and moves nothing.
+	// DryRun reports moves without evicting.
 	DryRun bool
-	// Interval is the time between two looks at the loads of nodes.
+	// Interval is the interval between rounds.
 	Interval time.Duration
-	// Rounds is how many readings in a row have to lie above the mark evict.
+	// Rounds is the number of consecutive readings above the mark evict before a move.
 	Rounds int
-	// PerRound bounds the moves of a round, PerNode those of one node in it, PerHour those of any hour.
+	// PerRound, PerNode and PerHour are the maximum moves of a round, of one node in a round, and of any hour.
 	PerRound, PerNode, PerHour int
-	// CoolDown is how long a node that pods have left, and a workload that lost one, are left alone.
+	// CoolDown is how long a node that pods have left, and a workload that lost one, are excluded.
 	CoolDown time.Duration
 	// Protected namespaces keep their pods.
 	Protected []string
 }
 
-// DefaultSettings move little: one pod of a node in ten minutes, when its load, an average of five minutes, knows of the
-// last one; five at once in a cluster, and thirty in an hour. Three readings are nine minutes with the usual policy.
+// DefaultSettings returns conservative settings: one pod of a node in ten minutes, when its load, a five-minute
+// average, reflects the last move; five at once in a cluster and thirty in an hour. Three readings are nine minutes
+// with the default policy.
 func DefaultSettings() Settings {
 	return Settings{
 		DryRun: true, Interval: 30 * time.Second, Rounds: 3, PerRound: 5, PerNode: 1, PerHour: 30,
@@ -49,15 +50,15 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Config is what a Controller needs from outside.
+// Config configures a Controller.
 type Config struct {
 	Settings Settings
 	Policy   *policyfile.File
-	// Format is how times stand in annotations.
+	// Format is the time format of annotations.
 	Format nodeload.Format
-	// Nodes lists nodes from a cache; Live lists pods and budgets, which are read only when a node is hot.
+	// Nodes lists nodes from a cache; Live lists pods and budgets, only when a node is hot.
 	Nodes, Live client.Reader
-	// Usage answers what pods use.
+	// Usage returns the usage of pods.
 	Usage   Vectors
 	Evictor Evictor
 	Events  events.EventRecorder
@@ -70,24 +71,24 @@ type Controller struct {
 	cfg     Config
 	streaks rebalance.Streaks
 	rules   *nodeload.Rules
-	// cooling says until when nodes ("node/...") and workloads are left alone.
+	// cooling holds the end of the cool-down of nodes ("node/...") and workloads.
 	cooling map[string]time.Time
-	moves   []time.Time // of the last hour
-	// told says until when nothing more is told of a node.
-	told    map[string]time.Time
-	failing bool
+	moves   []time.Time // times of the last hour
+	// reported holds the time before which nothing more is reported about a node.
+	reported map[string]time.Time
+	failing  bool
 }
 
-// New returns a controller that has done nothing. It fails where something is missing or out of range.
+// New returns a controller. It returns an error for missing or invalid fields.
 func New(cfg Config) (*Controller, error) {
 	s := cfg.Settings
 	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
-		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, use, an evictor, events, metrics and a clock")
+		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, usage, an evictor, events, metrics and a clock")
 	}
 	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
 		return nil, fmt.Errorf("settings of rebalancing out of range: %+v", s)
 	}
-	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, told: map[string]time.Time{}}, nil
+	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, reported: map[string]time.Time{}}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -108,19 +109,19 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && !c.failing {
-			ctrl.LoggerFrom(ctx).WithName("rebalance").Error(err, "A round failed and moved nothing; further failures are only counted until one succeeds")
+			ctrl.LoggerFrom(ctx).WithName("rebalance").Error(err, "round failed without moves, further failures are only counted until one succeeds")
 		}
 		c.failing = err != nil
 		c.cfg.Metrics.round(err)
 	}
 }
 
-// Round looks at all nodes and moves what the decision says. An error means that nothing was moved.
+// Round evaluates all nodes and executes the plan. After an error nothing was moved.
 func (c *Controller) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	now := c.cfg.Clock.Now()
-	if err := c.adopt(); err != nil {
+	if err := c.applyPolicy(); err != nil {
 		return err
 	}
 	c.expire(now)
@@ -132,7 +133,7 @@ func (c *Controller) Round(ctx context.Context) error {
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	heats, above, due := c.heats(list.Items, now)
+	heats, above, due := c.hotNodes(list.Items, now)
 	c.cfg.Metrics.hot(above, len(due))
 	if len(due) == 0 {
 		return nil
@@ -150,8 +151,8 @@ func (c *Controller) Round(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes rules of a policy that is new.
-func (c *Controller) adopt() error {
+// applyPolicy converts a changed policy into rules.
+func (c *Controller) applyPolicy() error {
 	policy := c.cfg.Policy.Policy()
 	if c.rules != nil && c.rules.Policy == policy {
 		return nil
@@ -164,7 +165,7 @@ func (c *Controller) adopt() error {
 	return nil
 }
 
-// expire forgets what no longer counts.
+// expire drops expired entries.
 func (c *Controller) expire(now time.Time) {
 	for key, until := range c.cooling {
 		if !now.Before(until) {
@@ -174,8 +175,8 @@ func (c *Controller) expire(now time.Time) {
 	c.moves = slices.DeleteFunc(c.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 }
 
-// heats says where nodes are hot, how many are above a mark, and which have been for long enough.
-func (c *Controller) heats(nodes []corev1.Node, now time.Time) (heats [][]rebalance.Heat, above int, due map[int]bool) {
+// hotNodes returns where nodes are hot, how many are above a mark, and which have been for long enough.
+func (c *Controller) hotNodes(nodes []corev1.Node, now time.Time) (heats [][]rebalance.Heat, above int, due map[int]bool) {
 	heats, due = make([][]rebalance.Heat, len(nodes)), map[int]bool{}
 	there := make(map[string]bool, len(nodes))
 	for i := range nodes {
@@ -191,9 +192,9 @@ func (c *Controller) heats(nodes []corev1.Node, now time.Time) (heats [][]rebala
 		}
 	}
 	c.streaks.Keep(func(name string) bool { return there[name] })
-	for name := range c.told {
+	for name := range c.reported {
 		if !there[name] {
-			delete(c.told, name)
+			delete(c.reported, name)
 		}
 	}
 	return heats, above, due
@@ -201,10 +202,10 @@ func (c *Controller) heats(nodes []corev1.Node, now time.Time) (heats [][]rebala
 
 func (c *Controller) look(n *corev1.Node, arrivals *nodeload.Arrivals, now time.Time) *nodeload.Node {
 	samples, _ := c.rules.Read(c.cfg.Format, n.Annotations)
-	return c.rules.Look(nodeload.Report{Capacity: amountOf(n.Status.Capacity), Samples: samples}, arrivals, now)
+	return c.rules.NodeAt(nodeload.Report{Capacity: amountOf(n.Status.Capacity), Samples: samples}, arrivals, now)
 }
 
-// input puts together what the decision needs.
+// input builds the input of the decision.
 func (c *Controller) input(
 	s *snapshot, heats [][]rebalance.Heat, use func(namespace, pod string) (nodeload.Amount, bool), now time.Time,
 ) rebalance.Input {
@@ -218,14 +219,14 @@ func (c *Controller) input(
 		_, cooling := c.cooling["node/"+s.nodes[i].Name]
 		in.Nodes[i] = rebalance.Node{Name: s.nodes[i].Name, Load: c.look(&s.nodes[i], &s.arriving[i], now), Hot: heats[i], Cooling: cooling}
 		count.Add(in.Nodes[i].Load, s.requested[i])
-		in.Nodes[i].Pods = s.candidates(i, use, c.protected, c.resting)
+		in.Nodes[i].Pods = s.candidates(i, use, c.protected, c.coolDownReason)
 		for _, pod := range s.onHot[i] {
 			byUID[string(pod.UID)] = pod
 		}
 	}
 	in.Fleet = count.Fleet(nodeload.DefaultMinFresh)
 	in.Fits = func(p *rebalance.Pod, to int) string { return s.fits(byUID[p.UID], to) }
-	in.Placed = func(p *rebalance.Pod, to int) { s.place(byUID[p.UID], to) }
+	in.Placed = func(p *rebalance.Pod, to int) { s.recordMove(byUID[p.UID], to) }
 	return in
 }
 
@@ -233,10 +234,10 @@ func (c *Controller) protected(namespace string) bool {
 	return slices.Contains(c.cfg.Settings.Protected, namespace)
 }
 
-// resting says that a pod's workload lost one lately.
-func (c *Controller) resting(pod *corev1.Pod) string {
+// coolDownReason returns a reason if the pod's workload lost a pod recently.
+func (c *Controller) coolDownReason(pod *corev1.Pod) string {
 	if _, cooling := c.cooling["workload/"+workloadOf(pod)]; cooling {
-		return "its workload lost a pod lately"
+		return "its workload lost a pod recently"
 	}
 	return ""
 }

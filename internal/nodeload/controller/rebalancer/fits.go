@@ -15,24 +15,25 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// fits says why a pod cannot run on a node; empty where it can. It looks at what kube-scheduler's filters look at for pods
-// that are not blocked: readiness, taints, selectors and node affinity, requests, and required anti-affinity both ways.
+// fits returns why a pod cannot run on a node; empty if it can. It evaluates what kube-scheduler's filters evaluate
+// for pods that are not blocked: readiness, taints, selectors and node affinity, requests, and required anti-affinity
+// in both directions.
 func (s *snapshot) fits(pod *corev1.Pod, to int) string {
 	node := &s.nodes[to]
 	if why := workload.NodeRejectReason(node, pod); why != "" {
 		return why
 	}
-	if short := s.short(pod, to); short != "" {
+	if short := s.insufficientResource(pod, to); short != "" {
 		return "without enough " + short
 	}
-	if s.repelled(pod, to) {
+	if s.violatesAntiAffinity(pod, to) {
 		return "with pods that it must not be near"
 	}
 	return ""
 }
 
-// short names the first resource that the node has not enough of.
-func (s *snapshot) short(pod *corev1.Pod, to int) string {
+// insufficientResource returns the first resource of which the node has too little.
+func (s *snapshot) insufficientResource(pod *corev1.Pod, to int) string {
 	allocatable := s.nodes[to].Status.Allocatable
 	if s.pods[to]+1 > allocatable.Pods().Value() {
 		return "pods"
@@ -55,8 +56,8 @@ func (s *snapshot) short(pod *corev1.Pod, to int) string {
 	return slices.Min(lacking)
 }
 
-// repelled tells whether a required anti-affinity of the pod, or of one that runs, keeps it off the node.
-func (s *snapshot) repelled(pod *corev1.Pod, to int) bool {
+// violatesAntiAffinity reports whether a required anti-affinity of the pod or of a running pod excludes the node.
+func (s *snapshot) violatesAntiAffinity(pod *corev1.Pod, to int) bool {
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		if len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 && !s.alone(pod, to) {
 			return true
@@ -68,7 +69,7 @@ func (s *snapshot) repelled(pod *corev1.Pod, to int) bool {
 		}
 		for i := range other.pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			term := &other.pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
-			if s.sameTopology(term.TopologyKey, other.node, to) && meant(term, other.pod.Namespace, pod) {
+			if s.sameTopology(term.TopologyKey, other.node, to) && termMatches(term, other.pod.Namespace, pod) {
 				return true
 			}
 		}
@@ -76,16 +77,16 @@ func (s *snapshot) repelled(pod *corev1.Pod, to int) bool {
 	return false
 }
 
-// alone tells that the pod's own anti-affinity is of the kind that replicas have against each other and that the node has
-// none of those. Terms about other pods would need all pods in mind; they are taken as not met.
+// alone reports whether the pod's own anti-affinity is the usual one between replicas and the node has none of them.
+// Terms about other pods would need all pods in memory; they count as violated.
 func (s *snapshot) alone(pod *corev1.Pod, to int) bool {
 	for i := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		term := &pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
-		if !meant(term, pod.Namespace, pod) {
+		if !termMatches(term, pod.Namespace, pod) {
 			return false
 		}
 		for _, other := range s.repelling {
-			if other.pod.UID != pod.UID && s.sameTopology(term.TopologyKey, other.node, to) && meant(term, pod.Namespace, other.pod) {
+			if other.pod.UID != pod.UID && s.sameTopology(term.TopologyKey, other.node, to) && termMatches(term, pod.Namespace, other.pod) {
 				return false
 			}
 		}
@@ -98,8 +99,9 @@ func (s *snapshot) sameTopology(key string, a, b int) bool {
 	return ok && x == s.nodes[b].Labels[key]
 }
 
-// meant tells whether a term of a pod in a namespace is about another pod. A selector of namespaces means all.
-func meant(term *corev1.PodAffinityTerm, namespace string, pod *corev1.Pod) bool {
+// termMatches reports whether an affinity term of a pod in a namespace selects another pod. A namespace selector
+// counts as all namespaces.
+func termMatches(term *corev1.PodAffinityTerm, namespace string, pod *corev1.Pod) bool {
 	namespaces := term.Namespaces
 	if len(namespaces) == 0 && term.NamespaceSelector == nil {
 		namespaces = []string{namespace}

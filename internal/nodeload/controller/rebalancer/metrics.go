@@ -10,12 +10,12 @@ import (
 )
 
 var (
-	roundsDesc = prometheus.NewDesc("crane_rebalance_rounds_total", "Looks at the loads of nodes, by what became of them.", []string{"result"}, nil)
-	nodesDesc  = prometheus.NewDesc("crane_rebalance_hot_nodes", "Nodes above the mark evict: now, and for long enough to be acted on.", []string{"state"}, nil)
-	movesDesc  = prometheus.NewDesc("crane_rebalance_moves_total", "Pods chosen to leave a hot node, by what became of them and the resource that was short.", []string{"result", "resource"}, nil)
+	roundsDesc = prometheus.NewDesc("crane_rebalance_rounds_total", "Rounds, by result.", []string{"result"}, nil)
+	nodesDesc  = prometheus.NewDesc("crane_rebalance_hot_nodes", "Number of nodes above the mark evict: now, and for long enough to move pods.", []string{"state"}, nil)
+	movesDesc  = prometheus.NewDesc("crane_rebalance_moves_total", "Pods selected to leave a hot node, by result and resource.", []string{"result", "resource"}, nil)
 )
 
-// Metrics are about what the controller does. It is a prometheus.Collector.
+// Metrics counts moves, refusals and hot nodes. It is a prometheus.Collector.
 type Metrics struct {
 	mu     sync.Mutex
 	rounds map[string]float64
@@ -24,7 +24,7 @@ type Metrics struct {
 	moves  map[[2]string]float64
 }
 
-// NewMetrics returns metrics that count nothing yet.
+// NewMetrics returns metrics without counts.
 func NewMetrics() *Metrics {
 	return &Metrics{rounds: map[string]float64{}, moves: map[[2]string]float64{}}
 }

@@ -21,22 +21,22 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// pageSize is how many pods or budgets are listed at once.
+// pageSize is the page size of lists of pods and budgets.
 const pageSize = 500
 
-// snapshot is the cluster as one round sees it.
+// snapshot is the cluster state of one round.
 type snapshot struct {
 	nodes []corev1.Node
-	// used is by node what its pods request, arriving the pods that its samples do not know yet.
+	// used is the sum of pod requests by node, arriving the pods that are not in its samples yet.
 	used     []corev1.ResourceList
 	pods     []int64
 	arriving []nodeload.Arrivals
-	// requested is used in what shares are learned from.
+	// requested is used in the units that shares are learned from.
 	requested []nodeload.Amount
-	// onHot are the pods of hot nodes, by node.
+	// onHot holds the pods of hot nodes.
 	onHot map[int][]*corev1.Pod
-	// repelling are pods with a required anti-affinity, wherever they are.
-	repelling []repelling
+	// repelling holds all pods with a required anti-affinity.
+	repelling []antiAffinityPod
 	// running counts the running pods of each controller.
 	running map[string]int
 
@@ -44,8 +44,8 @@ type snapshot struct {
 	allowed []int32
 }
 
-// repelling is a pod that keeps others away.
-type repelling struct {
+// antiAffinityPod is a pod with a required anti-affinity.
+type antiAffinityPod struct {
 	pod  *corev1.Pod
 	node int
 }
@@ -56,8 +56,8 @@ type budget struct {
 	selector  labels.Selector
 }
 
-// read lists pods and budgets, page by page, and keeps what the decision needs. arrivals counts pods that began to run
-// less than horizon ago as on their way.
+// read lists pods and budgets, page by page, and keeps what the decision needs. arrivals counts pods that started
+// less than horizon ago as pending.
 func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[int]bool, horizon time.Duration, now time.Time) (*snapshot, error) {
 	s := &snapshot{
 		nodes: nodes, used: make([]corev1.ResourceList, len(nodes)), pods: make([]int64, len(nodes)),
@@ -92,7 +92,7 @@ func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration,
 		return
 	}
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
-	s.occupy(at, requests)
+	s.addRequests(at, requests)
 	amount := amountOf(requests)
 	s.requested[at].CPU += amount.CPU
 	s.requested[at].Memory += amount.Memory
@@ -104,29 +104,29 @@ func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration,
 		started = pod.Status.StartTime.Time
 	}
 	if started.IsZero() || now.Sub(started) < horizon {
-		use, _ := nodeload.Estimate(nodeload.Ask{
+		use, _ := nodeload.Estimate(nodeload.PodRequest{
 			Request: amount, Limit: amountOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
 		}, nodeload.Amount{}, nodeload.DefaultShare())
 		s.arriving[at].Add(string(pod.UID), use, started)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		s.repelling = append(s.repelling, repelling{lean(pod), at})
+		s.repelling = append(s.repelling, antiAffinityPod{affinityCopy(pod), at})
 	}
 	if hot {
-		s.onHot[at] = append(s.onHot[at], pod.DeepCopy()) // The page is let go.
+		s.onHot[at] = append(s.onHot[at], pod.DeepCopy()) // a copy, so that the page can be freed
 	}
 }
 
-// lean is what of a pod tells whom it repels.
-func lean(pod *corev1.Pod) *corev1.Pod {
+// affinityCopy returns the fields of a pod that its anti-affinity needs.
+func affinityCopy(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels},
 		Spec:       corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: pod.Spec.Affinity.PodAntiAffinity}},
 	}
 }
 
-// occupy takes what a pod requests from what a node has.
-func (s *snapshot) occupy(at int, requests corev1.ResourceList) {
+// addRequests adds a pod's requests to its node.
+func (s *snapshot) addRequests(at int, requests corev1.ResourceList) {
 	s.pods[at]++
 	for name, q := range requests {
 		sum := s.used[at][name]
@@ -146,7 +146,7 @@ func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
 			pdb := &list.Items[i]
 			selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 			if err != nil {
-				selector = labels.Everything() // Whom it means is not known: it allows nobody of its namespace.
+				selector = labels.Everything() // an invalid selector: it blocks all pods of the namespace
 			}
 			allowed := pdb.Status.DisruptionsAllowed
 			if err != nil || pdb.Status.ObservedGeneration < pdb.Generation {
@@ -161,7 +161,7 @@ func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
 	}
 }
 
-// budgetsOf are the budgets that a pod falls under.
+// budgetsOf returns the budgets that select a pod.
 func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 	var out []int
 	for i, b := range s.budgets {
@@ -172,13 +172,13 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 	return out
 }
 
-// candidates are the pods of a hot node as the decision sees them. why says what else keeps a pod where it is.
+// candidates returns the pods of a hot node as input of the decision.
 func (s *snapshot) candidates(at int, use func(namespace, pod string) (nodeload.Amount, bool), protected func(string) bool, why func(*corev1.Pod) string) []rebalance.Pod {
 	var out []rebalance.Pod
 	for _, pod := range s.onHot[at] {
 		p := rebalance.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Workload: workloadOf(pod),
-			Budgets: s.budgetsOf(pod), Blocked: blocked(pod, protected, s.running[workloadOf(pod)]),
+			Budgets: s.budgetsOf(pod), Blocked: blockReason(pod, protected, s.running[workloadOf(pod)]),
 		}
 		switch {
 		case p.Blocked != "":
@@ -212,12 +212,12 @@ func amountOf(list corev1.ResourceList) nodeload.Amount {
 	return nodeload.Amount{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
 }
 
-// place enters a move, so that the next pod finds less room.
-func (s *snapshot) place(pod *corev1.Pod, to int) {
-	s.occupy(to, podresource.PodRequests(pod, podresource.PodResourcesOptions{}))
+// recordMove adds a moved pod to its new node, so that the next pod sees less free capacity.
+func (s *snapshot) recordMove(pod *corev1.Pod, to int) {
+	s.addRequests(to, podresource.PodRequests(pod, podresource.PodResourcesOptions{}))
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		moved := lean(pod)
-		moved.UID += "/moved" // It stands for the pod that comes in its place.
-		s.repelling = append(s.repelling, repelling{moved, to})
+		moved := affinityCopy(pod)
+		moved.UID += "/moved" // stands for the replacement pod
+		s.repelling = append(s.repelling, antiAffinityPod{moved, to})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// aPod is a pod of a ReplicaSet that runs and asks for a core.
-func aPod(change func(*corev1.Pod)) *corev1.Pod {
+// newPod returns a running pod of a ReplicaSet that requests a core.
+func newPod(change func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -75,15 +75,15 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		}, 2, "pod affinity"},
 		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 2, "resource claims"},
 	} {
-		got := blocked(aPod(test.change), func(ns string) bool { return ns == "kube-system" }, test.siblings)
+		got := blockReason(newPod(test.change), func(ns string) bool { return ns == "kube-system" }, test.siblings)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }
 
-// apart keeps a pod off nodes, or zones, with others of the app.
-func apart(app, key string) func(*corev1.Pod) {
+// withAntiAffinity excludes nodes, or zones, with other pods of the app.
+func withAntiAffinity(app, key string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": app}
 		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
@@ -123,11 +123,11 @@ func TestWhereAPodFits(t *testing.T) {
 		"a device": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests["example.com/card"] = resource.MustParse("1")
 		}, nil, nil, "example.com/card"},
-		"apart from its like":        {apart("web", corev1.LabelHostname), nil, []func(*corev1.Pod){apart("web", corev1.LabelHostname)}, "must not be near"},
-		"apart in a zone":            {apart("web", corev1.LabelTopologyZone), nil, nil, "must not be near"},
-		"apart from others":          {apart("web", corev1.LabelHostname), nil, []func(*corev1.Pod){apart("db", corev1.LabelHostname)}, ""},
-		"another wants it away":      {func(p *corev1.Pod) { p.Labels["app"] = "db" }, nil, []func(*corev1.Pod){func(p *corev1.Pod) { apart("db", corev1.LabelHostname)(p); p.Labels["app"] = "x" }}, "must not be near"},
-		"a term that is not its own": {func(p *corev1.Pod) { apart("db", corev1.LabelHostname)(p); p.Labels["app"] = "web" }, nil, nil, "must not be near"},
+		"apart from its like":        {withAntiAffinity("web", corev1.LabelHostname), nil, []func(*corev1.Pod){withAntiAffinity("web", corev1.LabelHostname)}, "must not be near"},
+		"apart in a zone":            {withAntiAffinity("web", corev1.LabelTopologyZone), nil, nil, "must not be near"},
+		"apart from others":          {withAntiAffinity("web", corev1.LabelHostname), nil, []func(*corev1.Pod){withAntiAffinity("db", corev1.LabelHostname)}, ""},
+		"another wants it away":      {func(p *corev1.Pod) { p.Labels["app"] = "db" }, nil, []func(*corev1.Pod){func(p *corev1.Pod) { withAntiAffinity("db", corev1.LabelHostname)(p); p.Labels["app"] = "x" }}, "must not be near"},
+		"a term that is not its own": {func(p *corev1.Pod) { withAntiAffinity("db", corev1.LabelHostname)(p); p.Labels["app"] = "web" }, nil, nil, "must not be near"},
 	} {
 		nodes := make([]corev1.Node, 2)
 		for i := range nodes {
@@ -148,15 +148,15 @@ func TestWhereAPodFits(t *testing.T) {
 			nodes: nodes, used: []corev1.ResourceList{{}, {}}, pods: make([]int64, 2), arriving: make([]nodeload.Arrivals, 2),
 			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
 		}
-		pod := aPod(test.pod)
+		pod := newPod(test.pod)
 		s.add(pod, 0, true, 0, metav1.Now().Time)
 		if name == "apart in a zone" {
-			other := aPod(test.pod)
+			other := newPod(test.pod)
 			other.UID = "sibling"
 			s.add(other, 0, true, 0, metav1.Now().Time)
 		}
 		for i, change := range test.there {
-			other := aPod(change)
+			other := newPod(change)
 			other.UID = types.UID(rune('0' + i))
 			s.add(other, 1, false, 0, metav1.Now().Time)
 		}
@@ -165,9 +165,9 @@ func TestWhereAPodFits(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 		if got == "" {
-			s.place(pod, 1)
+			s.recordMove(pod, 1)
 			if test.there == nil {
-				s.place(pod, 1)
+				s.recordMove(pod, 1)
 				if again := s.fits(pod, 1); again == "" {
 					t.Errorf("%s: there is room for a third core on a node of two", name)
 				}

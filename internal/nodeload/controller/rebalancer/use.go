@@ -16,23 +16,23 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Vectors answers instant queries. *prometheus.Source is one.
+// Vectors answers instant queries. *prometheus.Source implements it.
 type Vectors interface {
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
 	Selector(metric string, own ...prometheus.Matcher) (string, error)
 }
 
-// Queries of what the containers of a pod use, by cAdvisor's series; %s is the selector. The one of CPU is a mean of five
-// minutes, as long as the usual gauge of nodes looks back.
+// Queries of the usage of a pod's containers from cAdvisor's series; %s is the selector. CPU is a five-minute mean,
+// like the usual gauge of nodes.
 const (
 	cpuQuery    = "sum by (namespace, pod) (max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
 	memoryQuery = "sum by (namespace, pod) (max by (namespace, pod, container) (%s))"
 )
 
-// podName names a pod.
+// podName identifies a pod.
 type podName struct{ namespace, pod string }
 
-// use reads what the pods of hot nodes use now, with one query for each resource.
+// use reads the current usage of the pods of hot nodes, with one query per resource.
 func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(namespace, pod string) (nodeload.Amount, bool), error) {
 	var namespaces []string
 	for _, pods := range s.onHot {
@@ -52,7 +52,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 		if err := c.readUse(ctx, "container_memory_working_set_bytes", memoryQuery, namespaces, now, func(name podName, bytes float64) {
 			amount, ok := found[name]
 			if !ok {
-				return // Of a pod of which one is not known nothing is.
+				return // usage needs both resources
 			}
 			amount.Memory = series.Bytes(bytes)
 			found[name] = amount
@@ -66,8 +66,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 	}, nil
 }
 
-// readUse asks for one resource. Values that cannot be a use are left out; namespaces have no character that means
-// something in an expression.
+// readUse reads one resource. Invalid values are skipped; namespace names have no characters that need escaping.
 func (c *Controller) readUse(ctx context.Context, metric, query string, namespaces []string, now time.Time, take func(podName, float64)) error {
 	selector, err := c.cfg.Usage.Selector(metric,
 		prometheus.Matcher{Label: "container", Op: "!=", Value: ""}, prometheus.Matcher{Label: "container", Op: "!=", Value: "POD"},

@@ -99,7 +99,7 @@ func word(c byte) bool {
 	return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
-// apart tells whether two characters would be read as one thing without the space between them.
+// apart reports whether two characters would be read as one thing without the space between them.
 func apart(a, b byte) bool {
 	const operators = "=!~<>"
 	return word(a) && word(b) || strings.IndexByte(operators, a) >= 0 && strings.IndexByte(operators, b) >= 0

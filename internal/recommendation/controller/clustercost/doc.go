@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustercost keeps the books of the cluster: what its nodes cost, what each workload bears of that, and what is idle.
+// Package clustercost computes what the nodes of the cluster cost, how much of that each workload uses, and how much is
+// idle.
 //
-// Ledger reads nodes, pods and their use from time to time, deals the cost out with pkg/cost and exports it as metrics;
-// the controllers of recommendations ask it for prices. It writes nothing to the cluster. It must not know what is
-// recommended.
+// Ledger reads nodes, pods and their usage periodically, allocates the cost with pkg/cost and exports it as metrics;
+// recommenders read prices from it. It writes nothing to the cluster. Recommendations do not belong here.
 package clustercost

@@ -20,36 +20,37 @@ import (
 )
 
 const (
-	// usageWindow is how far back the mean use of a pod reaches.
+	// usageWindow is the time over which the usage of a pod is averaged.
 	usageWindow = time.Hour
-	// readTimeout bounds one reading.
+	// readTimeout bounds one read of the cluster and of usage.
 	readTimeout = 5 * time.Minute
-	// staleIntervals is the number of intervals after which figures that could not be renewed are no longer exported.
+	// staleIntervals is the number of intervals after which figures that could not be refreshed are no longer exported.
 	staleIntervals = 3
 )
 
-// ClusterReader lists nodes, and the pods of some namespaces (none: all). *workload.Lister is one.
+// ClusterReader lists all nodes, and the pods of some namespaces, or of all namespaces if there are none. *workload.Lister
+// implements it.
 type ClusterReader interface {
 	Cluster(ctx context.Context, namespaces []string) (workload.Cluster, error)
 }
 
-// Config is what a Ledger needs.
+// Config configures a Ledger.
 type Config struct {
 	PriceBook *cost.PriceBook
 	Cluster   ClusterReader
-	// Usage may be nil: then costs are by request alone.
+	// Usage may be nil: then costs are allocated by request only.
 	Usage metrics.UsageReader
-	// Interval is the time between two readings, more than 0.
+	// Interval is the time between two reads, above 0.
 	Interval time.Duration
 	Clock    clock.WithTicker
 }
 
-// Ledger knows what the cluster costs. It is a manager.Runnable that only the leader runs, and a prometheus.Collector;
-// all its methods are safe for concurrent use.
+// Ledger provides the cost of the cluster. It is a manager.Runnable of the leader and a prometheus.Collector. All methods
+// are safe for concurrent use.
 type Ledger struct {
 	cfg Config
 
-	// reading lets one reading run at a time; it is taken before mu.
+	// reading serialises reads; it is locked before mu.
 	reading sync.Mutex
 
 	mu         sync.Mutex
@@ -58,19 +59,19 @@ type Ledger struct {
 	lastFailed bool
 }
 
-// snapshot are the outcome of one reading.
+// snapshot is the result of one read.
 type snapshot struct {
 	at         time.Time
 	tariff     *cost.Tariff
 	placement  workload.Placement
 	cluster    workload.Cluster
 	allocation cost.Allocation
-	// allocated tells that the allocation has been made, allocatedAt when, withUsage that it knows what pods use.
+	// allocated is set once the cost has been allocated, at allocatedAt; withUsage is set if the allocation includes usage.
 	allocated, withUsage bool
 	allocatedAt          time.Time
 }
 
-// New returns a ledger that has read nothing. It fails where something is missing.
+// New returns a ledger that has read nothing yet. It fails if the configuration is incomplete.
 func New(cfg Config) (*Ledger, error) {
 	if cfg.PriceBook == nil || cfg.Cluster == nil || cfg.Clock == nil || cfg.Interval <= 0 {
 		return nil, errors.New("a ledger needs a price book, a cluster, a clock and an interval above zero")
@@ -81,8 +82,8 @@ func New(cfg Config) (*Ledger, error) {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (l *Ledger) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable: it renews the books until ctx ends. A reading that fails leaves the last one in
-// place; it is logged when it begins to fail and counted each time.
+// Start implements manager.Runnable: it refreshes the ledger until ctx ends. A failed refresh keeps the previous figures;
+// the first failure is logged, and each one is counted.
 func (l *Ledger) Start(ctx context.Context) error {
 	ticker := l.cfg.Clock.NewTicker(l.cfg.Interval)
 	defer ticker.Stop()
@@ -103,7 +104,7 @@ func (l *Ledger) refresh(ctx context.Context) {
 	defer cancel()
 	b, err := l.read(reading)
 	if err == nil {
-		l.setPrices(b) // The prices are good at once; who asks for them need not wait for the use.
+		l.setPrices(b) // The prices are complete now; their readers need not wait for the usage.
 		dealt := *b
 		err = l.allocate(reading, &dealt)
 		l.mu.Lock()
@@ -120,7 +121,7 @@ func (l *Ledger) refresh(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	if began {
-		ctrl.LoggerFrom(ctx).WithName("cost").Error(err, "Reading what the cluster costs; further failures are only counted")
+		ctrl.LoggerFrom(ctx).WithName("cost").Error(err, "failed to refresh the cost of the cluster; further failures are only counted")
 	}
 }
 
@@ -137,8 +138,7 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	return &snapshot{at: l.cfg.Clock.Now(), tariff: tariff, placement: cluster.Placement(), cluster: cluster}, nil
 }
 
-// allocate deals the cost out to the workloads. Where the use cannot be read it is dealt out by request, and the error says
-// why.
+// allocate allocates the cost to the workloads; by request only, with an error, if the usage cannot be read.
 func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 	use := func(string, string) (cost.Amounts, bool) { return cost.Amounts{}, false }
 	var err error
@@ -150,19 +150,19 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 		}
 	}
 	b.allocation = cost.Allocate(b.tariff, b.cluster.CostPods(use))
-	b.cluster, b.allocated, b.allocatedAt = workload.Cluster{}, true, b.at // Pods are many and no longer needed.
+	b.cluster, b.allocated, b.allocatedAt = workload.Cluster{}, true, b.at // Pods need much memory and are no longer needed.
 	return err
 }
 
-// Prices returns what the nodes cost and where pods run, read anew where the last reading is older than the interval.
-// Where that is not possible the last one is returned; the error is for when there is none.
+// Prices returns the prices of the nodes and the placement of pods, refreshed if they are older than the interval. If that
+// fails it returns the previous ones; it is an error if there are none.
 func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, error) {
 	if b := l.fresh(); b != nil {
 		return b.tariff, b.placement, nil
 	}
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	if b := l.fresh(); b != nil { // Somebody else has read meanwhile.
+	if b := l.fresh(); b != nil { // Another goroutine has read meanwhile.
 		return b.tariff, b.placement, nil
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -180,7 +180,7 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 	return l.last.tariff, l.last.placement, nil
 }
 
-// setPrices takes over prices and placement of a reading. The costs stay those of the last one that dealt them out.
+// setPrices stores the prices and the placement of a read and keeps the previous allocation.
 func (l *Ledger) setPrices(b *snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *Ledger) setPrices(b *snapshot) {
 	l.last = next
 }
 
-// fresh returns the last reading if it is no older than the interval.
+// fresh returns the last snapshot if it is no older than the interval; otherwise nil.
 func (l *Ledger) fresh() *snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()

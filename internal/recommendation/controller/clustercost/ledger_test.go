@@ -109,13 +109,13 @@ func check(t *testing.T, l *Ledger, want string, names ...string) {
 }
 
 const (
-	workloadHead = `# HELP crane_cost_workload_hourly What a workload bears of the nodes' cost, in the currency for an hour, by what its pods request, use, or the larger of the two.
+	workloadHead = `# HELP crane_cost_workload_hourly Hourly share of a workload in the cost of the nodes, in the currency, by the request of its pods, their usage, or the larger of both.
 # TYPE crane_cost_workload_hourly gauge
 `
-	idleHead = `# HELP crane_cost_idle_hourly What of the nodes' cost no workload bears, in the currency for an hour.
+	idleHead = `# HELP crane_cost_idle_hourly Hourly cost of the nodes that is allocated to no workload, in the currency.
 # TYPE crane_cost_idle_hourly gauge
 `
-	failuresHead = `# HELP crane_cost_read_failures_total Readings that failed, in part or as a whole.
+	failuresHead = `# HELP crane_cost_read_failures_total Refreshes of the costs that failed, in part or as a whole.
 # TYPE crane_cost_read_failures_total counter
 `
 )

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxSeriesOwners bounds the workloads that have series of their own: the dearest. The others of a namespace are
-	// summed up under otherOwner. So the number of series does not grow without bound with the cluster.
+	// maxSeriesOwners bounds the workloads with series of their own, the most expensive ones. The others of a namespace are
+	// summed as otherOwner, so that the number of series is bounded.
 	maxSeriesOwners = 2000
 	// maxSeriesNamespaces bounds the namespaces in the same way.
 	maxSeriesNamespaces = 1000
-	// otherOwner cannot be the name of an object.
+	// otherOwner is not a valid object name.
 	otherOwner = "(other)"
 )
 
-// costBasis is one of the three ways to deal the cost out.
+// costBasis is one of the three measures by which the cost is allocated.
 type costBasis struct {
 	name string
 	of   func(cost.Shares) cost.Split
@@ -39,7 +39,7 @@ func costBases(withUse bool) []costBasis {
 	return out
 }
 
-// descriptions of the metrics; the order of labels is that of use.
+// descriptions are those of the metrics; the order of labels is that of use.
 type descriptions struct{ workload, namespace, nodes, idle, read, failures *prometheus.Desc }
 
 func describe() descriptions {
@@ -47,14 +47,14 @@ func describe() descriptions {
 		return prometheus.NewDesc(prometheus.BuildFQName("crane", "cost", name), help, labels, nil)
 	}
 	return descriptions{
-		workload: desc("workload_hourly", "What a workload bears of the nodes' cost, in the currency for an hour, by what its pods request, use, or the larger of the two.",
+		workload: desc("workload_hourly", "Hourly share of a workload in the cost of the nodes, in the currency, by the request of its pods, their usage, or the larger of both.",
 			"namespace", "owner_kind", "owner_name", "basis", "currency"),
-		namespace: desc("namespace_hourly", "What the workloads of a namespace bear of the nodes' cost, in the currency for an hour.",
+		namespace: desc("namespace_hourly", "Hourly share of the workloads of a namespace in the cost of the nodes, in the currency.",
 			"namespace", "basis", "currency"),
-		nodes:    desc("nodes_hourly", "What the nodes of a group cost, in the currency for an hour.", "group", "capacity_type", "currency"),
-		idle:     desc("idle_hourly", "What of the nodes' cost no workload bears, in the currency for an hour.", "resource", "basis", "currency"),
-		read:     desc("read_timestamp_seconds", "When the costs were last read."),
-		failures: desc("read_failures_total", "Readings that failed, in part or as a whole."),
+		nodes:    desc("nodes_hourly", "Hourly cost of the nodes of a group, in the currency.", "group", "capacity_type", "currency"),
+		idle:     desc("idle_hourly", "Hourly cost of the nodes that is allocated to no workload, in the currency.", "resource", "basis", "currency"),
+		read:     desc("read_timestamp_seconds", "Time of the last allocation of costs, in seconds since the epoch."),
+		failures: desc("read_failures_total", "Refreshes of the costs that failed, in part or as a whole."),
 	}
 }
 
@@ -66,8 +66,8 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Series are made from the last reading, so that they go with what they are of;
-// a reading that is too old has none.
+// Collect implements prometheus.Collector. The series are computed from the last allocation and disappear when it is too
+// old.
 func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	d := describe()
 	l.mu.Lock()
@@ -106,7 +106,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// limitWorkloads keeps the dearest workloads, which come first, and sums up the others by namespace.
+// limitWorkloads keeps the most expensive workloads, which come first, and sums the others by namespace.
 func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 	if len(all) <= maxSeriesOwners {
 		return all
@@ -131,7 +131,7 @@ func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 	return out
 }
 
-// limitNamespaces keeps the dearest and sums up the others.
+// limitNamespaces keeps the most expensive namespaces and sums the others.
 func limitNamespaces(all []cost.NamespaceCost) []cost.NamespaceCost {
 	if len(all) <= maxSeriesNamespaces {
 		return all

@@ -16,17 +16,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// What a status says.
+// Reasons in the status of a pod.
 const (
 	reasonOOMKilled = "OOMKilled"
 	reasonEvicted   = "Evicted"
 )
 
-// largerConsumption finds, in the message of an eviction, the containers that used more than they asked for.
+// largerConsumption matches the containers in the message of an eviction that used more than their request.
 var largerConsumption = regexp.MustCompile(`Container (\S+) was using (\S+), request is (\S+), has larger consumption of memory\.`)
 
-// DetectKills returns the kills that the status of a pod shows: in the current and the last state of each container, init and
-// sidecar containers too, and in an eviction for lack of memory. Owners are left empty.
+// DetectKills returns the kills in the status of a pod: in the current and the last state of each container, including init
+// and sidecar containers, and in an eviction for lack of memory. Owners are left empty.
 func DetectKills(pod *corev1.Pod) []oom.Kill {
 	var out []oom.Kill
 	for _, part := range []struct {
@@ -57,7 +57,7 @@ func killOf(pod *corev1.Pod, container, run string) oom.Kill {
 	}
 }
 
-// timeOf is when a run ended; a runtime that does not say gets the start of the pod, which stays the same.
+// timeOf returns the time at which a run ended, or the constant creation time of the pod if the runtime reports none.
 func timeOf(pod *corev1.Pod, end *corev1.ContainerStateTerminated) time.Time {
 	if !end.FinishedAt.IsZero() {
 		return end.FinishedAt.UTC()
@@ -74,7 +74,7 @@ func containerSpec(all []corev1.Container, name string) *corev1.Container {
 	return &corev1.Container{}
 }
 
-// memoryOf is what a container has: the limit in force, else the one that its spec asks for, else the request.
+// memoryOf returns the memory of a container: the limit in force, else the limit of its spec, else the request.
 func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Bytes {
 	lists := []corev1.ResourceList{spec.Resources.Limits, spec.Resources.Requests}
 	if status.Resources != nil {
@@ -88,8 +88,8 @@ func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Byt
 	return 0
 }
 
-// evictions are the containers that the kubelet names as those that used too much memory; where it names none and there is
-// one only, that one.
+// evictions returns the containers that the kubelet names for excessive memory usage, or the only container if it names
+// none.
 func evictions(pod *corev1.Pod) []oom.Kill {
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != reasonEvicted || !strings.Contains(pod.Status.Message, "low on resource: memory") {
 		return nil
@@ -114,7 +114,7 @@ func evictions(pod *corev1.Pod) []oom.Kill {
 	return out
 }
 
-// evictedAt is when the kubelet decided, or when the last container ended, or at least a time that does not change.
+// evictedAt returns the time of the eviction, or the end of the last container, or the constant creation time of the pod.
 func evictedAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && !c.LastTransitionTime.IsZero() {

@@ -11,34 +11,34 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// Metrics count kills under gocrane's name. The series of a pod go with it.
+// Metrics counts kills under gocrane's metric name. The series of a pod are deleted with it.
 type Metrics struct {
 	count   *prometheus.CounterVec
 	records prometheus.Gauge
-	// overflowed, failures and unreadable say what the recorder had to put up with.
+	// overflowed, failures and unreadable count the errors of the recorder.
 	overflowed, failures, unreadable prometheus.Counter
 
 	mu sync.Mutex
-	// pods are those that have series, and whether a list that goes on has shown them.
+	// pods are the pods with series; the value is set once the current list includes the pod.
 	pods map[podName]bool
 }
 
 type podName struct{ namespace, name string }
 
-// NewMetrics counts nothing yet.
+// NewMetrics returns metrics without series.
 func NewMetrics() *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &Metrics{
-		// gocrane's name, which dashboards know.
+		// Dashboards of gocrane use this name.
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "crane_autoscaling_oom_count", Help: "Containers killed or evicted for lack of memory since craned leads, each counted once.",
+			Name: "crane_autoscaling_oom_count", Help: "Containers killed or evicted for lack of memory since this craned became the leader.",
 		}, []string{"namespace", "pod", "container"}),
-		records:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_oom_records", Help: "OOM kills in the ledger."}),
-		overflowed: counter("crane_oom_queue_overflows_total", "Times at which a kill did not fit in the queue; all pods are then listed again."),
-		failures:   counter("crane_oom_write_failures_total", "Writes of the ledger that failed and were tried again."),
-		unreadable: counter("crane_oom_unreadable_records_total", "Records that could not be read and were put aside."),
+		records:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_oom_records", Help: "Number of OOM kills in the ledger."}),
+		overflowed: counter("crane_oom_queue_overflows_total", "Overflows of the queue of kills, after which all pods are listed again."),
+		failures:   counter("crane_oom_write_failures_total", "Failed writes of the ledger, which are retried."),
+		unreadable: counter("crane_oom_unreadable_records_total", "Records that could not be read and were moved to another ConfigMap."),
 		pods:       map[podName]bool{},
 	}
 }
@@ -68,7 +68,7 @@ func (m *Metrics) countKill(k oom.Kill) {
 	m.count.WithLabelValues(k.Namespace, k.Pod, k.Container).Inc()
 }
 
-// beginListing begins to find out which pods are gone, visited notes one that is there, listed drops the series of all others.
+// beginListing starts a list, markListed marks a pod of the list, and dropUnlisted deletes the series of all others.
 func (m *Metrics) beginListing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// ownerCache finds the workloads of pods; it lives for one write, in which many kills are of one workload.
+// ownerCache finds the workloads of pods. It is used for one write, in which many kills have the same workload.
 type ownerCache struct {
 	reader client.Reader
 	owners map[oom.Owner]oom.Owner
 }
 
-// find returns the workload of a pod: its controller, or the controller of that where it is a ReplicaSet or a Job. One that
-// is gone, or may not be read, leaves the controller itself: the kill is worth more than its owner. The error is of an API server that has
-// not said; who is not patient takes the controller for that, too.
-func (c *ownerCache) find(ctx context.Context, s pendingKill, patient bool) (oom.Owner, error) {
+// find returns the workload of a pod: its controller, or the controller of a ReplicaSet or Job. If that is deleted or may
+// not be read, it returns the direct controller. Other errors are returned if retryable is true, and otherwise lead to the
+// direct controller as well.
+func (c *ownerCache) find(ctx context.Context, s pendingKill, retryable bool) (oom.Owner, error) {
 	if s.owner == nil {
 		return oom.Owner{APIVersion: "v1", Kind: "Pod", Name: s.kill.Pod}, nil
 	}
@@ -42,7 +42,7 @@ func (c *ownerCache) find(ctx context.Context, s pendingKill, patient bool) (oom
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(direct.APIVersion, direct.Kind))
 	switch err := c.reader.Get(ctx, client.ObjectKey{Namespace: s.kill.Namespace, Name: direct.Name}, object); {
-	case err != nil && patient && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+	case err != nil && retryable && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 		return direct, fmt.Errorf("reading %s %s, which owns pod %s: %w", direct.Kind, key.Name, s.kill.Pod, err)
 	case err == nil:
 		if above := metav1.GetControllerOf(object); above != nil {

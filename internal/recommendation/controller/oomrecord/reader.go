@@ -13,19 +13,19 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// Ledger holds the recorded kills.
+// Ledger provides the recorded kills, oldest first.
 type Ledger interface {
 	Kills(ctx context.Context) ([]oom.Kill, error)
 }
 
-// Reader is a metrics.OOMReader of the ledger and of another source: what the ledger knows counts, with the memory that the
-// container had; what the other one saw beside it is added. Other may be nil.
+// Reader is a metrics.OOMReader of the ledger and another source. Kills of the ledger have the memory of the container;
+// kills that only the other source has are added. Other may be nil.
 type Reader struct {
 	Ledger Ledger
 	Other  metrics.OOMReader
 }
 
-// containerKey is a container of a pod, as both sources name it.
+// containerKey names a container of a pod.
 type containerKey struct{ namespace, pod, container string }
 
 // OOMKills implements metrics.OOMReader.
@@ -63,7 +63,7 @@ func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []str
 	return r.Other.OOMKills(ctx, w, namespaces, func(k metrics.OOMKill) error {
 		for _, at := range recorded[containerKey{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}] {
 			if !at.Before(k.Time) && at.Before(k.Time.Add(w.Step)) {
-				return nil // The ledger has it.
+				return nil // The ledger has this kill.
 			}
 		}
 		return visit(k)

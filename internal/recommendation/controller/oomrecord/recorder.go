@@ -23,49 +23,49 @@ import (
 )
 
 const (
-	// writeDelay is how long kills are gathered before they are written together.
+	// writeDelay is the time for which kills are collected before they are written together.
 	writeDelay = time.Second
-	// firstRetry and lastRetry bound the pause after a write that failed.
+	// firstRetry and lastRetry bound the backoff of failed writes.
 	firstRetry, lastRetry = time.Second, time.Minute
-	// ownerTimeout is how long a kill waits for an API server to say whose it is: a kill of somebody else would count for nobody, for ever.
+	// ownerTimeout is the time for which a kill waits until the API server returns its owner. A kill with a wrong owner
+	// would never be used.
 	ownerTimeout = 5 * time.Minute
-	// maxPending bounds the kills that wait to be written. What does not fit is found again in the pods' statuses.
+	// maxPending bounds the unwritten kills. Further kills are detected again in the status of their pods.
 	maxPending = 5000
-	// maxSeen bounds the kills that are known to be written, so that a change of a pod's status costs nothing. Past it
-	// they are looked up in the ledger again.
+	// maxSeen bounds the IDs of written kills that are kept to skip them. Beyond it they are looked up in the ledger.
 	maxSeen = 50000
 )
 
-// Config is what a Recorder needs.
+// Config configures a Recorder.
 type Config struct {
-	// Pods are followed, ConfigMaps hold the ledger; Objects reads what owns a pod.
+	// Pods are watched, ConfigMaps hold the ledger, and Objects reads the owners of pods.
 	Pods       corev1client.PodsGetter
 	ConfigMaps corev1client.ConfigMapsGetter
 	Objects    client.Reader
-	// Namespace of the ConfigMap.
+	// Namespace is that of the ConfigMap.
 	Namespace string
 	Limits    oom.Limits
-	// CleanEvery is the time between two looks for what is too old.
+	// CleanEvery is the time between two deletions of old records.
 	CleanEvery time.Duration
 	Events     events.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
 }
 
-// Recorder sees kills in the statuses of pods and writes each of them down once. It is a manager.Runnable that only the
-// leader runs. What it has not written yet when it ends is still visible in the pods, and the next leader finds it there.
+// Recorder detects kills in the status of pods and records each of them once. It is a manager.Runnable of the leader. Kills
+// that it did not write before it stopped are still in the status of their pods, where the next leader finds them.
 type Recorder struct {
 	cfg Config
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending []pendingKill
-	// seen are the IDs of what is pending or written.
+	// seen are the IDs of pending and written kills.
 	seen map[string]bool
-	// overflowed says that a kill did not fit in pending.
+	// overflowed is set if a kill did not fit into pending.
 	overflowed bool
-	// deletedPods are pods that went while kills were pending: they get no series any more.
+	// deletedPods are pods that were deleted while kills were pending: they get no series.
 	deletedPods map[podName]bool
-	// ledger is the ledger as it was last read or written; nil before.
+	// ledger is the ledger as it was last read or written; nil before that.
 	ledger *oom.Ledger
 
 	wake       chan struct{}
@@ -73,19 +73,20 @@ type Recorder struct {
 	onRecorded func([]oom.Kill)
 }
 
-// pendingKill is a kill whose owner is still to be found out.
+// pendingKill is a kill whose owner is not known yet.
 type pendingKill struct {
 	kill  oom.Kill
 	owner *metav1.OwnerReference
-	at    time.Time // when it was seen
+	at    time.Time // when it was detected
 }
 
-// NewRecorder does nothing before Start.
+// NewRecorder returns a recorder that does nothing before Start.
 func NewRecorder(cfg Config) *Recorder {
 	return &Recorder{cfg: cfg, seen: map[string]bool{}, deletedPods: map[podName]bool{}, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1)}
 }
 
-// OnRecorded lets told be called, by one goroutine, with the kills that were newly recorded. It has to be said before Start.
+// OnRecorded registers a function that is called with newly recorded kills, by one goroutine. It must be called before
+// Start.
 func (r *Recorder) OnRecorded(told func([]oom.Kill)) { r.onRecorded = told }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -113,7 +114,7 @@ func (r *Recorder) ListCompleted() { r.cfg.Metrics.dropUnlisted() }
 
 // PodDeleted implements podwatch.Handler.
 func (r *Recorder) PodDeleted(pod *corev1.Pod) {
-	r.PodUpdated(pod) // Its last status may show a kill that was not seen before.
+	r.PodUpdated(pod) // Its last status may show a new kill.
 	r.cfg.Metrics.dropPod(pod.Namespace, pod.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +149,7 @@ func (r *Recorder) PodUpdated(pod *corev1.Pod) {
 	}
 }
 
-// remember is called with the lock held.
+// remember adds an ID to seen. r.mu must be held.
 func (r *Recorder) remember(id string) {
 	if len(r.seen) >= maxSeen {
 		r.seen = map[string]bool{}
@@ -166,13 +167,13 @@ func notify(to chan struct{}) {
 	}
 }
 
-// write brings what is pending into the ledger, and cleans it from time to time.
+// write writes pending kills into the ledger until ctx ends, and deletes old records periodically.
 func (r *Recorder) write(ctx context.Context) {
 	log := ctrl.LoggerFrom(ctx).WithName("oom")
 	clean := r.cfg.Clock.NewTicker(r.cfg.CleanEvery)
 	defer clean.Stop()
 	pause := firstRetry
-	wait := time.Duration(0) // The ledger is read at once.
+	wait := time.Duration(0) // The ledger is read immediately.
 	for {
 		if wait >= 0 && !r.sleep(ctx, wait) {
 			return
@@ -183,7 +184,7 @@ func (r *Recorder) write(ctx context.Context) {
 		}
 		if err != nil {
 			r.cfg.Metrics.failures.Inc()
-			log.Info("OOM kills are not written yet", "reason", err.Error(), "again in", pause.String())
+			log.Info("failed to write OOM kills", "reason", err.Error(), "retryIn", pause.String())
 			wait, pause = pause, min(2*pause, lastRetry)
 			continue
 		}
@@ -211,7 +212,7 @@ func (r *Recorder) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// flush writes what is pending. What is not written stays pending.
+// flush writes the pending kills. After an error they stay pending.
 func (r *Recorder) flush(ctx context.Context) error {
 	r.mu.Lock()
 	batch := r.pending[:len(r.pending):len(r.pending)]
@@ -248,7 +249,7 @@ func (r *Recorder) flush(ctx context.Context) error {
 	r.overflowed = false
 	r.mu.Unlock()
 	if overflowed {
-		notify(r.relist) // What did not fit is still in the pods' statuses.
+		notify(r.relist) // Kills that did not fit are still in the status of their pods.
 	}
 	if len(added) > 0 && r.onRecorded != nil {
 		r.onRecorded(added)
@@ -256,10 +257,11 @@ func (r *Recorder) flush(ctx context.Context) error {
 	return nil
 }
 
-// errNotRead says that nobody has read the ledger yet.
+// errNotRead means that the ledger could not be read.
 var errNotRead = errors.New("the ledger of OOM kills is not read yet")
 
-// Kills are the recorded ones, oldest first; not to be changed. Where this process has not read the ledger yet it is read.
+// Kills returns the recorded kills, oldest first; they must not be modified. It reads the ledger if this process has not
+// read it yet.
 func (r *Recorder) Kills(ctx context.Context) ([]oom.Kill, error) {
 	r.mu.Lock()
 	last := r.ledger

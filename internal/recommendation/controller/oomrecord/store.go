@@ -19,19 +19,19 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// Where the ledger lies.
+// Names of the stored ledger.
 const (
 	ConfigMapName = oom.ConfigMapName
 	dataKey       = oom.ConfigMapKey
-	// stateKey holds what the ledger remembers beside the records.
+	// stateKey holds the state of the ledger beside the records.
 	stateKey = "state"
-	// UnreadableConfigMapName is the ConfigMap that takes what could not be read, so that nothing is lost.
+	// UnreadableConfigMapName is the ConfigMap to which unreadable records are moved.
 	UnreadableConfigMapName = "oom-record-unreadable"
-	// maxUnreadableBytes bounds it; the API refuses objects of 1 MiB.
+	// maxUnreadableBytes bounds the size of that ConfigMap; the API server rejects objects above 1 MiB.
 	maxUnreadableBytes = 900 << 10
 
 	fieldManager = "craned-oom"
-	// maxConflictRetries is how often a write that somebody else overtook is tried again at once.
+	// maxConflictRetries is the number of attempts of a write that conflicts with another one.
 	maxConflictRetries = 5
 
 	reasonUnreadable = "UnreadableOOMRecords"
@@ -42,16 +42,16 @@ type state struct {
 	DroppedThrough time.Time `json:"droppedThrough"`
 }
 
-// storedLedger is the ledger as it was read.
+// storedLedger is the ledger as read from the API server.
 type storedLedger struct {
 	ledger *oom.Ledger
-	// object is nil where there is no ConfigMap yet.
+	// object is nil if there is no ConfigMap yet.
 	object *corev1.ConfigMap
-	// unreadable are the parts that are no records, as they were found.
+	// unreadable are the parts that are not valid records.
 	unreadable []oom.UnreadableRecord
 }
 
-// storeKills adds kills to the ledger and returns it, with those that were new. Nothing is written where nothing changes.
+// storeKills adds kills to the ledger and returns it with the new ones. It writes nothing if nothing changes.
 func (r *Recorder) storeKills(ctx context.Context, kills []oom.Kill) (*oom.Ledger, []oom.Kill, error) {
 	for try := 1; ; try++ {
 		ledger, added, err := r.tryStoreKills(ctx, kills)
@@ -80,7 +80,7 @@ func (r *Recorder) tryStoreKills(ctx context.Context, kills []oom.Kill) (*oom.Le
 	return b.ledger, added, r.save(ctx, b)
 }
 
-// read reads the ledger from the API server. Where all of it is nonsense, what this process knew of it is taken.
+// read reads the ledger from the API server. If all of it is unreadable, it returns the last known ledger.
 func (r *Recorder) read(ctx context.Context) (storedLedger, error) {
 	object, err := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace).Get(ctx, ConfigMapName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -99,14 +99,14 @@ func (r *Recorder) read(ctx context.Context) (storedLedger, error) {
 		r.mu.Unlock()
 	}
 	var s state
-	// A time in the future would keep every kill out; what cannot be read is as if nothing had been dropped.
+	// A time in the future would reject every kill; an unreadable time means that nothing was dropped.
 	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil && !s.DroppedThrough.After(r.cfg.Clock.Now()) {
 		ledger.SetDroppedThrough(s.DroppedThrough)
 	}
 	return storedLedger{ledger: ledger, object: object, unreadable: bad}, nil
 }
 
-// save writes the ledger over what was read, and only over that. Other keys of the ConfigMap are somebody else's and stay.
+// save overwrites the ledger that was read; it fails if the ledger has changed meanwhile. Other keys of the ConfigMap stay.
 func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 	text, err := b.ledger.Encode()
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: ConfigMapName}, Data: data,
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
-		next := b.object.DeepCopy() // With its UID and resourceVersion.
+		next := b.object.DeepCopy() // DeepCopy keeps UID and resourceVersion.
 		if next.Data == nil {
 			next.Data = map[string]string{}
 		}
@@ -139,7 +139,7 @@ func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 	return nil
 }
 
-// saveUnreadable keeps what could not be read in a ConfigMap of its own, before it is written over, and tells of it.
+// saveUnreadable copies the unreadable records to another ConfigMap, before they are overwritten, and emits an event.
 func (r *Recorder) saveUnreadable(ctx context.Context, b storedLedger) error {
 	fresh := map[string]string{}
 	for _, bad := range b.unreadable {
@@ -155,18 +155,18 @@ func (r *Recorder) saveUnreadable(ctx context.Context, b storedLedger) error {
 	case err == nil:
 		all := maps.Clone(aside.Data)
 		if all == nil || size(all)+size(fresh) > maxUnreadableBytes {
-			all = map[string]string{} // There is room for the latest only; whoever writes so much nonsense was told before.
+			all = map[string]string{} // Only the latest records fit; events reported the earlier ones.
 		}
 		maps.Copy(all, fresh)
 		aside.Data = all
 		_, err = configMaps.Update(ctx, aside, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return fmt.Errorf("putting unreadable OOM records aside in ConfigMap %s/%s: %w", r.cfg.Namespace, UnreadableConfigMapName, err)
+		return fmt.Errorf("moving unreadable OOM records to ConfigMap %s/%s: %w", r.cfg.Namespace, UnreadableConfigMapName, err)
 	}
 	r.cfg.Metrics.unreadable.Add(float64(len(b.unreadable)))
 	r.cfg.Events.Eventf(b.object, nil, corev1.EventTypeWarning, reasonUnreadable, "Read",
-		"%d records could not be read and were put aside in ConfigMap %s; the first: %v", len(b.unreadable), UnreadableConfigMapName, b.unreadable[0].Err)
+		"%d records could not be read and were moved to ConfigMap %s; the first: %v", len(b.unreadable), UnreadableConfigMapName, b.unreadable[0].Err)
 	return nil
 }
 

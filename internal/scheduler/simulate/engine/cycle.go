@@ -18,7 +18,7 @@ const (
 	minFeasiblePercentage = 5
 )
 
-// nodesToFind is how many nodes that fit are enough, as upstream has it.
+// nodesToFind returns how many feasible nodes are enough, as upstream does.
 func nodesToFind(percentage, nodes int) int {
 	if nodes < minFeasibleNodes {
 		return nodes
@@ -29,20 +29,21 @@ func nodesToFind(percentage, nodes int) int {
 	return max(minFeasibleNodes, nodes*percentage/100)
 }
 
-// cycle schedules pods one at a time, as upstream's scheduling cycle does: the snapshot is brought up to date, PreFilter, Filter
-// on nodes in turn until enough fit, PreScore and Score, the best node, Reserve. Left out are preemption (all pods have one
-// priority) and nominated nodes (there are none without it). Where upstream takes any of the best nodes, the seed decides.
+// cycle schedules pods one at a time, as upstream's scheduling cycle does: it updates the snapshot, runs PreFilter,
+// Filter on nodes in turn until enough are feasible, PreScore and Score, selects the best node, and runs Reserve. It
+// has no preemption (all pods have one priority) and no nominated nodes. Ties, which upstream breaks at random, are
+// broken by the seed.
 type cycle struct {
 	framework  framework.Framework
 	percentage int
-	// next is the node to begin with, so that all nodes get their turn.
+	// next is the first node to filter, so that all nodes get their turn.
 	next int
 	tie  func(pod *corev1.Pod, node string) uint64
-	// feasible is used again for each pod.
+	// feasible is reused for each pod.
 	feasible []fwk.NodeInfo
 }
 
-// find returns the node for a pod, or "" if no node takes it.
+// find returns the node for a pod, or "" if none is feasible.
 func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (string, error) {
 	if err := c.filter(ctx, state, pod, nodes); err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	return scores[best].Name, nil
 }
 
-// filter leaves in c.feasible the nodes that fit.
+// filter stores the feasible nodes in c.feasible.
 func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) error {
 	c.feasible = c.feasible[:0]
 	only, status, _ := c.framework.RunPreFilterPlugins(ctx, state, pod)

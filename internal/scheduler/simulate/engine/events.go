@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// event is something that happens at a time; events of one time happen in the order in which they were asked for.
+// event is an action at a time; events of one time run in the order in which they were added.
 type event struct {
 	at  time.Duration
 	seq uint64
@@ -26,7 +26,7 @@ func (e *events) add(at time.Duration, do func()) {
 	heap.Push(&e.heap, event{at: at, seq: e.seq, do: do})
 }
 
-// next takes the first event, if it is not after limit.
+// next removes and returns the first event, if it is not after limit.
 func (e *events) next(limit time.Duration) (event, bool) {
 	if len(e.heap) == 0 || e.heap[0].at > limit {
 		return event{}, false

@@ -14,11 +14,11 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/peer"
 )
 
-// updateGolden is the environment variable that makes TestGolden write what it finds.
+// updateGolden is the environment variable with which TestGolden rewrites its file.
 const updateGolden = "CRANE_UPDATE_GOLDEN"
 
-// TestGolden: forty minutes of twenty nodes, with faults and without, come out as they did when the file was written, pod for pod.
-// Who changes a decision on purpose writes the file anew, and the difference shows what the change does.
+// TestGolden compares the placements of forty minutes on twenty nodes, with and without faults, with a stored file,
+// pod by pod. An intended change of a decision rewrites the file, and the difference shows its effect.
 func TestGolden(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skipf("%s may fuse multiplications with additions, and places a pod elsewhere where two nodes are all but alike", runtime.GOARCH)
@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			})},
 			{"oracle", peer.Oracle},
 		} {
-			r := run(t, small(t, scenario), 1, p.build)
+			r := run(t, smallScenario(t, scenario), 1, p.build)
 			fmt.Fprintf(&found, "%-6s  %-11s  sigma %.4f  hot %3.0f  placed %d  waited %.0f  moves %d  patches %d  placements %s\n",
 				scenario, p.name, r.Sigma, r.Hot, r.Placed, r.Waited, r.Moves, r.Patches, r.Placements)
 		}
@@ -68,10 +68,10 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGocranePolicyDoesNotTrap: with the limits on maxima that gocrane ships, pods do not wait without end for nodes on which others
-// came and went.
+// TestGocranePolicyDoesNotTrap checks that, with gocrane's limits on maxima, pods do not wait without end for nodes
+// on which other pods came and went.
 func TestGocranePolicyDoesNotTrap(t *testing.T) {
-	s := small(t, "steady")
+	s := smallScenario(t, "steady")
 	s.Workloads.Lifetime.Mean.Duration /= 6 // more pods come between two readings than ever run at once
 	got := run(t, s, 1, ours(t, func(o *engine.Ours) { gocranePolicy(t, o) }))
 	if got.Placed < 500 || got.Waited > float64(got.Placed)/10 {

@@ -17,25 +17,26 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
-// frozen is when a burst comes: from then on no metric changes any more.
+// frozen is the time of the burst: metrics do not change from then on.
 const frozen = 11 * time.Minute
 
-// Herd is what became of a burst of equal pods.
+// Herd is the result of a burst of equal pods.
 type Herd struct {
 	Policy string `json:"policy"`
 	Pods   int    `json:"pods"`
 	// Waiting pods found no node.
 	Waiting int `json:"waiting"`
-	// OnIdle is how many of them went to the node that idled, Most how many to any one node.
+	// OnIdle is how many of them went to the idle node, Most the maximum on any one node.
 	OnIdle int `json:"onIdleNode"`
 	Most   int `json:"mostOnOneNode"`
-	// Above is how far the most loaded node ends above the mean, PodShare what one pod adds; shares of a node's CPU.
+	// Above is how far the most loaded node ends above the mean, PodShare the load of one pod; shares of a node's
+	// CPU.
 	Above    float64 `json:"aboveMean"`
 	PodShare float64 `json:"podShare"`
 }
 
-// RunHerd lets a burst of equal pods come to a cluster in which one node reports 10 % load and the others 50 %, while metrics stay
-// as they are.
+// RunHerd simulates a burst of equal pods on a cluster in which one node reports 10 % load and the others 50 %, with
+// frozen metrics.
 func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer.Env) peer.Policy) (Herd, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()

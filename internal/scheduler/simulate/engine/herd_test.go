@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/peer"
 )
 
-// TestHerd: of a burst of equal pods no node gets so many that it ends above the mean by more than one of them; gocrane's formula
-// fills the node that looked idle.
+// TestHerd checks that no node ends above the mean by more than one pod of the burst; gocrane's formula fills the
+// idle node.
 func TestHerd(t *testing.T) {
 	herd := func(ctx context.Context, size int, name string, p func(peer.Env) peer.Policy) engine.Herd {
 		h, err := engine.RunHerd(ctx, 100, size, name, p)

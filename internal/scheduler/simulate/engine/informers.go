@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informerSet is a factory whose informers of nodes and pods are told by the simulation, at once and in its goroutine, instead of
-// by a watch. All other informers are never started: they list nothing.
+// informerSet is a factory whose informers of nodes and pods get events from the simulation, synchronously and in its
+// goroutine, instead of from a watch. All other informers are never started and list nothing.
 type informerSet struct {
 	informers.SharedInformerFactory
-	nodes, pods *told
+	nodes, pods *fakeInformer
 }
 
 func newInformers(client kubernetes.Interface) *informerSet {
@@ -27,8 +27,8 @@ func newInformers(client kubernetes.Interface) *informerSet {
 	core := factory.Core().V1()
 	return &informerSet{
 		SharedInformerFactory: factory,
-		nodes:                 &told{SharedIndexInformer: core.Nodes().Informer()},
-		pods:                  &told{SharedIndexInformer: core.Pods().Informer()},
+		nodes:                 &fakeInformer{SharedIndexInformer: core.Nodes().Informer()},
+		pods:                  &fakeInformer{SharedIndexInformer: core.Pods().Informer()},
 	}
 }
 
@@ -54,27 +54,27 @@ type coreV1 struct {
 func (c coreV1) Nodes() corev1informers.NodeInformer { return nodeInformer{c.set.nodes} }
 func (c coreV1) Pods() corev1informers.PodInformer   { return podInformer{c.set.pods} }
 
-type nodeInformer struct{ told *told }
+type nodeInformer struct{ told *fakeInformer }
 
 func (n nodeInformer) Informer() cache.SharedIndexInformer { return n.told }
 func (n nodeInformer) Lister() corev1listers.NodeLister {
 	return corev1listers.NewNodeLister(n.told.GetIndexer())
 }
 
-type podInformer struct{ told *told }
+type podInformer struct{ told *fakeInformer }
 
 func (p podInformer) Informer() cache.SharedIndexInformer { return p.told }
 func (p podInformer) Lister() corev1listers.PodLister {
 	return corev1listers.NewPodLister(p.told.GetIndexer())
 }
 
-// told is an informer that is told what happened. The embedded one is never run; its store is kept up to date.
-type told struct {
+// fakeInformer gets its events from the simulation. The embedded informer never runs; its store is kept up to date.
+type fakeInformer struct {
 	cache.SharedIndexInformer
 	handlers []cache.ResourceEventHandler
 }
 
-func (t *told) add(object any) {
+func (t *fakeInformer) add(object any) {
 	// Store keys are namespace and name, which all objects have: the error cannot occur.
 	if err := t.GetIndexer().Add(object); err == nil {
 		for _, h := range t.handlers {
@@ -83,7 +83,7 @@ func (t *told) add(object any) {
 	}
 }
 
-func (t *told) update(old, object any) {
+func (t *fakeInformer) update(old, object any) {
 	if err := t.GetIndexer().Update(object); err == nil {
 		for _, h := range t.handlers {
 			h.OnUpdate(old, object)
@@ -91,7 +91,7 @@ func (t *told) update(old, object any) {
 	}
 }
 
-func (t *told) remove(object any) {
+func (t *fakeInformer) remove(object any) {
 	if err := t.GetIndexer().Delete(object); err == nil {
 		for _, h := range t.handlers {
 			h.OnDelete(object)
@@ -99,8 +99,8 @@ func (t *told) remove(object any) {
 	}
 }
 
-// AddEventHandler implements cache.SharedInformer. What is there already is told at once.
-func (t *told) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+// AddEventHandler implements cache.SharedInformer. The handler gets existing objects at once.
+func (t *fakeInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	t.handlers = append(t.handlers, h)
 	for _, object := range t.GetIndexer().List() {
 		h.OnAdd(object, true)
@@ -108,24 +108,24 @@ func (t *told) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEven
 	return synced{}, nil
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer; nothing is told again.
-func (t *told) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer; there is no resync.
+func (t *fakeInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return t.AddEventHandler(h)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (t *told) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (t *fakeInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return t.AddEventHandler(h)
 }
 
 // HasSynced implements cache.SharedInformer.
-func (t *told) HasSynced() bool { return true }
+func (t *fakeInformer) HasSynced() bool { return true }
 
 // Run implements cache.SharedInformer: nothing has to run.
-func (t *told) Run(<-chan struct{}) {}
+func (t *fakeInformer) Run(<-chan struct{}) {}
 
 // RunWithContext implements cache.SharedInformer.
-func (t *told) RunWithContext(context.Context) {}
+func (t *fakeInformer) RunWithContext(context.Context) {}
 
 // synced is the registration of a handler.
 type synced struct{}

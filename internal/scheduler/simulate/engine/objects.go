@@ -33,7 +33,7 @@ func nodeObject(n simcluster.Node) *corev1.Node {
 	}
 }
 
-// podObject is a pod as a ReplicaSet would have made it. Its UID is its index.
+// podObject returns a pod as created by a ReplicaSet. Its UID is its index.
 func podObject(w *simcluster.World, pod int, created metav1.Time) *corev1.Pod {
 	p := &w.Pods[pod]
 	object := podOf(p.Workload)
@@ -53,7 +53,7 @@ func podObject(w *simcluster.World, pod int, created metav1.Time) *corev1.Pod {
 	return object
 }
 
-// podOf is what all pods of a workload have in common.
+// podOf returns the common fields of all pods of a workload.
 func podOf(workload int) *corev1.Pod {
 	owner, controller := "workload-"+strconv.Itoa(workload), true
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -64,7 +64,7 @@ func podOf(workload int) *corev1.Pod {
 	}}
 }
 
-// podIndex is the index that podObject put in. What follows a dot counts placements.
+// podIndex returns the index that podObject set. The part after a dot counts placements.
 func podIndex(pod *corev1.Pod) int {
 	index, _, _ := strings.Cut(string(pod.UID), ".")
 	i, err := strconv.Atoi(index)

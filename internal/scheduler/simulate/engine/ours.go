@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Ours says how Crane's plugin is run.
+// Ours configures Crane's plugin.
 type Ours struct {
 	// PolicyPath is the absolute path of the policy file, Policy what stands in it.
 	PolicyPath string
@@ -24,19 +24,19 @@ type Ours struct {
 	Strategy string
 	// Weight of the plugin's scores beside those of the default profile.
 	Weight int32
-	// History makes what workloads use known to the plugin, as recommendations do.
+	// History gives the plugin the usage of workloads, as recommendations do.
 	History bool
 	// Rebalance moves pods off nodes that stay above the mark evict.
 	Rebalance bool
 }
 
-// Build gives the default profile with Crane's plugin Dynamic, and the writer of its metrics.
+// Build returns the default profile with Crane's plugin Dynamic, and the writer of its metrics.
 func (o Ours) Build(env peer.Env) peer.Policy {
 	args := &pluginconfig.DynamicArgs{PolicyConfigPath: o.PolicyPath, Strategy: o.Strategy, ExplainAddress: pluginconfig.ExplainNone, History: pluginconfig.HistoryNone}
 	pluginconfig.SetDynamicDefaults(args)
 	factory := dynamic.NewFactory(virtualClock{env: env}, dynamic.Registries{})
 	if o.History {
-		teach(env, factory.History())
+		loadHistory(env, factory.History())
 	}
 	w := newWriter(env, o.Policy)
 	p := peer.Policy{Plugin: dynamic.Name, New: factory.New, Args: args, Weight: o.Weight, Start: w.start}
@@ -51,8 +51,8 @@ func (o Ours) Build(env peer.Env) peer.Policy {
 	return p
 }
 
-// teach makes known what a pod of each workload uses on average.
-func teach(env peer.Env, history *dynamic.History) {
+// loadHistory sets the mean usage of a pod of each workload.
+func loadHistory(env peer.Env, history *dynamic.History) {
 	for i, work := range env.World().Workloads {
 		history.Learn(dynamic.WorkloadOf(podOf(i)), nodeload.Amount{
 			CPU:    series.MilliCPU(float64(work.CPU) * work.PerRequest),
@@ -61,7 +61,7 @@ func teach(env peer.Env, history *dynamic.History) {
 	}
 }
 
-// virtualClock is a clock that shows the time of a simulation. Its timers never fire: nothing in a simulation waits.
+// virtualClock returns the time of the simulation. Its timers never fire: nothing in a simulation waits.
 type virtualClock struct {
 	clock.RealClock
 	env peer.Env
@@ -81,24 +81,24 @@ type stopped struct{}
 func (stopped) C() <-chan time.Time { return nil }
 func (stopped) Stop()               {}
 
-// material is the change of a load that is worth a write, as craned has it by default: two points of a hundred.
+// material is the smallest written change of a load, craned's default: two percentage points.
 const material = 0.02
 
-// writer does what the node-load controller does: each metric is read for all nodes once in its period, and a node is written
-// where a value moved or is about to expire.
+// writer does the work of the node-load controller: it reads each metric for all nodes once per period, and writes a
+// node if a value has changed or is about to expire.
 type writer struct {
 	env    peer.Env
 	policy *nodeload.Policy
 	have   [][]nodeload.Sample
-	rules  []nodeload.Writing
+	rules  []nodeload.ChangeDetector
 	format nodeload.Format
 }
 
 func newWriter(env peer.Env, policy *nodeload.Policy) *writer {
-	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.Writing, len(policy.Metrics))}
+	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.ChangeDetector, len(policy.Metrics))}
 	for i, m := range policy.Metrics {
 		w.have[i] = make([]nodeload.Sample, len(env.World().Nodes))
-		w.rules[i] = nodeload.Writing{Material: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
+		w.rules[i] = nodeload.ChangeDetector{MinChange: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
 	}
 	return w
 }
@@ -114,7 +114,7 @@ func (w *writer) start() {
 	}
 }
 
-// round reads one metric of all nodes. The readings reach the writer after the delay, with the time to which they belong.
+// round reads one metric of all nodes. The readings arrive after the delay, with their own time.
 func (w *writer) round(metric int) {
 	read := w.env.Now()
 	if w.env.Meter().Down(read) {
@@ -136,7 +136,7 @@ func (w *writer) write(metric int, values []float64, stamp time.Time) {
 	name, now := w.policy.Metrics[metric].Name, w.env.WriterClock()
 	for node, v := range values {
 		next := nodeload.Sample{Value: series.Ratio(v), Time: stamp}
-		if v < 0 || w.rules[metric].Due(w.have[metric][node], next, now) == "" {
+		if v < 0 || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
 			continue
 		}
 		w.have[metric][node] = next

@@ -23,8 +23,9 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/peer"
 )
 
-// nowhere is a client that reaches nothing: the informers that take it are never started, and a plugin that calls it fails.
-func nowhere() (kubernetes.Interface, error) {
+// unreachableClient returns a client without a server: informers with it are never started, and a plugin that calls
+// it fails.
+func unreachableClient() (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:0"})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -32,20 +33,20 @@ func nowhere() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// newFramework makes upstream's framework for a policy: its default profile with the policy's plugin.
+// newFramework returns upstream's framework for a policy: its default profile with the policy's plugin.
 func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Snapshot, factory informers.SharedInformerFactory, client kubernetes.Interface) (framework.Framework, error) {
 	config, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("default configuration of the scheduler: %w", err)
 	}
 	profile := config.Profiles[0]
-	leaveOut(&profile, names.DynamicResources)
+	disablePlugin(&profile, names.DynamicResources)
 	registry := plugins.NewInTreeRegistry()
 	if p.Plugin != "" {
 		if err := registry.Register(p.Plugin, p.New); err != nil {
 			return nil, fmt.Errorf("registering plugin %s: %w", p.Plugin, err)
 		}
-		enable(&profile, p)
+		enablePlugin(&profile, p)
 	}
 	f, err := frameworkruntime.NewFramework(ctx, registry, &profile,
 		frameworkruntime.WithComponentConfigVersion(config.APIVersion),
@@ -61,15 +62,15 @@ func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Sn
 	return f, nil
 }
 
-// leaveOut takes a plugin out of the default profile. DynamicResources wants trackers that watch an API server, and no pod here
-// has a claim.
-func leaveOut(profile *schedulerapi.KubeSchedulerProfile, name string) {
+// disablePlugin removes a plugin from the default profile. DynamicResources needs trackers that watch an API server,
+// and no pod here has a claim.
+func disablePlugin(profile *schedulerapi.KubeSchedulerProfile, name string) {
 	profile.Plugins = profile.Plugins.DeepCopy()
 	profile.Plugins.MultiPoint.Enabled = slices.DeleteFunc(profile.Plugins.MultiPoint.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == name })
 }
 
-// enable adds the plugin as a user would, through multiPoint.
-func enable(profile *schedulerapi.KubeSchedulerProfile, p peer.Policy) {
+// enablePlugin adds the plugin through multiPoint, as users do.
+func enablePlugin(profile *schedulerapi.KubeSchedulerProfile, p peer.Policy) {
 	profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, schedulerapi.Plugin{Name: p.Plugin, Weight: p.Weight})
 	if p.Args != nil {
 		profile.PluginConfig = append(profile.PluginConfig, schedulerapi.PluginConfig{Name: p.Plugin, Args: p.Args})

@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// How much the rebalancer of a simulation may move: more than the controller's defaults, which are made for clusters whose owners
-// have not looked yet. The report has the number of moves.
+// Limits of the rebalancer in simulations: higher than the controller's conservative defaults. The report has the
+// number of moves.
 const (
 	rebalanceEvery  = time.Minute
 	rebalanceRounds = 2
@@ -24,8 +24,8 @@ const (
 	workloadMoves   = 5
 )
 
-// rebalancer moves pods off nodes that stay hot, by the decisions of pkg/rebalance. A pod that is moved ends and comes anew as its
-// owner would replace it, for the scheduler to place.
+// rebalancer moves pods off nodes that stay hot, by the decisions of pkg/rebalance. A moved pod ends and is created
+// again, as by its owner, for the scheduler to place.
 type rebalancer struct {
 	sim      *simulation
 	rules    *nodeload.Rules
@@ -49,7 +49,7 @@ func newRebalancer(sim *simulation, policy *nodeload.Policy) (*rebalancer, error
 	return r, nil
 }
 
-// attach lets the rebalancer hear of what a policy hears of.
+// attach passes the events of a policy to the rebalancer as well.
 func (r *rebalancer) attach(p peer.Policy) peer.Policy {
 	start := p.Start
 	p.Start = func() {
@@ -70,7 +70,7 @@ func (r *rebalancer) name(pod int) string {
 	return strconv.Itoa(pod) + "." + strconv.Itoa(r.sim.generation[pod])
 }
 
-// usual is what a pod of its workload uses.
+// usual returns the usage of a pod of its workload.
 func (r *rebalancer) usual(pod int) nodeload.Amount {
 	p := &r.sim.world.Pods[pod]
 	w := &r.sim.world.Workloads[p.Workload]
@@ -86,7 +86,7 @@ func (r *rebalancer) round() {
 	for i, object := range r.sim.nodes {
 		samples, _ := r.rules.Read(nodeload.Format{}, object.Annotations)
 		n := &r.sim.world.Nodes[i]
-		load := r.rules.Look(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
+		load := r.rules.NodeAt(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
 		count.Add(load, nodeload.Amount{})
 		nodes[i] = rebalance.Node{Name: n.Name, Load: load, Cooling: r.sim.now-r.cooling[i] < rebalanceCool}
 		for _, heat := range r.streaks.Look(n.Name, r.rules.Policy, samples, now) {
@@ -108,7 +108,7 @@ func (r *rebalancer) round() {
 	}))
 }
 
-// candidates are the pods of a node with what they use by the last sample, as metrics-server tells it.
+// candidates returns the pods of a node with their usage in the last sample, as metrics-server reports it.
 func (r *rebalancer) candidates(node int) []rebalance.Pod {
 	var pods []rebalance.Pod
 	for _, pod := range r.sim.truth.Running() {
@@ -132,7 +132,7 @@ func (r *rebalancer) fits(pod *rebalance.Pod, to int) string {
 	return ""
 }
 
-// act carries a plan out.
+// act executes a plan.
 func (r *rebalancer) act(plan rebalance.Plan) {
 	for _, move := range plan.Moves {
 		pod, err := strconv.Atoi(move.Pod.Name)
@@ -142,6 +142,6 @@ func (r *rebalancer) act(plan rebalance.Plan) {
 		r.cooling[move.From] = r.sim.now
 		r.sim.moves++
 		r.sim.remove(pod)
-		r.sim.again(pod)
+		r.sim.recreate(pod)
 	}
 }

@@ -18,26 +18,27 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
-// Pods that found no node are tried again after the first pause, then after twice as long each time, up to the last. Upstream tries
-// again when something changed that could help, which in a cluster of any size something does all the time; what it costs is
-// bounded here as upstream's queueing hints bound it there.
+// Unschedulable pods are retried after the first pause, which doubles up to the last. Upstream retries after changes
+// that could help, which in a large cluster happen all the time; the backoff bounds the cost as upstream's queueing
+// hints do.
 const (
 	retryEvery = 5 * time.Second
 	firstPause = 5 * time.Second
 	lastPause  = 80 * time.Second
 )
 
-// waiting is a pod that found no node.
+// waiting is an unschedulable pod.
 type waiting struct {
 	pod   int
 	next  time.Duration
 	pause time.Duration
 }
 
-// sampleEvery is the time between two measurements of the truth.
+// sampleEvery is the interval between measurements of true usage.
 const sampleEvery = time.Minute
 
-// Run schedules a world with a policy. It fails where a plugin fails, or where a pod was placed that has no room.
+// Run schedules the pods of a simulated cluster with a policy. It returns an error if a plugin fails, or if a pod was
+// placed on a node without capacity for it.
 func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (quality.Run, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
@@ -57,7 +58,7 @@ func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed
 		if err := ctx.Err(); err != nil {
 			return quality.Run{}, fmt.Errorf("simulating %s: %w", s.Name, err)
 		}
-		// What happens comes before what arrives: a pod that comes at the moment of a departure finds the room.
+		// Events come before arrivals: a pod that arrives at the time of a departure finds the capacity.
 		limit := s.Length() - 1
 		if arrived < len(w.Pods) {
 			limit = min(limit, w.Pods[arrived].Arrival)
@@ -94,7 +95,7 @@ func (s *simulation) scrape() {
 	}
 }
 
-// measure counts the truth of this moment.
+// measure records the true usage.
 func (s *simulation) measure() {
 	s.events.add(s.now+sampleEvery, s.measure)
 	s.truth.Sample(s.now, s.cpu, s.memory)
@@ -128,7 +129,7 @@ func (s *simulation) arrive(ctx context.Context, pod int) {
 	}
 }
 
-// schedule finds a node for a pod and binds it there. It is false where there is none, and on an error.
+// schedule selects a node for a pod and binds it. It returns false if there is none, and on an error.
 func (s *simulation) schedule(ctx context.Context, pod int) bool {
 	if err := s.cache.UpdateSnapshot(s.logger, s.snapshot); err != nil {
 		return s.fail(err)

@@ -26,8 +26,8 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// small is half an hour of twenty nodes.
-func small(t *testing.T, name string) *simscenario.Scenario {
+// smallScenario is half an hour of twenty nodes.
+func smallScenario(t *testing.T, name string) *simscenario.Scenario {
 	t.Helper()
 	s, err := simscenario.Named(name)
 	if err != nil {
@@ -66,7 +66,7 @@ func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	return o.Build
 }
 
-// gocranePolicy makes the plugin run with gocrane's metrics, limits and weights.
+// gocranePolicy configures the plugin with gocrane's metrics, limits and weights.
 func gocranePolicy(t *testing.T, o *engine.Ours) {
 	t.Helper()
 	o.PolicyPath, o.Policy = policyOf(t, "examples/dynamic-scheduler-policy.yaml")
@@ -85,10 +85,10 @@ func run(t *testing.T, s *simscenario.Scenario, seed uint64, p func(peer.Env) pe
 	return r
 }
 
-// TestRunsRepeat: one seed gives one result, for every policy; another seed gives another. Run itself fails where a pod is placed
-// twice or beyond capacity.
+// TestRunsRepeat checks for every policy that one seed gives one result and another seed another. Run itself fails if
+// a pod is placed twice or beyond capacity.
 func TestRunsRepeat(t *testing.T) {
-	s := small(t, "faults")
+	s := smallScenario(t, "faults")
 	for name, p := range map[string]func(peer.Env) peer.Policy{
 		"default": peer.Default, "gocrane": peer.Gocrane, "koordinator": peer.Koordinator, "random": peer.Random,
 		"best-of-two": peer.BestOfTwo, "oracle": peer.Oracle, "ours": ours(t, nil),
@@ -107,9 +107,9 @@ func TestRunsRepeat(t *testing.T) {
 	}
 }
 
-// TestOutage: without metrics the plugin abstains, and places every pod as the default profile does.
+// TestOutage checks that the plugin abstains without metrics and places every pod as the default profile does.
 func TestOutage(t *testing.T) {
-	s := small(t, "outage")
+	s := smallScenario(t, "outage")
 	for _, strategy := range []string{"Spread", "Pack", "Risk"} {
 		got, want := run(t, s, 1, ours(t, func(o *engine.Ours) { o.Strategy = strategy })), run(t, s, 1, peer.Default)
 		if got.Placements != want.Placements {
@@ -122,17 +122,17 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestLoadEvensOut: what is known of load makes nodes more even than requests alone, and the oracle knows most. Twenty nodes of one
-// seed say this only because the differences are large.
+// TestLoadEvensOut checks that load makes nodes more even than requests alone, and that the oracle does best. Twenty
+// nodes and one seed are enough because the differences are large.
 func TestLoadEvensOut(t *testing.T) {
-	s := small(t, "steady")
+	s := smallScenario(t, "steady")
 	random, normal, spread, oracle := run(t, s, 1, peer.Random), run(t, s, 1, peer.Default), run(t, s, 1, ours(t, nil)), run(t, s, 1, peer.Oracle)
 	if !(random.Sigma > normal.Sigma && normal.Sigma > spread.Sigma && normal.Sigma > oracle.Sigma) {
 		t.Errorf("sigma: random %.4f, default %.4f, spread %.4f, oracle %.4f", random.Sigma, normal.Sigma, spread.Sigma, oracle.Sigma)
 	}
 }
 
-// broken fails as a plugin with a fault does.
+// broken is a plugin that returns an error.
 type broken struct{ stop context.CancelFunc }
 
 func (broken) Name() string { return "Broken" }
@@ -146,7 +146,7 @@ func (b broken) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInf
 }
 
 func TestRunFails(t *testing.T) {
-	s := small(t, "steady")
+	s := smallScenario(t, "steady")
 	w, err := simcluster.Generate(s, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
-// simulation is the state of a run. One goroutine owns it.
+// simulation is the state of a run, owned by one goroutine.
 type simulation struct {
 	spec   *simscenario.Scenario
 	world  *simcluster.World
@@ -39,8 +39,8 @@ type simulation struct {
 	now    time.Duration
 	epoch  time.Time
 	logger klog.Logger
-	// again lets a pod that was moved come anew.
-	again func(pod int)
+	// recreate creates a moved pod again.
+	recreate func(pod int)
 
 	framework framework.Framework
 	cache     internalcache.Cache
@@ -49,9 +49,9 @@ type simulation struct {
 	cycle     cycle
 	nodeIndex map[string]int
 	nodes     []*corev1.Node
-	// pods are the objects of pods that run, by index; nil for others.
+	// pods are the objects of running pods, by index; nil for others.
 	pods []*corev1.Pod
-	// generation counts how often a pod was placed anew, ends is when it is over; 0 before its first placement.
+	// generation counts the placements of a pod, ends is when it ends; 0 before its first placement.
 	generation []int
 	ends       []time.Duration
 	pending    []waiting
@@ -69,7 +69,7 @@ type simulation struct {
 }
 
 func newSimulation(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (*simulation, error) {
-	metrics.Register() // upstream's cache and framework count; nobody reads it here
+	metrics.Register() // upstream's cache and framework need registered metrics; they are not read here
 	sim := &simulation{
 		spec: s, world: w, truth: simcluster.NewTruth(w), meter: simcluster.NewMeter(s.Metrics, len(w.Nodes), seed), seed: seed,
 		epoch: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), logger: klog.FromContext(ctx),
@@ -78,12 +78,12 @@ func newSimulation(ctx context.Context, s *simscenario.Scenario, w *simcluster.W
 		generation: make([]int, len(w.Pods)), ends: make([]time.Duration, len(w.Pods)),
 		cpu: make([]float64, len(w.Nodes)), memory: make([]float64, len(w.Nodes)), milli: make([]int64, len(w.Nodes)), digest: fnv.New64a(),
 	}
-	client, err := nowhere()
+	client, err := unreachableClient()
 	if err != nil {
 		return nil, err
 	}
 	sim.informers = newInformers(client)
-	sim.again = func(pod int) { sim.arrive(ctx, pod) }
+	sim.recreate = func(pod int) { sim.arrive(ctx, pod) }
 	sim.policy = policy(sim)
 	if sim.framework, err = newFramework(ctx, sim.policy, sim.snapshot, sim.informers, client); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (s *simulation) object(pod int) *corev1.Pod {
 	return object
 }
 
-// bind makes a placement true: the pod runs, its end is fixed, and who watches pods sees it.
+// bind executes a placement: the pod runs, its end is set, and watchers of pods are notified.
 func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 	if err := s.truth.Place(pod, node, s.now); err != nil {
 		s.fail(err)
@@ -151,7 +151,7 @@ func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 	}
 }
 
-// started tells who watches pods that the containers of a pod run, if it is still the same placement.
+// started notifies watchers of pods that the containers of a pod run, if it is still the same placement.
 func (s *simulation) started(pod int, object *corev1.Pod) {
 	if s.pods[pod] != object {
 		return
@@ -167,7 +167,7 @@ func (s *simulation) started(pod int, object *corev1.Pod) {
 	s.informers.pods.update(object, &running)
 }
 
-// remove ends a pod: it has run its time, or comes anew elsewhere.
+// remove ends a pod: it has run its time, or is created again elsewhere.
 func (s *simulation) remove(pod int) {
 	object := s.pods[pod]
 	node, err := s.truth.Remove(pod)
@@ -186,7 +186,7 @@ func (s *simulation) remove(pod int) {
 	}
 }
 
-// tie decides between nodes of one score.
+// tie breaks ties between nodes of one score.
 func (s *simulation) tie(pod *corev1.Pod, node string) uint64 {
 	return simcluster.Hash(s.seed, uint64(podIndex(pod)), uint64(s.nodeIndex[node]))
 }

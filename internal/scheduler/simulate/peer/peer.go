@@ -1,9 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer holds what Crane's plugin is compared with in simulations, as plugins of the scheduler framework: the formulas of
-// gocrane's and Koordinator's schedulers, written anew from their description, random placement, the better of two, and an oracle
-// that knows what nodes truly use. Each comes with its part of the metrics pipeline. It must not link k8s.io/kubernetes.
+// Package peer has the policies that Crane's plugin is compared with, as plugins of the scheduler framework: the
+// formulas of gocrane's and Koordinator's schedulers, written from their description, random placement, the better of
+// two, and an oracle with the true usage of nodes. Each includes its part of the metrics pipeline. It does not link
+// k8s.io/kubernetes.
 package peer
 
 import (
@@ -18,14 +19,14 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/simscenario"
 )
 
-// Env is the simulated cluster as a policy's parts see it. All of it is called from one goroutine at a time.
+// Env is the simulated cluster for a policy. Its methods are called from one goroutine at a time.
 type Env interface {
 	Spec() *simscenario.Scenario
 	World() *simcluster.World
 	Truth() *simcluster.Truth
 	Meter() *simcluster.Meter
-	// Now is the time since the start of the simulation; Clock is what the scheduler's clock shows then, and WriterClock the
-	// clock of whoever writes metrics.
+	// Now is the time since the start of the simulation; Clock is the scheduler's clock and WriterClock the clock of
+	// the writer of metrics.
 	Now() time.Duration
 	Clock() time.Time
 	WriterClock() time.Time
@@ -56,7 +57,7 @@ type Policy struct {
 	Alone bool
 	// Start is called once, before the first event; nil if there is nothing to start.
 	Start func()
-	// Bound is called for each pod that was bound, as its event would tell; nil if nobody listens.
+	// Bound is called for each bound pod, like its event; nil for none.
 	Bound func(pod, node int)
 	// Removed is called for each pod that ended.
 	Removed func(pod, node int)

@@ -20,8 +20,8 @@ import (
 
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// bed is an environment whose time stands still until it is moved.
-type bed struct {
+// fixture is an environment whose time stands still until it is moved.
+type fixture struct {
 	spec  *simscenario.Scenario
 	world *simcluster.World
 	truth *simcluster.Truth
@@ -29,25 +29,25 @@ type bed struct {
 	now   time.Duration
 }
 
-func newBed() *bed {
-	b := &bed{spec: &simscenario.Scenario{Metrics: simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
+func newFixture() *fixture {
+	b := &fixture{spec: &simscenario.Scenario{Metrics: simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
 	b.world = simcluster.NewBurst(4, 10, 0).World
 	b.truth, b.meter = simcluster.NewTruth(b.world), simcluster.NewMeter(b.spec.Metrics, 4, 1)
 	return b
 }
 
-func (b *bed) Spec() *simscenario.Scenario     { return b.spec }
-func (b *bed) World() *simcluster.World        { return b.world }
-func (b *bed) Truth() *simcluster.Truth        { return b.truth }
-func (b *bed) Meter() *simcluster.Meter        { return b.meter }
-func (b *bed) Now() time.Duration              { return b.now }
-func (b *bed) Clock() time.Time                { return epoch.Add(b.now) }
-func (b *bed) WriterClock() time.Time          { return b.Clock() }
-func (b *bed) At(_ time.Duration, do func())   { do() }
-func (b *bed) Node(name string) int            { i, _ := strconv.Atoi(name[len("node-"):]); return i }
-func (b *bed) Pod(pod *corev1.Pod) int         { i, _ := strconv.Atoi(string(pod.UID)); return i }
-func (b *bed) Annotate(int, map[string]string) {}
-func (b *bed) Random(a, c int) float64 {
+func (b *fixture) Spec() *simscenario.Scenario     { return b.spec }
+func (b *fixture) World() *simcluster.World        { return b.world }
+func (b *fixture) Truth() *simcluster.Truth        { return b.truth }
+func (b *fixture) Meter() *simcluster.Meter        { return b.meter }
+func (b *fixture) Now() time.Duration              { return b.now }
+func (b *fixture) Clock() time.Time                { return epoch.Add(b.now) }
+func (b *fixture) WriterClock() time.Time          { return b.Clock() }
+func (b *fixture) At(_ time.Duration, do func())   { do() }
+func (b *fixture) Node(name string) int            { i, _ := strconv.Atoi(name[len("node-"):]); return i }
+func (b *fixture) Pod(pod *corev1.Pod) int         { i, _ := strconv.Atoi(string(pod.UID)); return i }
+func (b *fixture) Annotate(int, map[string]string) {}
+func (b *fixture) Random(a, c int) float64 {
 	return float64(simcluster.Hash(1, uint64(a), uint64(c))>>11) / (1 << 53)
 }
 
@@ -64,7 +64,7 @@ func node(annotations map[string]string) info {
 }
 
 func TestGocraneFormula(t *testing.T) {
-	b := newBed()
+	b := newFixture()
 	g, err := Gocrane(b).New(t.Context(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestGocraneFormula(t *testing.T) {
 }
 
 func TestGocraneHotValue(t *testing.T) {
-	b := newBed()
+	b := newFixture()
 	p := Gocrane(b)
 	plugin, _ := p.New(t.Context(), nil, nil)
 	g := plugin.(*gocrane)
@@ -131,7 +131,7 @@ func TestGocraneHotValue(t *testing.T) {
 }
 
 func TestKoordinatorFormula(t *testing.T) {
-	b := newBed()
+	b := newFixture()
 	k := newKoordinator(b)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID("16")}} // the first of the burst: 500m, 256 MiB
 	score := func() int64 { s, _ := k.Score(t.Context(), nil, pod, node(nil)); return s }

@@ -8,7 +8,7 @@ import "time"
 // reportEvery is the time between two reports of a node.
 const reportEvery = time.Minute
 
-// reports are the CPU loads of nodes as a pipeline with the scenario's delay last told of them.
+// reports are the latest CPU loads of nodes that have arrived through a pipeline with the scenario's delay.
 type reports struct {
 	env   Env
 	loads []float64
@@ -22,7 +22,7 @@ func (r *reports) cpu(node int) float64 { return r.loads[node] }
 
 func (r *reports) start() { r.env.At(r.env.Now(), r.round) }
 
-// round reads all nodes; what it read is there after the delay.
+// round reads all nodes; the values arrive after the delay.
 func (r *reports) round() {
 	r.env.At(r.env.Now()+reportEvery, r.round)
 	if r.env.Meter().Down(r.env.Now()) {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quality measures how well a simulated cluster was scheduled, from what its nodes truly used and never from what the
-// scheduler believed, and compares runs over seeds. It must not know of the scheduler.
+// Package quality measures how well a simulated cluster was scheduled, from the true usage of nodes, and compares
+// runs over seeds. It does not depend on the scheduler.
 package quality
 
 import (

@@ -1,7 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simcluster is the truth of a simulation: nodes, workloads, the pods that come and go, what each really uses at each
-// moment, and what a metrics pipeline makes of that. It is the same for every scheduler that is tried on it: all of it
-// follows from the scenario and a seed. It must not know of the scheduler.
+// Package simcluster is the simulated cluster: nodes, workloads, the arrival and departure of pods, the true usage of
+// each at any time, and a metrics pipeline.
+//
+// Everything follows from the scenario and a seed, so it is the same for every scheduler. It does not depend on the
+// scheduler.
 package simcluster

@@ -42,7 +42,7 @@ func NewMeter(spec simscenario.Metrics, nodes int, seed uint64) *Meter {
 	return m
 }
 
-// Down tells whether nothing is measured and nothing can be read at time t.
+// Down reports whether nothing is measured and nothing can be read at time t.
 func (m *Meter) Down(t time.Duration) bool {
 	for _, o := range m.spec.Outages {
 		if t >= o.From.Duration && t < o.From.Duration+o.For.Duration {

@@ -19,8 +19,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// FromTrace makes the world of a scenario with a trace from the files of nodes and of pods that it names. Which workload a pod
-// belongs to is drawn: the files do not tell it. The error names file and line.
+// FromTrace creates the cluster of a scenario with a trace from its files of nodes and of pods. The workload of a pod
+// is drawn at random, because the files do not have it. Errors name file and line.
 func FromTrace(s *simscenario.Scenario, nodes, pods io.Reader, seed uint64) (*World, error) {
 	if s.Trace == nil {
 		return nil, fmt.Errorf("scenario %s has no trace", s.Name)

@@ -71,7 +71,7 @@ func (t *Truth) Place(pod, node int, at time.Duration) error {
 	return nil
 }
 
-// Fits tells whether a node has room for what a pod requests.
+// Fits reports whether a node has room for what a pod requests.
 func (t *Truth) Fits(pod, node int) bool {
 	p, n := &t.w.Pods[pod], &t.w.Nodes[node]
 	return t.requestedCPU[node]+p.CPU <= n.CPU && t.requestedMemory[node]+p.Memory <= n.Memory

@@ -17,7 +17,7 @@ type Node struct {
 	Memory series.Bytes
 }
 
-// Workload is what pods are replicas of.
+// Workload is a group of similar pods.
 type Workload struct {
 	CPU    series.MilliCPU
 	Memory series.Bytes
@@ -45,7 +45,7 @@ type Pod struct {
 	seed   uint64
 }
 
-// World is what happens, whatever the scheduler does.
+// World is the simulated cluster before scheduling: nodes, workloads and arrivals.
 type World struct {
 	Nodes     []Node
 	Workloads []Workload

@@ -70,7 +70,7 @@ func Parse(content []byte) (*Scenario, error) {
 		if runtime.IsStrictDecodingError(err) {
 			return nil, fmt.Errorf("reading fields: %w", err)
 		}
-		return nil, fmt.Errorf("reading %s: %w", culprit(tree, err), err)
+		return nil, fmt.Errorf("reading %s: %w", invalidPath(tree, err), err)
 	}
 	if err := s.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("invalid scenario: %w", err)
@@ -78,9 +78,9 @@ func Parse(content []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// culprit is the path of the value that the error is about, which the converter does not tell: the first one without which the
-// error is another, or none.
-func culprit(tree map[string]any, about error) string {
+// invalidPath returns the path of the value that an error is about, which the converter does not report: the first
+// value without which the error differs.
+func invalidPath(tree map[string]any, about error) string {
 	found := "a field"
 	try := func() bool {
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &Scenario{})

@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simscenario holds what a simulation of scheduling is made of: the scenario files, their fields with units, ranges and
-// defaults, and their checks. It says what the world looks like; package world makes one of it. It must not know of the
-// scheduler.
+// Package simscenario defines scenario files of scheduling simulations: fields with units, ranges and defaults, and
+// their validation. Package simcluster generates the cluster. It does not depend on the scheduler.
 package simscenario
 
 import (
@@ -134,7 +133,7 @@ type Time struct {
 type Metrics struct {
 	// Scrape is the time between two samples of a node, from 5 s to 5 min.
 	Scrape metav1.Duration `json:"scrape"`
-	// Delay is the time from the reading of a metric to the moment the scheduler sees it; the time stamp tells of it.
+	// Delay is the time from the reading of a metric until the scheduler sees it; it is included in the timestamp.
 	Delay metav1.Duration `json:"delay"`
 	// HiddenDelay is how much older the data is than its time stamp says, as with a slow remote write.
 	HiddenDelay metav1.Duration `json:"hiddenDelay"`
@@ -160,8 +159,8 @@ type Scheduler struct {
 	PercentageOfNodesToScore int32 `json:"percentageOfNodesToScore,omitempty"`
 }
 
-// Trace takes nodes and pods from the CSV files of a cluster: who came when, with which requests, and when it went. Use per
-// request is drawn as in other scenarios, because the files do not tell it.
+// Trace reads nodes and pods from the CSV files of a cluster: creation, requests and deletion of each pod. Usage per
+// request is drawn as in other scenarios, because the files do not have it.
 type Trace struct {
 	// Nodes is the name of a file in the folder of traces with columns sn, cpu_milli and memory_mib.
 	Nodes string `json:"nodes"`

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package summary shows what simulations found: as a table, JSON, Markdown or an SVG chart. It must not know how they were run.
+// Package summary prints the results of simulations as a table, JSON, Markdown or an SVG chart.
 package summary
 
 import (
@@ -18,12 +18,12 @@ import (
 	"crane.io/crane/internal/scheduler/simulate/quality"
 )
 
-// Report is everything that one command found.
+// Report is the result of one command.
 type Report struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
 
-// Scenario is what was found in one scenario with one delay of metrics.
+// Scenario is the result of one scenario with one delay of metrics.
 type Scenario struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`

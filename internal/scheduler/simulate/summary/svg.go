@@ -22,7 +22,8 @@ const (
 	panels                  = 3
 )
 
-// palette has a colour for each policy in turn: dark enough on white, told apart by the colour-blind (Okabe and Ito).
+// palette returns a colour for each policy in turn: dark enough on white and distinguishable by the colour-blind
+// (Okabe and Ito).
 func palette(i int) string {
 	colours := [...]string{"#000000", "#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#7f7f7f", "#8a6d00", "#5b3a8e"}
 	return colours[i%len(colours)]

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package families makes seeded synthetic series of the kinds that workloads show, for tests and benchmarks of
-// forecasting. It knows nothing of the algorithms.
+// Package families generates seeded synthetic series of typical workload shapes, for tests and benchmarks of
+// forecasting.
 package families
 
 import (
@@ -15,14 +15,14 @@ import (
 
 // Family is a kind of series.
 type Family struct {
-	// Name says what the series looks like.
+	// Name describes the shape.
 	Name string
-	// Level shifts cannot be foreseen: figures on such a family are looked at apart.
+	// Shifts marks level shifts, which cannot be forecast; figures of such families are reported separately.
 	Shifts bool
 	value  func(s *state, t time.Time, minute int) float64
 }
 
-// state is what a family remembers from one minute to the next.
+// state is the state of a family from one minute to the next.
 type state struct {
 	*rand.Rand
 	days   int

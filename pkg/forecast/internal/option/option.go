@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package option reads the string-typed settings of forecasting algorithms: numbers and durations as they stand in API
-// objects. Every bad field is reported with its path, its value and what is allowed.
+// Package option parses the string-typed settings of forecasting algorithms. Every invalid field is reported with its
+// path, its value and the allowed values.
 package option
 
 import (
@@ -16,12 +16,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Reader reads fields and gathers what is wrong with them.
+// Reader parses fields and collects errors.
 type Reader struct {
 	errs []error
 }
 
-// Err returns all that was wrong, nil where nothing was.
+// Err returns all errors, joined; nil if there are none.
 func (r *Reader) Err() error { return errors.Join(r.errs...) }
 
 // Fail reports a field that contradicts another.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"crane.io/crane/pkg/rightsize/requestbacktest"
+	"crane.io/crane/pkg/series"
 )
 
 func TestMemoryIsDeterministicAndPositive(t *testing.T) {
@@ -26,7 +27,7 @@ func TestMemoryIsDeterministicAndPositive(t *testing.T) {
 }
 
 func TestMemoryPolicyAgainstPeers(t *testing.T) {
-	rules, err := requestbacktest.Rules(requestbacktest.Memory, "crane-default", "crane-latency-sensitive", "vpa", "krr-p95")
+	rules, err := requestbacktest.Rules(series.Memory, "crane-default", "crane-latency-sensitive", "vpa", "krr-p95")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestMemoryPolicyAgainstPeers(t *testing.T) {
 	for seed := range uint64(4) {
 		all = append(all, Memory(seed, 20, 21)...)
 	}
-	report, err := requestbacktest.Run(all, rules, requestbacktest.Memory)
+	report, err := requestbacktest.Run(all, rules, series.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,13 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// enforceThrottle lets the agent throttle, fast enough for a test.
+// enforceThrottle returns flags that throttle fast enough for a test.
 func enforceThrottle() []string {
 	return []string{"--enforce=cpu-throttle", "--collect-interval=250ms"}
 }
 
-// TestThrottle: on a real node a pod that takes cpu is throttled and gets all of it back; so it does when the agent goes, and the
-// agent goes on where the kubelet and the runtime are started anew under it. What is not to be touched never is.
+// TestThrottle checks on a real node that a pod is throttled and restored, also at the end of the agent, that the agent survives restarts
+// of kubelet and runtime, and that other pods are never changed.
 func TestThrottle(t *testing.T) {
 	testThrottle(t, newFixture(t, node.Options{Restart: true}))
 }
@@ -55,7 +55,7 @@ func testThrottle(t *testing.T, s fixture) {
 			if err := s.Kill(program); err != nil {
 				t.Fatal(err)
 			}
-			// Only a kubelet and a runtime that work can start it.
+			// Only a working kubelet and runtime can start it.
 			s.Delete(t, s.Run(t, s.Pod("after-"+program, "pause", nil, nil, nil)))
 			s.awaitThrottled(t, hog)
 			s.onlyOf(t, hog, before)
@@ -72,7 +72,7 @@ func testThrottle(t *testing.T, s fixture) {
 	})
 }
 
-// onlyOf: settings of no other pod than this one have changed.
+// onlyOf checks that only settings of the pod have changed.
 func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
 	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
@@ -81,7 +81,7 @@ func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string)
 	}
 }
 
-// sameProcess tells whether the agent is still the process that was deployed.
+// sameProcess returns an error if the agent was restarted.
 func (d *deployment) sameProcess(t testing.TB) error {
 	t.Helper()
 	now, err := d.Client.CoreV1().Pods(d.pod.Namespace).Get(t.Context(), d.pod.Name, metav1.GetOptions{})

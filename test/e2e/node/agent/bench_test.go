@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// victimRounds are measured of each kind: their medians count, and the worst is told.
+	// victimRounds is the number of measurements of each kind; the median counts and the worst is reported.
 	victimRounds = 3
-	// breaches are measured of each threshold.
+	// breaches is the number of measurements per threshold.
 	breaches = 5
 	span     = 10 * time.Second
-	// settles is how long the agent has from the breach on.
+	// settles is the time the agent has after a breach.
 	settles = 10 * time.Second
-	// work is that of a request, quiet the most that one in a hundred takes where nothing else runs.
+	// work is the duration of a request, quiet the largest 99th percentile on an idle machine.
 	work, quiet = 6 * time.Millisecond, 20 * time.Millisecond
 )
 
-// latencyRules throttle batch pods while the node is busy for more than 70 %. Its cpu is the machine's, whatever else runs there.
+// latencyRules throttle batch pods while more than 70 % of the machine's CPU is in use.
 const latencyRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -50,7 +50,7 @@ metadata: {name: calm-down}
 spec: {coolDownSeconds: 30, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 80}}}
 ` + batchCalmsDown
 
-// reactionRules are latencyRules for what one hog uses, which does not depend on what else runs on the machine, and which are soon over.
+// reactionRules are latencyRules for the use of a single hog, independent of other load, with a short cool-down.
 func reactionRules(threshold int, milli int64) string {
 	return strings.NewReplacer(
 		"{name: cpu_total_utilization, value: 70}", fmt.Sprintf("{name: container_cpu_total_usage, value: %dm, selector: {matchLabels: {PodName: hog-0, ContainerName: main}}}", milli),
@@ -58,8 +58,7 @@ func reactionRules(threshold int, milli int64) string {
 	).Replace(latencyRules)
 }
 
-// hogs are pods that ask for little and take what there is, with many threads. Together they weigh three times what the server does, so
-// that it no longer gets the cpu that it needs.
+// hogs is the number of pods with low requests and many threads, whose weight is three times that of the server.
 const hogs = 6
 
 func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
@@ -70,13 +69,13 @@ func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 	return all
 }
 
-// BenchmarkReaction measures how long it takes from the moment that a hog is switched on to its first limit. The bound is the threshold
-// times the interval and a second, and 2 s at threshold 1; of the interval any part may be over when the hog begins.
+// BenchmarkReaction measures the time from switching on a hog to its first limit. The bound is threshold times interval plus a second, and
+// 2 s at threshold 1; the breach starts at any point of the interval.
 func BenchmarkReaction(b *testing.B) {
 	s := newFixture(b, node.Options{})
 	all := s.hogs(b, 1)
 	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
-	// What it gets on this machine now: half of that is above the value only if the hog was there for half of an interval.
+	// The hog's share on this machine; half of it is exceeded only after half of an interval.
 	s.turnAll(b, all, true)
 	before, begin := s.used(b, all[0]), time.Now()
 	<-time.After(span / 2)
@@ -90,7 +89,7 @@ func BenchmarkReaction(b *testing.B) {
 			for b.Loop() {
 				var took []time.Duration
 				for i := range breaches {
-					// Each begins at another part of the interval.
+					// Each breach starts at another point of the interval.
 					<-time.After(time.Until(time.Now().Truncate(time.Second).Add(time.Second * time.Duration(breaches+i) / breaches)))
 					took = append(took, s.breach(b, all))
 					s.turnAll(b, all, false)
@@ -103,8 +102,8 @@ func BenchmarkReaction(b *testing.B) {
 	}
 }
 
-// BenchmarkVictim measures a server's latency alone, beside hogs, and beside hogs with an agent that has rules, from 10 s after they begin
-// on, and how long the agent takes to act.
+// BenchmarkVictim measures a server's latency alone, beside hogs, and beside hogs with rules from 10 s after their start, and the reaction
+// time of the agent.
 func BenchmarkVictim(b *testing.B) {
 	s := newFixture(b, node.Options{})
 	all := s.hogs(b, hogs)
@@ -121,7 +120,7 @@ func BenchmarkVictim(b *testing.B) {
 
 			remove := s.put(b, latencyRules)
 			d.awaitRule(b, "latency/busy")
-			<-time.After(settles / 5) // What was measured of the hogs before is no part of the breach.
+			<-time.After(settles / 5) // Measurements from before are not part of the breach.
 			if s.limited(b, all) {
 				b.Log("NOT A QUIET MACHINE: the rule fires before the hogs begin")
 			}
@@ -151,7 +150,7 @@ func BenchmarkVictim(b *testing.B) {
 	}
 }
 
-// reportAll reports the median and the worst of some times. It sorts them.
+// reportAll sorts durations and reports their median and maximum.
 func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duration) {
 	b.Helper()
 	slices.Sort(all)
@@ -159,7 +158,7 @@ func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duratio
 	b.ReportMetric(float64(all[len(all)-1])/float64(unit), name+"-worst")
 }
 
-// turnAll turns the switches of hogs.
+// turnAll switches hogs on or off.
 func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 	t.Helper()
 	for _, hog := range hogs {
@@ -167,7 +166,7 @@ func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 	}
 }
 
-// p99 measures a server's 99th percentile.
+// p99 measures the 99th percentile of a server's latency.
 func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	t.Helper()
 	out, err := s.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
@@ -184,7 +183,7 @@ func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	return time.Duration(report.P99us) * time.Microsecond
 }
 
-// used is the cpu that a pod's container has used so far, on cgroup v1.
+// used returns the CPU time of a pod's container on cgroup v1.
 func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 	t.Helper()
 	if s.Cgroup() != 1 {
@@ -201,7 +200,7 @@ func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 	return time.Duration(ns)
 }
 
-// limited tells whether one of the pods has a quota, on cgroup v1.
+// limited reports whether one of the pods has a quota on cgroup v1.
 func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 	t.Helper()
 	if s.Cgroup() != 1 {
@@ -219,8 +218,8 @@ func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 	return false
 }
 
-// breach switches hogs on and returns how long it takes until the first of them has a limit. Their switches are files that are written from
-// outside, so that nothing else begins with them; a hog looks at its own every 50 ms.
+// breach switches hogs on and returns the time until the first has a limit. Switches are files written from outside, so that no process
+// starts in the pods; a hog polls its own every 50 ms.
 func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 	t.Helper()
 	const bound = 30 * time.Second
@@ -235,7 +234,7 @@ func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 	return time.Since(begin)
 }
 
-// awaitNoLimit waits until pods have all back.
+// awaitNoLimit waits until no pod has a limit.
 func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 	t.Helper()
 	s.Eventually(t, "nobody has a limit", func() error {
@@ -246,7 +245,7 @@ func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 	})
 }
 
-// awaitRule waits until the agent knows a rule.
+// awaitRule waits until the agent has loaded a rule.
 func (d *deployment) awaitRule(t testing.TB, rule string) {
 	t.Helper()
 	d.Eventually(t, "rule "+rule, func() error {

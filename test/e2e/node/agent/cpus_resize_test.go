@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestCPUsGrowInPlace: on a kernel with cgroup version 2 a container whose CPUs are resized in place gets more of its zone alone, and gives
-// them back; without the agent everybody runs everywhere.
+// TestCPUsGrowInPlace checks on cgroup v2 that an in-place resize changes the exclusive CPUs of a container within its zone, and that all
+// run everywhere without the agent.
 func TestCPUsGrowInPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -54,7 +54,7 @@ func (s fixture) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
 	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources(cpus, ""), Limits: node.Resources(cpus, "")})
 }
 
-// resize changes in place what a pod's container asks for.
+// resize resizes a pod's container in place.
 func (s fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
 	t.Helper()
 	body, err := json.Marshal(to)

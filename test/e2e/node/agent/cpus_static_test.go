@@ -23,7 +23,8 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// narrow: with the agent's rights the kubelet tells its configuration and nothing else, and the API server does not let it any nearer.
+// narrow checks that the agent's permissions cover the kubelet's configuration and nothing else of its API, directly or through the API
+// server.
 func (s fixture) narrow(t testing.TB) {
 	t.Helper()
 	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
@@ -55,14 +56,14 @@ func (s fixture) narrow(t testing.TB) {
 	}
 }
 
-// TestTheKubeletAssigns: where a kubelet's own policy is static, it gives a container its CPU, and the agent says why it does not.
+// TestTheKubeletAssigns checks that a kubelet with the static policy assigns the CPU and the agent reports why it does not.
 func TestTheKubeletAssigns(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
 	s := newFixture(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
 	set := s.daemonSet(t, cpuManager()...)
-	// All CPU that is left is to be one pod's.
+	// The pod needs all remaining CPU.
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	d := s.deploySet(t, set)
 	s.Eventually(t, "the agent stands aside", func() error {
@@ -71,7 +72,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 			return err
 		}
 		log, err := s.Logs(t, d.pod)
-		if err == nil && !strings.Contains(log, "Does not assign CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
+		if err == nil && !strings.Contains(log, "assigning no CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
 			err = errors.New("the agent does not say so")
 		}
 		if nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
@@ -81,14 +82,14 @@ func TestTheKubeletAssigns(t *testing.T) {
 	})
 	s.Eventually(t, "a look asks the kubelet as well", func() error {
 		out, err := s.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
-		if err == nil && !strings.Contains(out, "Usable is what the kubelet leaves to pods, by the kubelet (/configz); CPUs that it keeps: 0") {
+		if err == nil && !strings.Contains(out, "Usable is the part the kubelet leaves to pods, according to the kubelet (/configz); reserved CPUs: 0") {
 			err = errors.New(out)
 		}
 		return err
 	})
 	s.narrow(t)
 	pod := s.Run(t, s.pinned("pinned", "1"))
-	// Not alone: a kubelet lets sandboxes run everywhere.
+	// Not exclusively: a kubelet lets sandboxes run everywhere.
 	cgroups := s.Cgroups(t)
 	s.Eventually(t, "the kubelet has given it a CPU", func() error {
 		limits, err := cgroups.ContainerLimits(t, pod)

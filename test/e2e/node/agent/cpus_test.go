@@ -23,17 +23,17 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// cpuManager lets the agent give containers CPUs of their own, and do nothing else.
+// cpuManager returns flags that only assign CPUs.
 func cpuManager() []string {
 	return []string{"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s"}
 }
 
-// pinned is a pod whose container asks for that many CPUs of zone node0, as the scheduler would have placed it.
+// pinned returns a pod with the given CPUs of zone node0, as placed by the scheduler.
 func (s fixture) pinned(name, cpus string) *corev1.Pod {
 	return s.pinnedTo(name, "node0", cpus, "cpu-hog", "-threads", "1")
 }
 
-// pinnedTo is pinned for any zone and any program.
+// pinnedTo is pinned for any zone and program.
 func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *corev1.Pod {
 	list := node.Resources(cpus, "64Mi")
 	pod := s.Pod(name, program, args, list, list)
@@ -43,7 +43,7 @@ func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *cor
 	return pod
 }
 
-// cpusets are the CPUs of every container of a node in namespaces, the groups of pods left out, by path.
+// cpusets returns the CPUs of every container of a node in namespaces, without the pods' own cgroups, by path.
 func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	t.Helper()
 	out := map[string]numa.CPUSet{}
@@ -60,7 +60,7 @@ func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	return out
 }
 
-// awaitAlone waits until a container has that many CPUs and no other container has one of them, and returns them.
+// awaitAlone waits until a container has the given number of CPUs that no other container has, and returns them.
 func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
 	t.Helper()
 	s.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
@@ -84,8 +84,8 @@ func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUS
 	return own
 }
 
-// TestCPUsOfTheirOwn: on a real node a container has its CPUs alone, before and after a resize in place and a restart of the kubelet; with
-// the pod, and with the agent, all is as before.
+// TestCPUsOfTheirOwn checks on a real node that a container keeps its exclusive CPUs across a resize and a kubelet restart, and that all
+// is restored with the end of the pod or the agent.
 func TestCPUsOfTheirOwn(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
@@ -105,7 +105,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		}
 	})
 	t.Run("after-somebody-else-moved-another", func(t *testing.T) {
-		// As a container runtime does at a resize.
+		// As a container runtime does during a resize.
 		everywhere := fmt.Appendf(nil, "0-%d", s.cpus(t)-1)
 		if err := os.WriteFile(s.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		if err := s.Kill("kubelet"); err != nil {
 			t.Fatal(err)
 		}
-		// Only a kubelet that works can start it; and it is a container that nobody has moved yet.
+		// Only a working kubelet can start it; its container was not moved yet.
 		late := s.Run(t, s.Pod("late", "pause", nil, nil, nil))
 		if now := s.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("it runs on %s, and on %s before", now, own)
@@ -142,7 +142,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// cpus is how many CPUs pods of a node may use.
+// cpus returns the number of CPUs of the node.
 func (s fixture) cpus(t testing.TB) int {
 	t.Helper()
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
@@ -152,7 +152,7 @@ func (s fixture) cpus(t testing.TB) int {
 	return int(n.Status.Capacity.Cpu().Value())
 }
 
-// awaitTopology waits for the object of the node.
+// awaitTopology waits for the node's NodeResourceTopology.
 func (s fixture) awaitTopology(t testing.TB) {
 	t.Helper()
 	s.Eventually(t, "the NodeResourceTopology", func() error {
@@ -164,7 +164,7 @@ func (s fixture) awaitTopology(t testing.TB) {
 	})
 }
 
-// topology is the object of the node.
+// topology returns the node's NodeResourceTopology.
 func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
 	t.Helper()
 	raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())

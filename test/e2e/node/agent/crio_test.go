@@ -14,15 +14,14 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestCRIO: where CRI-O is the runtime, which names groups in its own way, the agent sees the pods and what is in them, and throttles
-// and restores as with containerd.
+// TestCRIO checks that the agent observes, throttles and restores pods of CRI-O, which names cgroups differently.
 func TestCRIO(t *testing.T) {
 	s := newFixture(t, node.Options{Restart: true, Runtime: realnode.CRIO})
 	t.Run("sees", func(t *testing.T) { testLook(t, s) })
 	t.Run("throttles", func(t *testing.T) { testThrottle(t, s) })
 }
 
-// testLook: one look, in which nothing is changed, knows pods by their names, measures them, and says which container would be held down.
+// testLook checks that --once changes nothing, names and measures pods and reports the container it would throttle.
 func testLook(t *testing.T, s fixture) {
 	busy := s.Pod("busy", "cpu-hog", []string{"-threads", "1"}, nil, nil)
 	busy.Labels = batch()
@@ -54,7 +53,7 @@ func testLook(t *testing.T, s fixture) {
 	s.Delete(t, quiet)
 }
 
-// onceReport is what is checked of what a look prints.
+// onceReport is the checked part of the output of --once.
 type onceReport struct {
 	Features []struct{ Name, Reason string }
 	Pods     []struct {

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// manager owns the fields of what the tests apply.
+// manager owns the fields of applied objects.
 const manager = "agent-test"
 
 // fixture is a node with what an agent needs of its cluster.
@@ -31,7 +31,7 @@ type fixture struct {
 	client client.Client
 }
 
-// newFixture starts a node and installs the CRDs and the rights of Crane in its cluster.
+// newFixture starts a node and installs Crane's CRDs and permissions in its cluster.
 func newFixture(t testing.TB, o node.Options) fixture {
 	t.Helper()
 	n := node.Start(t, o)
@@ -50,8 +50,8 @@ func newFixture(t testing.TB, o node.Options) fixture {
 	return fixture{Node: n, client: c}
 }
 
-// daemonSet is that of config/crane-agent with the image that nodes have, on this node alone, with other flags in the place of those
-// that say what is carried out.
+// daemonSet returns the DaemonSet of config/crane-agent with the node's image, on this node only, with flags that replace those for
+// actions.
 func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	t.Helper()
 	objects, err := manifest.ReadDir(config.Manifests, command)
@@ -74,7 +74,7 @@ func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	pod.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
 	c := &pod.Containers[0]
 	c.Image, c.ImagePullPolicy = node.Image(command), corev1.PullNever
-	// A first look that comes too early costs a period.
+	// A probe that comes too early costs a period.
 	c.ReadinessProbe.PeriodSeconds = 1
 	c.Args = slices.DeleteFunc(c.Args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")
@@ -91,13 +91,13 @@ type deployment struct {
 	pod *corev1.Pod
 }
 
-// deploy runs the agent for the length of the test and returns when it is Ready.
+// deploy runs the agent for the duration of the test and returns when it is Ready.
 func (s fixture) deploy(t testing.TB, flags ...string) *deployment {
 	t.Helper()
 	return s.deploySet(t, s.daemonSet(t, flags...))
 }
 
-// deploySet is deploy for a DaemonSet that was changed.
+// deploySet is deploy for a modified DaemonSet.
 func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	t.Helper()
 	d := &deployment{fixture: s, set: set}
@@ -117,7 +117,7 @@ func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	return d
 }
 
-// find looks the DaemonSet's pod up; it is an error if that is not Ready.
+// find finds the DaemonSet's pod and returns an error unless it is Ready.
 func (d *deployment) find(t testing.TB) error {
 	t.Helper()
 	selector := metav1.FormatLabelSelector(d.set.Spec.Selector)
@@ -145,7 +145,7 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// remove deletes the DaemonSet and returns when its pods are gone.
+// remove deletes the DaemonSet and waits until its pods are gone.
 func (d *deployment) remove(t testing.TB) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -163,13 +163,13 @@ func (d *deployment) remove(t testing.TB) {
 	}
 }
 
-// apply applies objects for the length of the test.
+// apply applies objects for the duration of the test.
 func (s fixture) apply(t testing.TB, text string) {
 	t.Helper()
 	t.Cleanup(s.put(t, text))
 }
 
-// put applies objects and returns what removes them.
+// put applies objects and returns the function that deletes them.
 func (s fixture) put(t testing.TB, text string) (remove func()) {
 	t.Helper()
 	objects, err := manifest.ParseString(text)

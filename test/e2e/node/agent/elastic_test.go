@@ -21,10 +21,10 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// elasticMemory is what the elastic pod of a test asks for, beside a core.
+// elasticMemory is the memory request of the elastic pod, beside a core.
 const elasticMemory = "64Mi"
 
-// elastic is a pod on elastic resources, which the scheduler is to place on this node.
+// elastic returns a pod on elastic resources, to be placed on this node by the scheduler.
 func (s fixture) elastic(name string) *corev1.Pod {
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse(elasticMemory),
@@ -34,8 +34,8 @@ func (s fixture) elastic(name string) *corev1.Pod {
 	return pod
 }
 
-// awaitElasticLimits waits until the elastic pod, of which the kubelet knows nothing and sets no limit, has those that it asks for, itself
-// and its container: quota, memory and the weight of a request of a core.
+// awaitElasticLimits waits until the elastic pod and its container, which get no limits from the kubelet, have their requested quota,
+// memory and the weight of a core.
 func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	cgroups, memory := s.Cgroups(t), resource.MustParse(elasticMemory)
@@ -67,7 +67,7 @@ func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 	})
 }
 
-// awaitSame returns the pod as it is, and fails where it is no longer what was started.
+// awaitSame checks that the pod is still the started one.
 func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
@@ -83,19 +83,19 @@ func (s fixture) restartKubelet(t testing.TB, after string) {
 	if err := s.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}
-	// Only a kubelet that works can start it.
+	// Only a working kubelet can start it.
 	s.Delete(t, s.Run(t, s.Pod(after, "pause", nil, nil, nil)))
 }
 
-// holds tells that a node shows no less of each resource than the elastic pod of a test holds.
+// holds reports whether a node advertises at least the requests of the elastic pod.
 func holds(o offered) bool {
 	memory := resource.MustParse(elasticMemory)
 	return !o.cpu.absent && o.cpu.allocatable >= 1000 && o.memory.allocatable >= memory.Value()
 }
 
-// TestElasticAcrossRestarts: a pod that the scheduler has placed on elastic resources has its limits, and goes on with them, while the
-// kubelet is started anew, with an agent and without one; where the resources are set to 0, as a kubelet does that takes its node for a new
-// one, they are soon back. An agent that ends leaves what pods hold and takes its limits back, and the next one goes on where it was.
+// TestElasticAcrossRestarts checks that a placed elastic pod keeps its limits across kubelet restarts with and without an agent, that
+// resources reset by a kubelet are soon restored, and that a stopped agent leaves the requests of pods advertised and the next one
+// continues.
 func TestElasticAcrossRestarts(t *testing.T) {
 	s := newFixture(t, node.Options{Restart: true})
 	s.bystander(t)
@@ -143,6 +143,6 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
 		t.Errorf("it does not go on where the one before was, at %d: %+v, then %+v", want, left.memory, next.memory)
 	}
-	// A kubelet that does not let a pod stay takes its time to end it.
+	// A kubelet that rejects a pod needs time to end it.
 	s.awaitSame(t, pod)
 }

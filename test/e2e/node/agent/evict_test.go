@@ -18,8 +18,8 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// evictRules evict batch pods while one of two uses more than 80 MiB of memory. The two are named both, so that there is a measurement
-// when one is gone.
+// evictRules evict batch pods while one of two uses more than 80 MiB of memory. Both are named, so that there is a measurement after one
+// is gone.
 const evictRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -48,8 +48,8 @@ metadata: {name: least}
 value: -100
 ` + batchMakesRoom
 
-// TestEvict: a pod that grows is evicted with the grace period of the action, and no other is, though one could be; new pods are kept
-// away from then on and for the action's cool-down.
+// TestEvict checks that only a growing pod is evicted, with the action's grace period, and that new pods are kept away until the end of
+// the cool-down.
 func TestEvict(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	s.apply(t, evictRules)
@@ -98,7 +98,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// graces returns the grace period with which a pod is deleted, once it is; 0 where the watch ends before.
+// graces returns the grace period with which a pod is deleted; 0 if the watch ends before.
 func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	t.Helper()
 	return first(t, s.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
@@ -109,13 +109,13 @@ func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	})
 }
 
-// taints tells when the node gets the taint, even if only for a moment.
+// taints signals that the node got the taint, even for a moment.
 func (s fixture) taints(t testing.TB) <-chan bool {
 	t.Helper()
 	return first(t, s.Client.CoreV1().Nodes().Watch, "metadata.name="+s.Name(), func(n *corev1.Node) (bool, bool) { return isTainted(n), isTainted(n) })
 }
 
-// first returns what is found first in the objects that a watch of them tells of, from their present state on.
+// first returns the first value found in the objects of a watch, from their current state on.
 func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), fields string, find func(*T) (V, bool)) <-chan V {
 	t.Helper()
 	w, err := begin(t.Context(), metav1.ListOptions{FieldSelector: fields})
@@ -159,7 +159,7 @@ func (s fixture) awaitEvent(t testing.TB, reason string) {
 	})
 }
 
-// tainted tells whether new pods are kept away from the node.
+// tainted reports whether new pods are kept away from the node.
 func (s fixture) tainted(t testing.TB) bool {
 	t.Helper()
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})

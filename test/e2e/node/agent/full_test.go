@@ -23,11 +23,11 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// full is the pods of a node as the kubelet's default allows, the agent's among them.
+// full is the kubelet's default number of pods, including the agent's.
 const full = 110
 
-// everythingRules are of each sort: use, pressure, interference, and what elastic pods hold. Half of the pods are latency-sensitive, the
-// others may be touched; nothing comes near the values.
+// everythingRules contain each kind of rule: use, pressure, interference and reserved elastic resources. Half of the pods are
+// latency-sensitive, the others may be affected; no value is near its threshold.
 const everythingRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -68,8 +68,8 @@ spec:
   resourceQOS: {cpuQOS: {cpuPriority: 7}}
 `
 
-// BenchmarkFull measures what the agent takes of a node that is full of pods: with one kind of actions, and with all parts and all kinds.
-// One in five of the pods is on elastic resources, one has a CPU alone while the agent gives CPUs out.
+// BenchmarkFull measures the agent's use on a full node with one kind of action, and with all parts and kinds. One in five pods is
+// elastic, and one has an exclusive CPU.
 func BenchmarkFull(b *testing.B) {
 	s := newFixture(b, node.Options{})
 	for i := range full - 2 {
@@ -92,10 +92,10 @@ func BenchmarkFull(b *testing.B) {
 	})
 }
 
-// allKinds is everything that --enforce can name.
+// allKinds lists all kinds of --enforce.
 const allKinds = "cpu-throttle,memory-throttle,evict,taint,node-resource,pod-resource,cpu-manager"
 
-// idle is one of the pods that fill a node.
+// idle returns one of the pods that fill a node.
 func (s fixture) idle(i int) *corev1.Pod {
 	var ask corev1.ResourceList
 	if i%5 == 0 {
@@ -106,7 +106,7 @@ func (s fixture) idle(i int) *corev1.Pod {
 	return pod
 }
 
-// footprint measures what an agent takes, once it has settled.
+// footprint measures an agent's use after it has settled.
 func (s fixture) footprint(b *testing.B, d *deployment) {
 	b.Helper()
 	<-time.After(settles)
@@ -121,13 +121,13 @@ func (s fixture) footprint(b *testing.B, d *deployment) {
 		}
 		b.ReportMetric((after.cpu-before.cpu).Seconds()/took, "cores")
 		b.ReportMetric(after.resident/(1<<20), "MiB-resident")
-		// One tick a second; watches, probes and the two looks at its metrics are in it.
+		// One tick per second, including watches, probes and two reads of its metrics.
 		b.ReportMetric((after.allocations-before.allocations)/took, "allocations/tick")
 		b.ReportMetric(full, "pods")
 	}
 }
 
-// quick makes a pod that goes with its node: to wait for each of many takes minutes.
+// quick creates a pod that is deleted with its node, because waiting for each would take minutes.
 func (s fixture) quick(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	pods := s.Client.CoreV1().Pods(pod.Namespace)
@@ -142,14 +142,14 @@ func (s fixture) quick(t testing.TB, pod *corev1.Pod) {
 	})
 }
 
-// podCost is what a process has used.
+// podCost is the use of a process.
 type podCost struct {
 	cpu         time.Duration
 	resident    float64 // bytes
 	allocations float64
 }
 
-// taken reads what the agent says of itself, and the kernel of its container.
+// taken reads the agent's own metrics and the kernel's counters of its container.
 func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 	t.Helper()
 	out := podCost{resident: math.NaN(), allocations: math.NaN()}

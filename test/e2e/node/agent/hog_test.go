@@ -13,13 +13,13 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// signal is a file that every container has, empty at its start and writable from outside.
+// signal is a file of every container, initially empty and writable from outside.
 const signal = "/dev/termination-log"
 
-// batch is the label of pods that may be touched.
+// batch returns the label of pods that may be affected.
 func batch() map[string]string { return map[string]string{"workload": "batch"} }
 
-// hog runs a pod that is busy while its switch is on, which it is not at first.
+// hog runs a pod that is busy while its switch is on; initially it is off.
 func (s fixture) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
 	t.Helper()
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
@@ -27,12 +27,12 @@ func (s fixture) hog(t testing.TB, name string, threads string, requests, limits
 	return s.Run(t, pod)
 }
 
-// turn turns the switch of a hog.
+// turn sets the switch of a hog.
 func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()
 	value := map[bool]string{true: "1", false: "0"}[on]
 	if !s.Machine() {
-		// A program that is started in the container would use cpu of it.
+		// A process started in the container would use its CPU.
 		if err := os.WriteFile(s.switchOf(t, hog), []byte(value), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	})
 }
 
-// switchOf is the switch of a hog on a node in namespaces, as seen from here: the kubelet's file that the container's is mounted from.
+// switchOf returns the switch of a hog on a node in namespaces, the kubelet's file that is mounted in the container.
 func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	t.Helper()
 	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
@@ -54,14 +54,13 @@ func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	return found[0]
 }
 
-// bystander runs a pod that nobody may touch, with limits of its own.
+// bystander runs a pod with limits that may not be affected.
 func (s fixture) bystander(t testing.TB) *corev1.Pod {
 	t.Helper()
 	return s.Run(t, s.Pod("bystander", "latency-server", []string{"-work", "100us"}, node.Resources("50m", "16Mi"), node.Resources("500m", "64Mi")))
 }
 
-// throttleRules throttle batch pods while pod hog uses cpu. The value is so low that it is above it on a machine that leaves a node
-// hardly any.
+// throttleRules throttle batch pods while pod hog uses CPU. The threshold is low enough for a busy machine.
 const throttleRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -78,7 +77,7 @@ spec:
     actionName: calm-down
 ` + calmDown
 
-// calmDown is the action that takes half of a pod's cpu at a step, on batch pods.
+// calmDown is an action that halves the CPU of batch pods per step.
 const calmDown = `---
 apiVersion: ensurance.crane.io/v1alpha1
 kind: AvoidanceAction
@@ -86,7 +85,7 @@ metadata: {name: calm-down}
 spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
 ` + batchCalmsDown
 
-// batchCalmsDown and batchMakesRoom let an action of that name be taken on batch pods.
+// batchCalmsDown and batchMakesRoom allow the action of that name on batch pods.
 const (
 	batchCalmsDown = `---
 apiVersion: ensurance.crane.io/v1alpha1

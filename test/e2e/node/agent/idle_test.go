@@ -17,15 +17,14 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestElasticPodIsIdle: on a kernel with cgroup version 2 a pod on elastic resources is of the idle class, beside its limits, and is as it
-// was when the agent has gone.
+// TestElasticPodIsIdle checks on cgroup v2 that an elastic pod is idle, besides its limits, and is restored at the end of the agent.
 func TestElasticPodIsIdle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
 	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	elastic := s.elastic("elastic")
-	elastic.Spec.NodeName = s.Name() // The node does not name the resources: a scheduler would not place it.
+	elastic.Spec.NodeName = s.Name() // The node does not advertise the resources, so a scheduler would not place it.
 	pod := s.Run(t, elastic)
 	c := s.Cgroups(t)
 	container := c.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
@@ -70,7 +69,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 			return err
 		})
 	}
-	delete(want, "pod cpu.weight") // That of an idle group says nothing.
+	delete(want, "pod cpu.weight") // The weight of an idle cgroup is meaningless.
 	if before["pod cpu.idle"] != "0" {
 		t.Fatalf("it is idle before: %v", before)
 	}

@@ -26,13 +26,13 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestKilledAtEachWrite: a process that is killed with SIGKILL before or after any of its writes to a real kernel leaves nothing that
-// the next start does not put back.
+// TestKilledAtEachWrite checks that the next start undoes everything left by a process killed with SIGKILL before or after any write to a
+// real kernel.
 func TestKilledAtEachWrite(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	pod := s.Run(t, s.Pod("mortal", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi")))
 	if s.Cgroup() == 1 {
-		// With a burst there is an order in which the kernel wants its files written.
+		// With a burst the kernel requires an order of writes.
 		if err := os.WriteFile(s.file("cpu", "cpu.cfs_burst_us", pod), []byte("20000"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +52,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 	diedAt(t, string(out), writes)
 }
 
-// TestKilledAtEachWriteOfMemory: so it is on a kernel with cgroup version 2, with a kubelet that sets memory.high itself, at the writes of
-// limits of memory and of what is dropped for them as well.
+// TestKilledAtEachWriteOfMemory checks the same on cgroup v2 with a kubelet that sets memory.high, including memory limits and reclaim.
 func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -84,7 +83,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	ended := func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	}
-	// It takes minutes; each half of it has the time of a wait.
+	// It takes minutes, and each half fits in one wait.
 	s.Await(t, killer, "is done with cpu", func(p *corev1.Pod) bool {
 		out, err := s.Logs(t, p)
 		return ended(p) || err == nil && strings.Contains(out, ", of memory.")
@@ -100,7 +99,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
 }
 
-// diedAt looks whether a process was killed before and after so many writes of each of these files at least.
+// diedAt checks that a process was killed at least the given times before and after writes of each file.
 func diedAt(t *testing.T, out string, writes map[string]int) {
 	t.Helper()
 	for file, least := range writes {
@@ -115,10 +114,10 @@ func diedAt(t *testing.T, out string, writes map[string]int) {
 	}
 }
 
-// roundsEnv is how often an agent is killed at random, for those who want to know it better.
+// roundsEnv overrides the number of random kills.
 const roundsEnv = "CRANE_AGENT_TEST_ROUNDS"
 
-// rounds is how often an agent is killed: as often as is asked for, else so often, in short runs less.
+// rounds returns the number of kills: that of the environment, or the given ones for usual and short runs.
 func rounds(t testing.TB, usual, short int) int {
 	t.Helper()
 	if text := os.Getenv(roundsEnv); text != "" {
@@ -134,19 +133,19 @@ func rounds(t testing.TB, usual, short int) int {
 	return usual
 }
 
-// TestKilledAnywhere: the whole agent, killed with SIGKILL at a random moment while it throttles or gives back, leaves nothing that its
-// next start does not put back.
+// TestKilledAnywhere checks that the next start undoes everything left by an agent killed with SIGKILL at a random time while it throttles
+// or restores.
 func TestKilledAnywhere(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	hog := s.hog(t, "hog", "2", nil, nil)
 	before := s.settings(t)
 	s.turn(t, hog, true)
-	// Any point of what it does ten times a second.
+	// At any point of what it does ten times a second.
 	s.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
 }
 
-// TestKilledWithEverything: so it is where it changes all that there is to be changed on cgroup v1: quotas and weights of those that take cpu,
-// limits of cpu and memory of pods on elastic resources, and CPUs of containers, in groups that some of these share.
+// TestKilledWithEverything checks the same for an agent that changes everything on cgroup v1: quotas, weights, limits of elastic pods and
+// CPUs of containers, partly in the same cgroups.
 func TestKilledWithEverything(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
@@ -163,12 +162,12 @@ func TestKilledWithEverything(t *testing.T) {
 	pinned := s.Run(t, s.pinned("pinned", "1"))
 	before := s.settings(t)
 	s.turn(t, hog, true)
-	// Pods on elastic resources are looked at every 5 s.
+	// Elastic pods are checked every 5 s.
 	s.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
 		"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s")
 }
 
-// killed starts an agent so many times, kills it within a while after a group is in its journal, and lets the next start undo what it did.
+// killed repeatedly starts an agent, kills it soon after a cgroup is in its journal, and lets the next start undo it.
 func (s fixture) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
 	t.Helper()
 	a := s.launcher(t)
@@ -201,7 +200,7 @@ func (s fixture) killed(t *testing.T, before map[string]string, rounds int, grou
 	}
 }
 
-// calmRules are rules that never fire.
+// calmRules never fire.
 const calmRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -211,7 +210,7 @@ spec:
   - {name: never, metricRule: {name: cpu_core_numbers, value: 1M}, actionName: calm-down}
 `
 
-// agentLauncher starts agents as processes of the test's own, on the root of a node in namespaces.
+// agentLauncher starts agents as child processes on the root of a node in namespaces.
 type agentLauncher struct {
 	fixture
 	dir, kubeconfig string
@@ -238,7 +237,7 @@ func (a agentLauncher) write(t testing.TB, name, content string) string {
 	return path
 }
 
-// agentProcess is an agent that runs.
+// agentProcess is a running agent.
 type agentProcess struct {
 	cmd  *exec.Cmd
 	log  string
@@ -274,7 +273,7 @@ func (r *agentProcess) output() string {
 	return string(content)
 }
 
-// end ends the agent by a signal and waits for it.
+// end sends a signal to the agent and waits for its end.
 func (r *agentProcess) end(t testing.TB, signal os.Signal) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(signal); err != nil {

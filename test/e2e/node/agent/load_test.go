@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// heldRules evict batch pods while elastic pods hold more cpu than the node can bear.
+// heldRules evict batch pods while elastic pods request more CPU than is reclaimable.
 const heldRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -37,10 +37,9 @@ metadata: {name: make-room}
 spec: {coolDownSeconds: 3, eviction: {terminationGracePeriodSeconds: 1}}
 ` + batchMakesRoom
 
-// TestElasticFollowsLoad: what a node offers falls within seconds when others take cpu and memory, and does not rise again at once when
-// they are gone. A pod that holds some keeps it, though the node cannot bear it, until a rule evicts it, and it alone; then nothing of it is
-// left on offer. Load is the whole machine's, whatever else runs there, so that directions are looked at and not sizes; every state that
-// the node is in has to add up.
+// TestElasticFollowsLoad checks that the offer falls within seconds with other load and does not rise at once afterwards. A pod keeps its
+// request beyond the reclaimable capacity until a rule evicts it, and it only. Load is that of the whole machine, so the test checks
+// directions, and that every state adds up.
 func TestElasticFollowsLoad(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	s.leaveBehind(t, elasticMemory)
@@ -50,7 +49,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	calm := s.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
 		return !o.account.Ended && o.memory.terms.Problem == "" && o.memory.allocatable > o.memory.amount(o.memory.terms.Allocated)
 	})
-	// It grows until the node follows, whatever others on this machine give back meanwhile.
+	// It grows until the node follows, whatever other processes release meanwhile.
 	most := min(calm.memory.amount(calm.memory.terms.Allocatable)/8, calm.memory.allocatable/3)
 	if most < 4*calm.memory.material() {
 		t.Skipf("this machine has too little memory left to show anything: %+v", calm.memory)
@@ -102,7 +101,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	s.awaitOffer(t, tr, "nothing is on offer", func(o offered) bool { return o.account.Ended && o.cpu.absent && o.memory.absent })
 }
 
-// gone tells whether a pod is there no more.
+// gone returns an error if a pod still exists.
 func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	t.Helper()
 	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
@@ -115,13 +114,12 @@ func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	return fmt.Errorf("it is there: %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
 }
 
-// rises waits until the node shows more memory than at least. Where others on this machine leave no more for as long as that takes, it
-// says so.
+// rises waits until the node advertises more memory than at least. If other load leaves no more for that long, it logs so.
 func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 	t.Helper()
-	// An offer has to be stable for two minutes, and decisions are ten seconds apart.
+	// An offer must be stable for two minutes, and decisions are ten seconds apart.
 	const takes, patience = 4 * time.Minute, 6 * time.Minute
-	var more time.Time // since when more could be shown, all the time
+	var more time.Time // since when more could be advertised without interruption
 	for begin := time.Now(); ; {
 		now, err := tr.last()
 		if err != nil {
@@ -151,7 +149,7 @@ func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 	}
 }
 
-// waits tells whether the agent holds back what could be offered of memory, or others need as much as before.
+// waits returns an error unless the agent holds back memory it could offer, or other load still needs as much.
 func (d *deployment) waits(ctx context.Context, before *shown) error {
 	var v struct{ offer, advertised, need float64 }
 	for term, to := range map[string]*float64{"offer": &v.offer, "advertised": &v.advertised, "need": &v.need} {

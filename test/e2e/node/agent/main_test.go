@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent_test shows what crane-agent does to real nodes: in its image, as the DaemonSet of config/crane-agent, with the rights of
+// Package agent_test tests crane-agent on real nodes: in its image, as the DaemonSet of config/crane-agent, with the permissions of
 // config/rbac, beside a real kubelet, containerd and runc.
 package agent_test
 
@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// command is the binary, and the name of its image, of the DaemonSet and of its container.
+// command names the binary, its image, the DaemonSet and its container.
 const command = "crane-agent"
 
 // mortal is a program that is killed while it changes a container.

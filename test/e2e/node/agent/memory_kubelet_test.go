@@ -15,16 +15,15 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestMemoryOfKubelet: where a kubelet with MemoryQoS sets memory.high itself, the agent takes from that value, never sets a higher one, and
-// puts it back. What the kubelet writes meanwhile, as for a pod that is resized, is what is taken from then on, and what the next start puts
-// back when the agent is killed.
+// TestMemoryOfKubelet checks that with a kubelet that sets memory.high the agent only lowers that value and restores it, and that a value
+// the kubelet changes meanwhile becomes the new original, also after a kill.
 func TestMemoryOfKubelet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
 	s := newFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
 	const mib = 96
-	// The kubelet's value is the request and half of what the limit is above it.
+	// The kubelet's value is the request plus half of the rest up to the limit.
 	ask := func(limit string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: node.Resources("", "32Mi"), Limits: node.Resources("", limit)}
 	}
@@ -80,7 +79,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 	}
 }
 
-// originalHigh is what the agent's journal has of a pod to be put back to memory.high.
+// originalHigh returns the original memory.high of a pod in the agent's journal.
 func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
 	t.Helper()
 	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.HostRoot+"/var/lib/crane-agent/memory.json")

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// tightRules drop files of batch pods, and then evict, while the node uses more memory than %d bytes.
+// tightRules reclaim page cache of batch pods and then evict while the node uses more than %d bytes of memory.
 const tightRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -42,12 +42,12 @@ spec: {coolDownSeconds: 5, throttle: {memoryThrottle: {}}, eviction: {terminatio
 
 const (
 	mebi = 1 << 20
-	// cached is what the reader holds of files, in MiB; growth what the pod that grows wants, and room what of it the node has below the
-	// threshold. A third of it is what kubelet and containerd may need more meanwhile.
+	// cached is the reader's page cache in MiB, growth the demand of the growing pod, and room the part of it below the threshold. A third
+	// of it covers changes of kubelet and containerd.
 	cached, growth, room = 160, 480, 200
 )
 
-// pressureFixture is a node with an important server, and batch pods: one that has read files, one that grows, one that holds what it has.
+// pressureFixture is a node with a server and batch pods: a reader of files, a growing pod and a steady one.
 type pressureFixture struct {
 	fixture
 	t                            *testing.T
@@ -55,14 +55,14 @@ type pressureFixture struct {
 	server, reader, grows, keeps *corev1.Pod
 	// log reads the agent's audit file.
 	log *corev1.Pod
-	// highs are limits of memory as they are to be at the end, by the pod's name.
+	// highs are the final memory limits by pod name.
 	highs map[string]string
 }
 
 func newPressureFixture(t *testing.T) *pressureFixture {
 	t.Helper()
 	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
-	// The reader has one such as a kubelet with MemoryQoS sets.
+	// The reader has a limit as set by a kubelet with MemoryQoS.
 	n := &pressureFixture{fixture: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
 	run := func(name string, args ...string) *corev1.Pod {
 		pod := s.Pod(name, "memory-hog", args, nil, nil)
@@ -88,17 +88,17 @@ func newPressureFixture(t *testing.T) *pressureFixture {
 	return n
 }
 
-// path is the cgroup of a pod's container.
+// path returns the cgroup of a pod's container.
 func (n *pressureFixture) path(pod *corev1.Pod) string {
 	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
 }
 
-// file reads files of a pod's container.
+// file returns a reader of files of a pod's container.
 func (n *pressureFixture) file(pod *corev1.Pod) func(string) (string, error) {
 	return func(name string) (string, error) { return n.cgroups.Read(n.t, n.path(pod)+"/"+name) }
 }
 
-// used is the memory in use, as the agent measures it.
+// used returns the memory in use as measured by the agent.
 func (n *pressureFixture) used() (int64, error) {
 	text, err := n.cgroups.Read(n.t, "/proc/meminfo")
 	if err != nil {
@@ -118,7 +118,7 @@ func (n *pressureFixture) used() (int64, error) {
 	return (kib["MemTotal"] - kib["MemAvailable"]) << 10, nil
 }
 
-// audit is the agent's audit file.
+// audit reads the agent's audit file.
 func (n *pressureFixture) audit() (out []report.Record, err error) {
 	text, err := n.Exec(n.t, n.log, "/nodekit", "cgroups", "read", "/state/audit.log")
 	if err != nil {
@@ -127,16 +127,15 @@ func (n *pressureFixture) audit() (out []report.Record, err error) {
 	for line := range strings.Lines(text) {
 		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return out, err // One that is being written.
+			return out, err // A line being written.
 		}
 		out = append(out, r)
 	}
 	return out, nil
 }
 
-// TestMemoryPressure: on a kernel with cgroup version 2 a node gets tight because a pod grows. Files that another has read are dropped, the
-// pod grows on as far as it can, and is evicted with the action's grace; nobody else is. Then all is as before, and the audit file and the
-// events tell it in this order.
+// TestMemoryPressure checks on cgroup v2 that under pressure by a growing pod page cache of another pod is reclaimed, and then only the
+// growing pod is evicted with the action's grace period. Afterwards all is restored, and audit records and events are in this order.
 func TestMemoryPressure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -174,13 +173,13 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// observedPressure is what was seen of a node until somebody was evicted.
+// observedPressure is what was observed until the eviction.
 type observedPressure struct {
 	grace               int64
 	node, reader, grows string
 }
 
-// watch looks on until the pod that grows is evicted.
+// watch observes the node until the growing pod is evicted.
 func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 	n.t.Helper()
 	n.Eventually(n.t, "an eviction", func() error {
@@ -189,7 +188,7 @@ func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 			return nil
 		default:
 		}
-		// The files of one that is being evicted go, and an emulated machine may not answer in time.
+		// The files of a terminating pod disappear, and an emulated machine may not answer in time.
 		if used, err := n.used(); err == nil {
 			s.node = fmt.Sprintf("%d MiB", used/mebi)
 		}
@@ -206,7 +205,7 @@ func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 	return s
 }
 
-// calmAgain waits until nothing is left of what was done, and looks whether the others are as they were.
+// calmAgain waits until everything is restored and checks the other pods.
 func (n *pressureFixture) calmAgain() {
 	n.t.Helper()
 	others := []*corev1.Pod{n.server, n.reader, n.keeps}
@@ -242,7 +241,7 @@ func (n *pressureFixture) calmAgain() {
 	}
 }
 
-// records waits until the audit file tells of the end.
+// records waits until the audit file contains the end.
 func (n *pressureFixture) records() (out []report.Record) {
 	n.t.Helper()
 	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
@@ -254,7 +253,7 @@ func (n *pressureFixture) records() (out []report.Record) {
 	return out
 }
 
-// tellsInOrder: the rule, the files, the eviction, the end of the rule, and what was given back; of nobody but who was meant.
+// tellsInOrder checks the order of rule, reclaim, eviction, end and restore in the audit file, for the expected pods only.
 func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	n.t.Helper()
 	first := func(what string, match func(*report.Record) bool) time.Time {

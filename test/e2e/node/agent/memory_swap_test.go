@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// swapRules would evict batch pods if more than %d bytes of memory were used, and drop files before.
+// swapRules evict batch pods above %d bytes of memory in use, after reclaiming page cache.
 const swapRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -34,17 +34,17 @@ metadata: {name: make-room}
 spec: {coolDownSeconds: 3, throttle: {memoryThrottle: {forceGC: true}}, eviction: {terminationGracePeriodSeconds: 1}}
 ` + batchMakesRoom
 
-// swapFixture is a node with swap, of which a pod has some that does nothing.
+// swapFixture is a node with swap, in which an idle pod has memory.
 type swapFixture struct {
 	*deployment
 	cgroups      *node.Cgroups
 	idle, reader *corev1.Pod
 }
 
-// nodeMemory is what the agent says of the node's memory, in bytes.
+// nodeMemory is the node's memory in the agent's metrics, in bytes.
 type nodeMemory struct{ total, used, swapped, use float64 }
 
-// memory reads it.
+// memory reads the metrics.
 func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 	for series, to := range map[string]*float64{
 		"crane_agent_node_memory_bytes": &m.total, "crane_agent_node_memory_usage_bytes": &m.used, "crane_agent_node_memory_swapped_bytes": &m.swapped,
@@ -71,8 +71,8 @@ func (n *swapFixture) path(pod *corev1.Pod) string {
 	return n.cgroups.Dir("") + strings.TrimPrefix(node.Group(pod), "kubepods")
 }
 
-// TestMemoryWithSwap: on a node with swap, what a pod has in swap is no memory that could be offered to others, and none that anybody is
-// evicted for. Where files are to make room, those of a pod go, and what others have in memory stays there.
+// TestMemoryWithSwap checks that memory in swap is neither offered nor a reason for evictions, and that reclaiming page cache of a pod
+// moves no memory of others to swap.
 func TestMemoryWithSwap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -107,7 +107,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
 		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
 	}
-	// As a kernel does that is short of memory. It says so where it could not have back as much.
+	// As a kernel short of memory does; it returns an error if it cannot reclaim as much.
 	if err := n.cgroups.Write(t, n.path(n.idle)+"/memory.reclaim", strconv.Itoa(64*mebi)); err != nil {
 		t.Logf("swap out: %v", err)
 	}
@@ -119,11 +119,11 @@ func TestMemoryWithSwap(t *testing.T) {
 	t.Logf("%d MiB in swap; in use %.0f MiB, was %.0f; elastic resources leave %.0f MiB to others, it was %.0f; by the kernel %.0f MiB in swap",
 		inSwap/mebi, after.used/mebi, before.used/mebi, after.use/mebi, before.use/mebi, after.swapped/mebi)
 
-	// A rule just above what is in use does nothing, though with what is in swap it would be too much.
+	// A rule just above the memory in use does nothing, although with swap it would be exceeded.
 	remove := s.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
 	n.undisturbed(t, 20*time.Second)
 	remove()
-	// One that always fires takes the files, and no more into swap of one who has room in what it requests.
+	// A rule that always fires reclaims page cache and swaps out no memory within a request.
 	s.apply(t, memoryRules)
 	s.Eventually(t, "the files are dropped", func() error {
 		has, err := n.file(t, n.reader, "memory.current")
@@ -139,8 +139,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	s.awaitSame(t, n.reader)
 }
 
-// settled returns what the agent says of the node when so much is in swap and ten looks in a row have shown that elastic resources leave that
-// to others as well.
+// settled waits until the given amount is in swap and ten measurements in a row leave as much to others, and returns the metrics.
 func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	t.Helper()
 	const slack = 24 * mebi // less than what is swapped out
@@ -162,7 +161,7 @@ func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	return m
 }
 
-// undisturbed looks on for a while: nobody is evicted or held down.
+// undisturbed checks for a while that no pod is evicted or throttled.
 func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < long; {

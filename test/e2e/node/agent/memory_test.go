@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// memoryRules take memory from batch pods whatever the node uses.
+// memoryRules throttle memory of batch pods at any use of the node.
 const memoryRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -41,9 +41,8 @@ spec:
   labelSelector: {matchLabels: {workload: batch}}
 `
 
-// TestMemory: on a kernel with cgroup version 2 a pod that holds files which it does not use loses them to memory.reclaim and is held
-// down by memory.high, is not killed for it, and gets its room back: from an agent whose predecessor was killed, and when there is no rule
-// any more.
+// TestMemory checks on cgroup v2 that a pod with unused page cache is reclaimed and limited without being killed, and is restored by the
+// next agent after a kill and after the rule was deleted.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
@@ -88,7 +87,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// kill ends the agent with SIGKILL on a node with cgroup version 2.
+// kill kills the agent with SIGKILL on a node with cgroup v2.
 func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 	t.Helper()
 	if err := c.Write(t, c.Dir("")+strings.TrimPrefix(node.Group(d.pod), "kubepods")+"/cgroup.kill", "1"); err != nil {
@@ -107,7 +106,7 @@ func (s fixture) dropRule(t testing.TB, name string) {
 	}
 }
 
-// compare reads a number from a file; "max" is more than any.
+// compare reads a number from a file; "max" is larger than any.
 func compare(read func(string) (string, error), name string, ok func(int64) bool) error {
 	text, err := read(name)
 	if err != nil {

@@ -26,36 +26,36 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// account is the annotation that says what a node offers, and why.
+// account is the annotation with what a node offers and why.
 type account struct {
 	At          time.Time
 	Ended       bool
 	CPU, Memory terms
 }
 
-// terms are those of one resource, as quantities.
+// terms are the values of a resource as quantities.
 type terms struct {
 	Advertised, Was, Phase, Offer, Allocatable, Reserve, Need, From, Forecast, Use, Margin, Stable, Allocated, Deficit, Problem string
 
 	StableSince *time.Time
 }
 
-// offered is what a node shows at a time.
+// offered is the state of a node at a time.
 type offered struct {
 	account     account
 	cpu, memory shown
 }
 
-// shown is a resource of a node, in thousandths of a core or in bytes.
+// shown is a resource of a node in millicores or bytes.
 type shown struct {
 	capacity, allocatable int64
 	absent                bool
 	terms                 terms
-	// unit is what is offered in whole ones.
+	// unit is the granularity of the offer.
 	unit int64
 }
 
-// amount reads a quantity in the unit of the resource.
+// amount parses a quantity in the unit of the resource.
 func (s *shown) amount(quantity string) int64 {
 	q, err := resource.ParseQuantity(quantity)
 	if err != nil {
@@ -86,7 +86,7 @@ func offeredBy(node *corev1.Node) (offered, error) {
 	return out, nil
 }
 
-// wrong says where what a node shows is not what its account says, or the terms of that do not add up.
+// wrong returns where the node's status contradicts its annotation, or the values do not add up.
 func (o *offered) wrong() error {
 	return errors.Join(o.cpu.wrong("cpu", o.account.Ended), o.memory.wrong("memory", o.account.Ended))
 }
@@ -102,7 +102,7 @@ func (s *shown) wrong(name string, ended bool) error {
 		}
 	}
 	check(s.capacity == s.allocatable, "capacity and allocatable differ")
-	// A kubelet that takes its node for a new one sets both to 0.
+	// A kubelet that registers its node again sets both to 0.
 	check(s.allocatable == advertised || s.allocatable == 0, "it does not show what it says")
 	check(advertised >= allocated || ended, "less than what pods hold")
 	if t.Problem != "" || t.Offer == "" || ended {
@@ -116,10 +116,10 @@ func (s *shown) wrong(name string, ended bool) error {
 	return errors.Join(errs...)
 }
 
-// material is the least change that is written.
+// material returns the least change that is written.
 func (s *shown) material() int64 { return max(s.amount(s.terms.Allocatable)/50+1, s.unit) }
 
-// rise says what is wrong with a rise from what was shown before. Only an agent that begins goes on where another was.
+// rise returns what is wrong with a rise of the advertised amount. Only a starting agent continues from the previous one.
 func (s *shown) rise(before *shown, at time.Time, begins bool) error {
 	now, then := s.amount(s.terms.Advertised), before.amount(before.terms.Advertised)
 	if now <= then || now <= s.amount(s.terms.Allocated) || begins {
@@ -136,17 +136,17 @@ func (s *shown) rise(before *shown, at time.Time, begins bool) error {
 	return nil
 }
 
-// trace is all that a node has shown, in order.
+// trace is the sequence of a node's states.
 type trace struct {
 	mu   sync.Mutex
 	all  []offered
 	errs []error
 }
 
-// record begins a trace, whose every state is judged, and which the end of the test reads.
+// record starts a trace; each state is checked, and the end of the test reports errors.
 func (s fixture) record(t testing.TB) *trace {
 	t.Helper()
-	// Longer than any test: else it ends at random.
+	// Longer than any test, otherwise it ends at a random time.
 	w, err := s.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name(), TimeoutSeconds: new(int64(3600))})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func (tr *trace) add(node *corev1.Node) {
 	tr.all = append(tr.all, now)
 }
 
-// begins tells whether an agent has not known all of a resource yet since another has ended.
+// begins reports whether an agent started after another has ended and does not know all of a resource yet.
 func (tr *trace) begins(of func(*offered) *terms) bool {
 	for _, o := range slices.Backward(tr.all) {
 		switch {
@@ -206,7 +206,7 @@ func (tr *trace) begins(of func(*offered) *terms) bool {
 	return false
 }
 
-// last is the last state; it is an error if there is none.
+// last returns the last state, or an error if there is none.
 func (tr *trace) last() (offered, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -216,7 +216,7 @@ func (tr *trace) last() (offered, error) {
 	return tr.all[len(tr.all)-1], nil
 }
 
-// since returns the states from the n-th on, len how many there are.
+// since returns the states from the n-th on, len their number.
 func (tr *trace) since(n int) []offered {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -229,7 +229,7 @@ func (tr *trace) len() int {
 	return len(tr.all)
 }
 
-// await waits until what the node shows is as wanted.
+// awaitOffer waits until the node's state is as expected.
 func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
 	t.Helper()
 	s.Eventually(t, what, func() (err error) {
@@ -241,8 +241,8 @@ func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offere
 	return found
 }
 
-// leaveBehind makes the node look as an agent that has ended just now leaves it: with what pods hold, a core and some memory, and all of
-// its memory on offer before. What grows in minutes is there at once.
+// leaveBehind sets the state that a stopped agent leaves: a core and some memory requested by pods, and all memory offered before, so that
+// nothing has to grow for minutes.
 func (s fixture) leaveBehind(t testing.TB, memory string) {
 	t.Helper()
 	all := s.object(t).Status.Allocatable[corev1.ResourceMemory]
@@ -257,13 +257,13 @@ func (s fixture) leaveBehind(t testing.TB, memory string) {
 	s.show(t, "1", memory, map[string]string{ensurancev1alpha1.AnnotationElasticResources: string(text)})
 }
 
-// showNothing sets the resources to 0, as a kubelet does at its start that takes its node for a new one.
+// showNothing sets the resources to 0, as a starting kubelet that registers its node again does.
 func (s fixture) showNothing(t testing.TB) {
 	t.Helper()
 	s.show(t, "0", "0", map[string]string{})
 }
 
-// show writes what the node shows.
+// show writes the node's state.
 func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]string) {
 	t.Helper()
 	list := map[corev1.ResourceName]string{ensurancev1alpha1.ResourceReclaimedCPU: cpu, ensurancev1alpha1.ResourceReclaimedMemory: memory}
@@ -278,7 +278,7 @@ func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]s
 	}
 }
 
-// object is the Node.
+// object returns the Node.
 func (s fixture) object(t testing.TB) *corev1.Node {
 	t.Helper()
 	node, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
@@ -288,7 +288,7 @@ func (s fixture) object(t testing.TB) *corev1.Node {
 	return node
 }
 
-// metric is a series of the agent.
+// metric returns a series of the agent.
 func (d *deployment) metric(ctx context.Context, series string) (float64, error) {
 	text, err := harness.Get(ctx, "http://"+d.pod.Status.PodIP+":8081/metrics")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// queueRules name the metric, so that run queues are sampled, and take cpu from batch pods whose threads wait for each other.
+// queueRules name the metric, so that run queues are sampled, and throttle batch pods whose threads wait for each other.
 const queueRules = `
 apiVersion: ensurance.crane.io/v1alpha1
 kind: NodeQOS
@@ -29,11 +29,11 @@ spec:
     actionName: calm-down
 ` + calmDown
 
-// TestRunQueueWait: with the component that gives it the host's process IDs, an agent measures how long threads of a pod wait for a CPU, and
-// rules act on that.
+// TestRunQueueWait checks that with the component for the host's PID namespace the agent measures how long threads wait for a CPU, and
+// that rules act on it.
 func TestRunQueueWait(t *testing.T) {
 	s := newFixture(t, node.Options{})
-	// Twice as many as there are CPUs: together they wait for as long as half of them would.
+	// Twice the number of CPUs: together they wait as long as half of them.
 	threads := 2 * max(runtime.NumCPU(), 2)
 	hog := s.hog(t, "hog", strconv.Itoa(threads), nil, nil)
 	s.apply(t, queueRules)
@@ -54,7 +54,7 @@ func TestRunQueueWait(t *testing.T) {
 	s.awaitThrottled(t, hog)
 }
 
-// component returns what a component of config/ makes of a DaemonSet.
+// component applies a component of config/ to a DaemonSet.
 func (s fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
 	t.Helper()
 	content, err := config.Components.ReadFile("components/" + name + "/kustomization.yaml")

@@ -29,7 +29,7 @@ import (
 
 const (
 	scheduler = "crane-scheduler"
-	// stopBound is how long a scheduler may take to end.
+	// stopBound bounds the end of a scheduler.
 	stopBound = 30 * time.Second
 )
 
@@ -49,8 +49,8 @@ func configMap(t testing.TB, dir, name, key string) string {
 	return ""
 }
 
-// schedule runs crane-scheduler beside the cluster's own, with the configuration of config/crane-scheduler and the rights of config/rbac,
-// for the length of the test. Zones are asked about first, so that a pod that waits says so also where the node is full as well.
+// schedule runs crane-scheduler beside the cluster's own with the configuration of config/crane-scheduler and the permissions of
+// config/rbac. Zones are filtered first, so that a waiting pod reports them even on a full node.
 func (s fixture) schedule(t testing.TB) {
 	t.Helper()
 	binary, dir := node.Binary(t, scheduler), t.TempDir()
@@ -95,7 +95,7 @@ func (s fixture) schedule(t testing.TB) {
 	})
 }
 
-// whole is a pod that crane-scheduler is to place, with that many CPUs of one zone.
+// whole returns a pod for crane-scheduler with the given CPUs of one zone.
 func (s fixture) whole(name string, cpus int) *corev1.Pod {
 	list := node.Resources(fmt.Sprint(cpus), "64Mi")
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
@@ -104,7 +104,7 @@ func (s fixture) whole(name string, cpus int) *corev1.Pod {
 	return pod
 }
 
-// cpus are those from first to last.
+// cpus returns the CPUs from first to last.
 func cpus(first, last int) numa.CPUSet {
 	var list []int
 	for c := first; c <= last; c++ {
@@ -113,11 +113,11 @@ func cpus(first, last int) numa.CPUSet {
 	return numa.NewCPUSet(list...)
 }
 
-// keptMemory is what the kubelet keeps of the node's memory: 64 MiB for the system, and 100 MiB below which it evicts.
+// keptMemory is the memory reserved by the kubelet: 64 MiB for the system and the eviction threshold of 100 MiB.
 const keptMemory = 164 << 20
 
-// tells waits until the NodeResourceTopology says that the kubelet keeps these CPUs, which leaves so many of each zone, and that it keeps
-// memory of one zone; pods can have as much of all zones' memory as of the node's.
+// tells waits until the NodeResourceTopology has the reserved CPUs, the usable CPUs of each zone and the reserved memory of one zone, and
+// the zones' memory adds up to the node's.
 func (s fixture) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
 	s.Eventually(t, "the zones of the node", func() error {
@@ -137,7 +137,7 @@ func (s fixture) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...
 				return fmt.Errorf("%d bytes are kept of zone %d, want %d of zone %d", kept, i, keptMemory, keeps)
 			}
 		}
-		// The node's memory is shown divided, in whole KiB.
+		// The node's memory is divided in whole KiB.
 		if left < 0 || left >= int64(len(nrt.Zones))<<10 {
 			return fmt.Errorf("the node has %d bytes more for pods than its zones", left)
 		}
@@ -154,9 +154,9 @@ func (s fixture) tells(t testing.TB, reserved numa.CPUSet, keeps int, usable ...
 	})
 }
 
-// TestSchedulerAndAgent: the agent tells of its node's zones, as the kubelet has reserved them in a drop-in file and by a flag, which it asks
-// the kubelet for though that shows a certificate of its own making, and as its threshold of eviction is; the scheduler chooses one for a pod, and the agent gives it CPUs of that
-// zone that nobody else runs on. A second pod waits for the zone, and gets it with these CPUs when the first is gone.
+// TestSchedulerAndAgent checks that the agent publishes the zones with the reservations of a drop-in file, a flag and the eviction
+// threshold, read from a kubelet with a self-signed certificate; that the scheduler chooses a zone and the agent assigns exclusive CPUs of
+// it; and that a second pod waits for the zone and gets the same CPUs after the first.
 func TestSchedulerAndAgent(t *testing.T) {
 	all := runtime.NumCPU()
 	if all < 2 {
@@ -169,7 +169,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.settings(t)
 	set := s.daemonSet(t, cpuManager()...)
-	// All CPU that is left is to be one pod's.
+	// The pod needs all remaining CPU.
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	s.deploySet(t, set)
 	s.schedule(t)
@@ -201,12 +201,12 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.Delete(t, second)
 	s.awaitAsBefore(t, before)
 
-	// A kubelet that starts anew may keep other CPUs, and memory of another zone.
+	// A restarted kubelet may reserve other CPUs and memory of another zone.
 	s.reconfigure(t, reserved, own)
 	s.tells(t, own, 1, 0, all-half)
 }
 
-// reconfigure lets the kubelet keep other CPUs than before, and memory of the second zone, and starts it anew.
+// reconfigure changes the CPUs reserved by the kubelet, reserves memory of the second zone and restarts it.
 func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	t.Helper()
 	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
@@ -222,7 +222,7 @@ func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	if err := os.WriteFile(files[0], []byte(strings.Replace(string(content), quoted(before), quoted(now)+memory, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A kubelet does not start that finds another policy in its state than its own.
+	// A kubelet does not start with the state of another policy.
 	if err := os.Remove(s.Path("/var/lib/kubelet/memory_manager_state")); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// changeable are the files of cgroups that an agent may write to, of either version.
+// changeable returns the cgroup files of either version that an agent may write.
 func changeable() []string {
 	return []string{
 		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes",
@@ -28,8 +28,7 @@ func changeable() []string {
 	}
 }
 
-// settings reads all of them, of every pod and container of a node in namespaces, by their path. The groups of QoS classes above the
-// pods are the kubelet's to change.
+// settings reads these files of every pod and container of a node in namespaces by path. The cgroups of QoS classes belong to the kubelet.
 func (s fixture) settings(t testing.TB) map[string]string {
 	t.Helper()
 	base := s.Path("/sys/fs/cgroup")
@@ -49,7 +48,7 @@ func (s fixture) settings(t testing.TB) map[string]string {
 	return found
 }
 
-// settingsInside are those of a node in a virtual machine, by their path below kubepods, as a Watcher sees them.
+// settingsInside reads them on a node in a virtual machine from a Watcher pod, by their path below kubepods.
 func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
 	t.Helper()
 	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", changeable()...)
@@ -60,7 +59,7 @@ func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]st
 	return all
 }
 
-// changes are the settings that are others than before, one line each. What came or went meanwhile is none.
+// changes returns the changed settings, one line each, except those that appeared or disappeared.
 func changes(before, now map[string]string) []string {
 	var out []string
 	for _, path := range slices.Sorted(maps.Keys(before)) {
@@ -71,7 +70,7 @@ func changes(before, now map[string]string) []string {
 	return out
 }
 
-// awaitAsBefore waits until every setting is as it was.
+// awaitAsBefore waits until every setting is as before.
 func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	t.Helper()
 	s.Eventually(t, "every setting is as before", func() error {
@@ -82,7 +81,7 @@ func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	})
 }
 
-// file is a file of a container's cgroup on a node in namespaces, as seen from here.
+// file returns the path of a file of a container's cgroup on a node in namespaces.
 func (s fixture) file(controller, name string, pod *corev1.Pod) string {
 	if s.Cgroup() != 1 {
 		controller = ""
@@ -90,13 +89,13 @@ func (s fixture) file(controller, name string, pod *corev1.Pod) string {
 	return filepath.Join(s.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
 }
 
-// awaitThrottled waits until the pod's container has a limit that it had not, and the kernel has held it down by that.
+// awaitThrottled waits until the pod's container has a limit and the kernel has enforced it.
 func (s fixture) awaitThrottled(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	s.awaitHeldDown(t, s.Cgroups(t), pod)
 }
 
-// awaitHeldDown is awaitThrottled where the test has the node's cgroups.
+// awaitHeldDown is awaitThrottled for the given cgroups.
 func (s fixture) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
 	t.Helper()
 	first := int64(-1)

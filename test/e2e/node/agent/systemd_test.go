@@ -13,14 +13,13 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// TestThrottleWithSystemd: where systemd makes the cgroups, which takes limits that others wrote away when its configuration is read
-// anew, a pod that takes cpu is held down all the same, and gets all of it back.
+// TestThrottleWithSystemd checks that a pod is throttled and restored although systemd resets limits on a daemon-reload.
 func TestThrottleWithSystemd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
 	s := newFixture(t, node.Options{CgroupDriver: realnode.Systemd})
-	// It is busy all the time: at its least limit a program that is to turn it off would take minutes in its group.
+	// It is always busy: at its least limit, a process that switches it off would take minutes.
 	hog := s.Pod("hog", "cpu-hog", []string{"-threads", "1"}, nil, nil)
 	hog.Labels = batch()
 	hog = s.Run(t, hog)

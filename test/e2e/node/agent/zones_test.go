@@ -20,14 +20,14 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// kernelZone is a NUMA node as the kernel shows it.
+// kernelZone is a NUMA node as shown by the kernel.
 type kernelZone struct {
 	cpus      numa.CPUSet
 	distances []int64
 	memory    int64 // in bytes
 }
 
-// kernelZones reads the zones of a node, and the threads of each CPU's core, from a pod that runs the program cgroups.
+// kernelZones reads the zones and the sibling threads of each CPU from a pod that runs the program cgroups.
 func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
 	t.Helper()
 	set := func(text string) numa.CPUSet {
@@ -70,7 +70,7 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 	return zones, siblings
 }
 
-// walk reads all files of these names below a directory of the pod, by their path below it.
+// walk reads all files of the given names below a directory of the pod by their relative path.
 func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -84,15 +84,15 @@ func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string
 	return found
 }
 
-// TestRealZones: on a machine with two NUMA zones the object says what the kernel says, what is reserved is taken from one zone after the
-// other, and a container gets a whole core of its zone and its memory there.
+// TestRealZones checks on a machine with two NUMA zones that the object matches the kernel, that reservations are distributed over the
+// zones in order, and that a container gets a whole core and its memory in its zone.
 func TestRealZones(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
 	const (
 		reservedCPU, reservedMemory = 4500, 1100 << 20 // more than a zone has
-		evicts                      = 100 << 20        // below which the kubelet does
+		evicts                      = 100 << 20        // the kubelet's eviction threshold
 	)
 	s := newFixture(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
@@ -124,7 +124,7 @@ func TestRealZones(t *testing.T) {
 	list := node.Resources("2", "128Mi")
 	near.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
 	near = s.Run(t, near)
-	// Without a limit it may take all the memory that there is, which no zone has.
+	// Without a limit it may use all memory, which no zone has.
 	far := s.pinnedTo("far", "node1", "1", "pause")
 	far.Spec.Containers[0].Resources.Limits = node.Resources("1", "")
 	far = s.Run(t, far)
@@ -177,7 +177,7 @@ func TestRealZones(t *testing.T) {
 	})
 }
 
-// asTheKernel: zones, distances and memory are those of the kernel, and its memory is all that the kubelet has found.
+// asTheKernel checks that zones, distances and memory match the kernel, and that the memory matches the kubelet's capacity.
 func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
 	t.Helper()
 	if len(nrt.Zones) != len(kernel) {

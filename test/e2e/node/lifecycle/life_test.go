@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package life_test looks at real nodes from outside, as the shell does that started them: what they show to it, and that
-// nothing of them is left however they end.
+// Package lifecycle_test checks real nodes from the shell that started them: what they expose to it, and that nothing is left after any
+// kind of end.
 package lifecycle_test
 
 import (
@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	// startTimeout ends a test that hangs. cleanupTimeout is what the kernel may take on a busy machine; it takes a fifth of a second.
+	// startTimeout stops a test that hangs. cleanupTimeout is for a busy machine; cleanup usually takes a fifth of a second.
 	startTimeout   = 2 * time.Minute
 	cleanupTimeout = 15 * time.Second
 )
@@ -49,7 +49,7 @@ type session struct {
 	done       chan error
 }
 
-// output is what a session has printed, on either of its streams.
+// output collects both output streams of a session.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -101,7 +101,7 @@ func startSession(t *testing.T, args ...string) *session {
 	}
 	timer.Stop()
 	go func() {
-		for lines.Scan() { // nothing more is expected; a full pipe would stop the other side
+		for lines.Scan() { // nothing more is expected; a full pipe would block the process
 			continue
 		}
 		s.done <- s.cmd.Wait()
@@ -126,7 +126,7 @@ func (s *session) client(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// listRemains lists what there is of the session on this machine.
+// listRemains lists what exists of the session on this machine.
 func (s *session) listRemains(t *testing.T) []string {
 	t.Helper()
 	host, err := hostcgroup.Detect()
@@ -151,7 +151,7 @@ func (s *session) listRemains(t *testing.T) []string {
 	if bytes.Contains(mounts, []byte(s.id)) {
 		found = append(found, "a mount")
 	}
-	// What runs in a node is in its cgroups; these are the programs around.
+	// Processes in a node are in its cgroups; these are the programs around it.
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func (s *session) listRemains(t *testing.T) []string {
 	return found
 }
 
-// awaitCleanup waits until nothing of the session is left, and returns how long that took.
+// awaitCleanup waits until nothing of the session is left and returns the time it took.
 func (s *session) awaitCleanup(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -184,7 +184,7 @@ func (s *session) awaitCleanup(t *testing.T) time.Duration {
 	}
 }
 
-// runPod makes a pod that runs, so that there are mounts, shims and interfaces of it.
+// runPod runs a pod, which has mounts, shims and interfaces.
 func (s *session) runPod(t *testing.T) {
 	t.Helper()
 	client := s.client(t)
@@ -211,7 +211,7 @@ func (s *session) runPod(t *testing.T) {
 	}
 }
 
-// hostState is what nodes must not change: this network namespace and the sysctls of the machine.
+// hostState returns what nodes must not change: this network namespace and the sysctls of the machine.
 func hostState(t *testing.T) []string {
 	t.Helper()
 	var state []string
@@ -292,7 +292,7 @@ func TestProgramInsideKilled(t *testing.T) {
 	}
 }
 
-// TestKilledWithWatcher leaves what no process can remove any more; the next session does.
+// TestKilledWithWatcher kills the session and its watcher; the next session cleans up.
 func TestKilledWithWatcher(t *testing.T) {
 	s := startSession(t, "--nodes", "1")
 	if err := syscall.Kill(findChild(t, s.cmd.Process.Pid, "nodekit"), syscall.SIGKILL); err != nil {
@@ -320,7 +320,7 @@ func TestKilledWithWatcher(t *testing.T) {
 	}
 }
 
-// findChild is the process id of parent's child of that name.
+// findChild returns the process ID of a parent's child with that name.
 func findChild(t *testing.T, parent int, name string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cleanupTimeout)

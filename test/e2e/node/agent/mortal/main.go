@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mortal changes limits of a container on a real kernel as the agent does, once for each write to a file of the kernel, is killed
-// with SIGKILL before or after it, and undoes what is left as the agent's next start does.
+// Command mortal changes limits of a container on a real kernel as the agent does. For each write to a kernel file it runs once, is
+// killed with SIGKILL before or after that write, and undoes the changes as a starting agent does.
 //
 //	mortal ROOT DIR GROUP
 //
-// ROOT is where the node's files are, DIR takes journals, GROUP is the container's cgroup below the root of a hierarchy. It prints a line for
-// each death and fails when a setting of the container or its pod is another than before.
+// ROOT is the node's root directory, DIR is for journals, GROUP is the container's cgroup below the root of a hierarchy. It
+// prints a line per kill and fails if a setting of the container or its pod differs from its original value.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
-// scenarioEnv holds what a process of this program does that is to be killed.
+// scenarioEnv holds the scenario of a child process that will be killed.
 const scenarioEnv = "CRANE_AGENT_TEST_LIFE"
 
 func main() {
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// runAll lives all lives, of cpu and where the kernel can of memory, each for one write more than the one before.
+// runAll runs all scenarios, for CPU and, if the kernel supports it, memory, each with one write more than the previous one.
 func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	layout, err := cgroup.Detect(host.Root(l.Root))
 	if err != nil {
@@ -78,7 +78,7 @@ func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	return err
 }
 
-// runOnce lives one life and undoes it. left is the number of settings that were others than before.
+// runOnce runs one scenario and undoes it. left is the number of settings that differed before the undo.
 func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, left int, err error) {
 	before, err := readSettings(layout, l.Group)
 	if err != nil {
@@ -121,7 +121,7 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 	return true, left, errors.Join(err, not, os.RemoveAll(l.Journal))
 }
 
-// runProcess lives the life in a process of its own and tells whether that ended by SIGKILL, and at which file.
+// runProcess runs the scenario in a child process and reports whether SIGKILL ended it, and at which file.
 func (l scenario) runProcess(ctx context.Context) (died bool, file string, err error) {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -144,7 +144,7 @@ func (l scenario) runProcess(ctx context.Context) (died bool, file string, err e
 	return false, "", nil
 }
 
-// readSettings are what a container's group and its pod's hold, by file.
+// readSettings returns the settings of a container's group and its pod's by file.
 func readSettings(layout cgroup.Layout, group string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, g := range []string{group, filepath.Dir(group)} {
@@ -154,11 +154,11 @@ func readSettings(layout cgroup.Layout, group string) (map[string]string, error)
 		} {
 			path, err := layout.SettingFile(g, name)
 			if err != nil {
-				continue // It is of the other version.
+				continue // a setting of the other version
 			}
 			content, err := os.ReadFile(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // The kernel is older.
+				continue // an older kernel
 			}
 			if err != nil {
 				return nil, fmt.Errorf("read settings: %w", err)

@@ -24,18 +24,18 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// scenario is what a process does that acts on a container and is killed in between.
+// scenario describes changes to a container during which the process is killed.
 type scenario struct {
-	// Root is the node's, Journal the file, Group the container's.
+	// Root is the node's root, Journal the journal file, Group the container's cgroup.
 	Root, Journal, Group string
-	// Memory has it change limits of memory instead of those of cpu.
+	// Memory changes memory limits instead of CPU limits.
 	Memory bool
-	// Writes is how many writes to files of the kernel it lives for; After that it dies after one more, else before.
+	// Writes is the number of successful writes to kernel files; the process is killed after the next one if DieAfter, else before it.
 	Writes   int
 	DieAfter bool
 }
 
-// dyingFiles are the kernel's, written by a process that is killed with SIGKILL at one of them. It says which before.
+// dyingFiles writes kernel files and kills its process at one of them, whose name it prints before.
 type dyingFiles struct {
 	act.KernelFileWriter
 	writesLeft *int
@@ -63,7 +63,7 @@ func killSelf() {
 	select {}
 }
 
-// runScenario lives the life that a text describes, unless it ends before.
+// runScenario runs the encoded scenario to its end unless it kills itself.
 func runScenario(text string) error {
 	var l scenario
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
@@ -80,7 +80,7 @@ func runScenario(text string) error {
 	return l.changeCPU(layout, journal)
 }
 
-// openJournal opens the journal as an agent at its start.
+// openJournal opens the journal as a starting agent does.
 func (l scenario) openJournal(to act.FileWriter) (cgroup.Layout, *act.Journal, error) {
 	layout, err := cgroup.Detect(host.Root(l.Root))
 	if err != nil {
@@ -95,9 +95,9 @@ func (l scenario) openJournal(to act.FileWriter) (cgroup.Layout, *act.Journal, e
 
 func newPodRef() qos.PodRef { return qos.PodRef{Namespace: "default", Name: "mortal"} }
 
-// changeCPU throttles the container twice, with its pod's quota and weight, and gives back a step and then the rest.
+// changeCPU throttles the container twice, with its pod's quota and weight, and restores a step and then the rest.
 func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
-	const most, half = 400, 0.5 // most is the container's limit, in thousandths of a core.
+	const most, half = 400, 0.5 // most is the container's limit in millicores.
 	throttler := act.NewThrottler(layout, journal)
 	for _, step := range []struct {
 		to     qos.Quota
@@ -111,7 +111,7 @@ func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
 	return nil
 }
 
-// changeMemory has files dropped and the limit fall, gives all back, takes some again, gives a part back, and ends in order.
+// changeMemory reclaims and lowers the limit, restores it, lowers it again, restores a part, and stops in order.
 func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kernel act.FileWriter) error {
 	before, err := readMemoryHigh(layout, l.Group)
 	if err != nil {
@@ -137,7 +137,7 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 	return errors.Join(append(errs, <-done)...)
 }
 
-// readMemoryHigh is a container's limit of memory as it is now.
+// readMemoryHigh returns the container's current memory.high.
 func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) {
 	path, err := layout.SettingFile(group, cgroup.FileHigh)
 	if err != nil {
@@ -158,7 +158,7 @@ func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) 
 	return qos.MemoryHigh(n), nil
 }
 
-// throttleMemory asks for a change and waits for its outcome.
+// throttleMemory enqueues a change and waits for its outcome.
 func throttleMemory(throttler *act.MemoryThrottler, t qos.MemoryThrottle, group string) error {
 	if !throttler.Enqueue(t, group) {
 		return errors.New("a change of memory is not taken")

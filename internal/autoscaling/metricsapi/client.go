@@ -1,0 +1,246 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metricsapi reads current metrics through the three metrics APIs of Kubernetes, as the HPA controller does.
+package metricsapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"crane.io/crane/pkg/scaling"
+)
+
+// Client reads metrics through the aggregation layer of the API server.
+type Client struct {
+	REST   rest.Interface
+	Pods   client.Reader
+	Mapper meta.RESTMapper
+}
+
+// NewClient returns a client with the connection of a manager.
+func NewClient(mgr manager.Manager) (*Client, error) {
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the metrics APIs: %w", err)
+	}
+	return &Client{REST: disco.RESTClient(), Pods: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}, nil
+}
+
+// Value is the current value of a metric.
+type Value struct {
+	// Pods are the samples of a metric that each pod has.
+	Pods []scaling.Pod
+	// Sum is the value of an Object or External metric.
+	Sum float64
+	// Ready is the number of ready pods.
+	Ready int32
+}
+
+// Read returns the value of a metric for the pods that selector matches. Errors about missing values wrap scaling.ErrNoMetric.
+func (c *Client) Read(ctx context.Context, namespace, selector string, m *autoscalingv2.MetricSpec, now time.Time) (Value, error) {
+	switch m.Type {
+	case autoscalingv2.ResourceMetricSourceType:
+		return c.resource(ctx, namespace, selector, podSampler{resource: m.Resource.Name, now: now})
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		return c.resource(ctx, namespace, selector, podSampler{resource: m.ContainerResource.Name, container: m.ContainerResource.Container, now: now})
+	case autoscalingv2.PodsMetricSourceType:
+		return c.perPod(ctx, namespace, selector, m.Pods.Metric)
+	case autoscalingv2.ObjectMetricSourceType:
+		return c.object(ctx, namespace, selector, m.Object)
+	case autoscalingv2.ExternalMetricSourceType:
+		return c.external(ctx, namespace, selector, m.External.Metric)
+	}
+	return Value{}, fmt.Errorf("metric type %q: %w", m.Type, scaling.ErrNoMetric)
+}
+
+// ExternalValues returns the values of an external metric that selector matches; an empty selector matches all.
+func (c *Client) ExternalValues(ctx context.Context, namespace, name, selector string) ([]externalv1beta1.ExternalMetricValue, error) {
+	var list externalv1beta1.ExternalMetricValueList
+	err := c.get(ctx, path.Join("/apis/external.metrics.k8s.io/v1beta1/namespaces", namespace, name), map[string]string{"labelSelector": selector}, &list)
+	if err == nil && len(list.Items) == 0 {
+		err = fmt.Errorf("%s has no value: %w", name, scaling.ErrNoMetric)
+	}
+	return list.Items, err
+}
+
+// get reads a path and decodes the response. Its errors wrap scaling.ErrNoMetric.
+func (c *Client) get(ctx context.Context, at string, params map[string]string, into any) error {
+	req := c.REST.Get().AbsPath(at)
+	for k, v := range params {
+		if v != "" {
+			req = req.Param(k, v)
+		}
+	}
+	data, err := req.SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("%w: %w", scaling.ErrNoMetric, err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: decoding the response of %s: %w", scaling.ErrNoMetric, at, err)
+	}
+	return nil
+}
+
+func (c *Client) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil || parsed.Empty() {
+		return nil, fmt.Errorf("the scale of the target has the selector %q, which selects no pods: %w", selector, scaling.ErrNoMetric)
+	}
+	var list corev1.PodList
+	if err := c.Pods.List(ctx, &list, &client.ListOptions{Namespace: namespace, LabelSelector: parsed}); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return list.Items, nil
+}
+
+func (c *Client) resource(ctx context.Context, namespace, selector string, s podSampler) (Value, error) {
+	pods, err := c.listPods(ctx, namespace, selector)
+	if err != nil {
+		return Value{}, err
+	}
+	var list metricsv1beta1.PodMetricsList
+	at := path.Join("/apis/metrics.k8s.io/v1beta1/namespaces", namespace, "pods")
+	if err := c.get(ctx, at, map[string]string{"labelSelector": selector}, &list); err != nil {
+		return Value{}, err
+	}
+	byName := make(map[string]*metricsv1beta1.PodMetrics, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	var out Value
+	for i := range pods {
+		if pod, ok := s.sample(&pods[i], byName[pods[i].Name]); ok {
+			out.Pods = append(out.Pods, pod)
+		}
+	}
+	return out, nil
+}
+
+// customValues is a list of custom metrics of either version.
+type customValues struct {
+	Items []struct {
+		DescribedObject corev1.ObjectReference `json:"describedObject"`
+		Value           resource.Quantity      `json:"value"`
+	} `json:"items"`
+}
+
+// custom reads custom.metrics.k8s.io/v1beta2, or v1beta1 where the newer version is not served.
+func (c *Client) custom(ctx context.Context, object string, params map[string]string) (customValues, error) {
+	var out customValues
+	err := c.get(ctx, path.Join("/apis/custom.metrics.k8s.io/v1beta2/namespaces", object), params, &out)
+	if apierrors.IsNotFound(err) {
+		err = c.get(ctx, path.Join("/apis/custom.metrics.k8s.io/v1beta1/namespaces", object), params, &out)
+	}
+	if err == nil && len(out.Items) == 0 {
+		err = fmt.Errorf("%s has no value: %w", object, scaling.ErrNoMetric)
+	}
+	return out, err
+}
+
+func (c *Client) perPod(ctx context.Context, namespace, selector string, m autoscalingv2.MetricIdentifier) (Value, error) {
+	pods, err := c.listPods(ctx, namespace, selector)
+	if err != nil {
+		return Value{}, err
+	}
+	values, err := c.custom(ctx, path.Join(namespace, "pods", "*", m.Name), map[string]string{
+		"labelSelector": selector, "metricLabelSelector": formatSelector(m.Selector),
+	})
+	if err != nil {
+		return Value{}, err
+	}
+	byName := map[string]float64{}
+	for i := range values.Items {
+		byName[values.Items[i].DescribedObject.Name] = values.Items[i].Value.AsApproximateFloat64()
+	}
+	var out Value
+	for i := range pods {
+		if !isCounted(&pods[i]) {
+			continue
+		}
+		usage, found := byName[pods[i].Name]
+		pod := scaling.Pod{Usage: usage, Request: 1}
+		switch {
+		case pods[i].Status.Phase == corev1.PodPending:
+			pod.State = scaling.Unready
+		case !found:
+			pod.State = scaling.Missing
+		}
+		out.Pods = append(out.Pods, pod)
+	}
+	return out, nil
+}
+
+func (c *Client) object(ctx context.Context, namespace, selector string, m *autoscalingv2.ObjectMetricSource) (Value, error) {
+	gv, err := schema.ParseGroupVersion(m.DescribedObject.APIVersion)
+	if err != nil {
+		return Value{}, fmt.Errorf("describedObject.apiVersion: %w", err)
+	}
+	mapping, err := c.Mapper.RESTMapping(gv.WithKind(m.DescribedObject.Kind).GroupKind(), gv.Version)
+	if err != nil {
+		return Value{}, fmt.Errorf("describedObject: %w", err)
+	}
+	values, err := c.custom(ctx, path.Join(namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name),
+		map[string]string{"metricLabelSelector": formatSelector(m.Metric.Selector)})
+	if err != nil {
+		return Value{}, err
+	}
+	sum := 0.0
+	for i := range values.Items {
+		sum += values.Items[i].Value.AsApproximateFloat64()
+	}
+	return c.sumWithReadyPods(ctx, namespace, selector, sum)
+}
+
+func (c *Client) external(ctx context.Context, namespace, selector string, m autoscalingv2.MetricIdentifier) (Value, error) {
+	values, err := c.ExternalValues(ctx, namespace, m.Name, formatSelector(m.Selector))
+	if err != nil {
+		return Value{}, err
+	}
+	sum := 0.0
+	for i := range values {
+		sum += values[i].Value.AsApproximateFloat64()
+	}
+	return c.sumWithReadyPods(ctx, namespace, selector, sum)
+}
+
+// sumWithReadyPods adds the number of ready pods, which a target of type Value is multiplied by.
+func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector string, sum float64) (Value, error) {
+	pods, err := c.listPods(ctx, namespace, selector)
+	if err != nil {
+		return Value{}, err
+	}
+	out := Value{Sum: sum}
+	for i := range pods {
+		if ready := readyCondition(&pods[i]); isCounted(&pods[i]) && ready != nil && ready.Status == corev1.ConditionTrue {
+			out.Ready++
+		}
+	}
+	return out, nil
+}
+
+// formatSelector returns the text of a selector, empty for nil.
+func formatSelector(s *metav1.LabelSelector) string {
+	if s == nil {
+		return ""
+	}
+	return metav1.FormatLabelSelector(s)
+}

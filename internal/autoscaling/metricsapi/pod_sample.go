@@ -1,0 +1,120 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metricsapi
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"crane.io/crane/pkg/scaling"
+)
+
+// The defaults of kube-controller-manager's --horizontal-pod-autoscaler-cpu-initialization-period and
+// --horizontal-pod-autoscaler-initial-readiness-delay.
+const (
+	cpuInitializationPeriod = 5 * time.Minute
+	initialReadinessDelay   = 30 * time.Second
+)
+
+// podSampler selects the resource and container that are read from a pod and its sample.
+type podSampler struct {
+	resource  corev1.ResourceName
+	container string // empty for all
+	now       time.Time
+}
+
+// sample returns the pod as input of the replica calculator, and false where the pod is not counted.
+func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (scaling.Pod, bool) {
+	if !isCounted(pod) {
+		return scaling.Pod{}, false
+	}
+	out := scaling.Pod{Request: s.request(pod)}
+	switch {
+	case pod.Status.Phase == corev1.PodPending:
+		out.State = scaling.Unready
+	case sample == nil:
+		out.State = scaling.Missing
+	case s.resource == corev1.ResourceCPU && isInitializing(pod, sample, s.now):
+		out.State = scaling.Unready
+	}
+	if sample != nil {
+		use, found := s.usage(sample)
+		out.Usage = use
+		if !found && out.State == scaling.Ready {
+			out.State = scaling.Missing
+		}
+	}
+	return out, true
+}
+
+// isCounted reports whether a pod is neither failed nor being deleted.
+func isCounted(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
+}
+
+// isInitializing reports whether the CPU usage of a pod still includes its start-up.
+func isInitializing(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics, now time.Time) bool {
+	ready := readyCondition(pod)
+	if ready == nil || pod.Status.StartTime == nil {
+		return true
+	}
+	since := ready.LastTransitionTime.Time
+	if pod.Status.StartTime.Add(cpuInitializationPeriod).After(now) {
+		return ready.Status == corev1.ConditionFalse || sample.Timestamp.Time.Before(since.Add(sample.Window.Duration))
+	}
+	return ready.Status == corev1.ConditionFalse && pod.Status.StartTime.Add(initialReadinessDelay).After(since)
+}
+
+func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// usage returns the sum over the selected containers, and false where one of them has no value.
+func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
+	total, found := 0.0, false
+	for i := range sample.Containers {
+		c := &sample.Containers[i]
+		if s.container != "" && c.Name != s.container {
+			continue
+		}
+		q, ok := c.Usage[s.resource]
+		if !ok {
+			return 0, false
+		}
+		total, found = total+q.AsApproximateFloat64(), true
+	}
+	return total, found
+}
+
+// request returns the sum over the selected containers, and 0 where one of them has no request, as the HPA controller does.
+func (s podSampler) request(pod *corev1.Pod) float64 {
+	total := 0.0
+	add := func(c *corev1.Container) bool {
+		if s.container != "" && c.Name != s.container {
+			return true
+		}
+		q, ok := c.Resources.Requests[s.resource]
+		total += q.AsApproximateFloat64()
+		return ok
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && !add(c) {
+			return 0
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if !add(&pod.Spec.Containers[i]) {
+			return 0
+		}
+	}
+	return total
+}

@@ -1,0 +1,129 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// PolicyConfigMap is the ConfigMap of the policy in config/; events about the policy as a whole refer to it.
+	PolicyConfigMap = "crane-node-load-policy"
+	// maxNodeEvents is the number of nodes with the same new problem that get an event each in a round; more nodes
+	// share one event on the policy.
+	maxNodeEvents = 5
+)
+
+// Reasons of events.
+const (
+	reasonQueryFailed = "LoadNotRead"
+	reasonNoValue     = "LoadUnknown"
+)
+
+// eventAction is the action of an event about a metric. Events that differ in their text only are counted instead of
+// written, so each metric needs its own action.
+func eventAction(metric string) string { return "Read/" + metric }
+
+// problemKey identifies the subject of a problem.
+type problemKey struct{ node, metric string }
+
+// policyReference is the object of events about the policy as a whole.
+func policyReference(namespace string) runtime.Object {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: PolicyConfigMap}
+}
+
+func (c *Controller) regarding() runtime.Object { return policyReference(c.cfg.Namespace) }
+
+// truncateNote cuts a text to the maximum length of an event note.
+func truncateNote(text string) string {
+	const most = 1000
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// record updates schedule and metrics from readings and reports new problems in events.
+func (c *Controller) record(ctx context.Context, nodes []node, readings []reading, now time.Time) {
+	log := ctrl.LoggerFrom(ctx).WithName("nodeload")
+	for k := range readings {
+		r := &readings[k]
+		m := c.policy.Metrics[r.metric]
+		if r.err != nil {
+			c.cfg.Metrics.queried(m.Name, "failed")
+			if c.schedule.failed(m, now) {
+				log.Error(r.err, "failed to read a metric, existing annotations expire", "metric", m.Name)
+				c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonQueryFailed, eventAction(m.Name), "%s", truncateNote(m.Name+": "+r.err.Error()))
+			}
+			continue
+		}
+		c.cfg.Metrics.queried(m.Name, "succeeded")
+		c.schedule.succeeded(m, now)
+		c.reportProblems(ctx, m.Name, nodes, r)
+	}
+	c.forgetNodes(nodes)
+}
+
+// reportProblems counts the problems of a metric and reports new ones.
+func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []node, r *reading) {
+	counts := map[problem]int{}
+	fresh := map[problem][]int{}
+	for i := range nodes {
+		about, what := problemKey{nodes[i].name, metric}, r.problems[i]
+		counts[what]++
+		if what == "" {
+			delete(c.reportedProblems, about)
+			continue
+		}
+		if c.reportedProblems[about] != what {
+			c.reportedProblems[about] = what
+			fresh[what] = append(fresh[what], i)
+		}
+	}
+	c.cfg.Metrics.found(metric, counts, r.unmatched)
+	for what, list := range fresh {
+		if len(list) <= maxNodeEvents {
+			for _, i := range list {
+				c.cfg.Events.Eventf(nodeReference(&nodes[i]), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric),
+					"%s: %s; its annotation expires", metric, what)
+			}
+			continue
+		}
+		names := make([]string, maxNodeEvents)
+		for k := range names {
+			names[k] = nodes[list[k]].name
+		}
+		text := fmt.Sprintf("%s: %s for %d of %d nodes, such as %s; %d series matched no node",
+			metric, what, len(list), len(nodes), strings.Join(names, ", "), r.unmatched)
+		ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
+		c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric), "%s", truncateNote(text))
+	}
+}
+
+// forgetNodes drops the reported problems of deleted nodes.
+func (c *Controller) forgetNodes(nodes []node) {
+	if len(c.reportedProblems) == 0 {
+		return
+	}
+	there := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		there[nodes[i].name] = true
+	}
+	for about := range c.reportedProblems {
+		if !there[about.node] {
+			delete(c.reportedProblems, about)
+		}
+	}
+}
+
+func nodeReference(n *node) runtime.Object {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid}
+}

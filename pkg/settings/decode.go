@@ -1,0 +1,243 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"crane.io/crane/pkg/series"
+)
+
+// Field is a type that decodes itself from JSON.
+type Field interface {
+	// DecodeField sets the value, or returns what is allowed where it cannot.
+	DecodeField(raw json.RawMessage) (allowed string)
+}
+
+// Decode reads a JSON object strictly into the struct that into points to. Fields that the document lacks keep their value.
+// Fields are named by their json tags, embedded structs are flattened, and a field without a tag is not part of the
+// document. Unknown and repeated fields and values of another type are errors.
+//
+// Durations are read by series.ParseDuration; series.MilliCPU and series.Bytes are Kubernetes quantities of 0 or more.
+func Decode(data []byte, into any) Errors {
+	d := &decoder{}
+	d.object("", data, reflect.ValueOf(into).Elem())
+	return d.errs
+}
+
+type decoder struct{ errs Errors }
+
+// object decodes the fields of a struct.
+func (d *decoder) object(path string, raw json.RawMessage, into reflect.Value) {
+	known := map[string]reflect.Value{}
+	addFields(known, into)
+	for _, m := range d.members(path, raw) {
+		field, ok := known[m.name]
+		if !ok {
+			d.errs.Fail(Join(path, printable(m.name)), valueText(m.raw), "unknown field; "+nearest(m.name, slices.Collect(maps.Keys(known))))
+			continue
+		}
+		d.value(Join(path, m.name), m.raw, field)
+	}
+}
+
+// addFields lists the fields of a struct by their names in JSON.
+func addFields(known map[string]reflect.Value, of reflect.Value) {
+	for i := range of.NumField() {
+		field := of.Type().Field(i)
+		if field.Anonymous {
+			addFields(known, of.Field(i))
+		} else if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			known[name] = of.Field(i)
+		}
+	}
+}
+
+type member struct {
+	name string
+	raw  json.RawMessage
+}
+
+// members returns the members of a JSON object in the order of the document, without repeated ones.
+func (d *decoder) members(path string, raw json.RawMessage) []member {
+	members, err := splitObject(raw)
+	if err != nil {
+		allowed := "must be an object"
+		if path == "" {
+			allowed = fmt.Sprintf("not a JSON object: %v", err)
+		}
+		d.errs.Fail(path, valueText(raw), allowed)
+		return nil
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(members, func(m member) bool {
+		repeated := seen[m.name]
+		if seen[m.name] = true; repeated {
+			d.errs.Fail(Join(path, m.name), "", "is given more than once")
+		}
+		return repeated
+	})
+}
+
+func splitObject(raw json.RawMessage) ([]member, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	start, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	if start != json.Delim('{') {
+		return nil, errors.New("it does not start with {")
+	}
+	var out []member
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: fmt.Sprint(token)}
+		if err := decoder.Decode(&m.raw); err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, err
+	}
+	if decoder.More() {
+		return nil, errors.New("data after the object")
+	}
+	return out, nil
+}
+
+// value decodes one field.
+func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
+	allowed := ""
+	switch v := into.Addr().Interface().(type) {
+	case Field:
+		allowed = v.DecodeField(raw)
+	case *json.RawMessage:
+		*v = raw
+	case *time.Duration:
+		allowed = decodeDuration(raw, v)
+	case *series.MilliCPU:
+		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.MilliCPU(q.MilliValue()) })
+	case *series.Bytes:
+		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.Bytes(q.Value()) })
+	default:
+		allowed = d.kind(path, raw, into)
+	}
+	if allowed != "" {
+		d.errs.Fail(path, valueText(raw), allowed)
+	}
+}
+
+// kind decodes a value by its kind. It panics for kinds that no document of Crane has.
+func (d *decoder) kind(path string, raw json.RawMessage, into reflect.Value) (allowed string) {
+	switch into.Kind() {
+	case reflect.Struct:
+		d.object(path, raw, into)
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		d.value(path, raw, into.Elem())
+	case reflect.Map:
+		into.Set(reflect.MakeMap(into.Type()))
+		for _, m := range d.members(path, raw) {
+			item := reflect.New(into.Type().Elem()).Elem()
+			d.value(Join(path, m.name), m.raw, item)
+			into.SetMapIndex(reflect.ValueOf(m.name), item)
+		}
+	case reflect.Slice:
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil || items == nil {
+			return "must be a list"
+		}
+		list := reflect.MakeSlice(into.Type(), len(items), len(items))
+		for i, item := range items {
+			d.value(path+"["+strconv.Itoa(i)+"]", item, list.Index(i))
+		}
+		into.Set(list)
+	case reflect.String:
+		return decodeBasic(raw, into, "must be a text")
+	case reflect.Bool:
+		return decodeBasic(raw, into, "must be true or false")
+	case reflect.Float64:
+		return decodeBasic(raw, into, "must be a number, for example 0.15")
+	default:
+		panic(fmt.Sprintf("%s: no way to decode a %s", path, into.Type()))
+	}
+	return ""
+}
+
+// decodeBasic leaves the decoding to encoding/json, but for null.
+func decodeBasic(raw json.RawMessage, into reflect.Value, allowed string) string {
+	if string(raw) == "null" || json.Unmarshal(raw, into.Addr().Interface()) != nil {
+		return allowed
+	}
+	return ""
+}
+
+func decodeDuration(raw json.RawMessage, into *time.Duration) (allowed string) {
+	var text string
+	err := json.Unmarshal(raw, &text)
+	if err == nil {
+		*into, err = series.ParseDuration(text)
+	}
+	if err != nil {
+		return "must be a duration such as 7d, 36h or 90s"
+	}
+	return ""
+}
+
+// maxQuantity keeps thousandths of a quantity within an int64.
+const maxQuantity = 1 << 53
+
+func decodeQuantity(raw json.RawMessage, set func(resource.Quantity)) (allowed string) {
+	q, err := resource.ParseQuantity(unquote(raw))
+	if err != nil || q.Sign() < 0 || q.CmpInt64(maxQuantity) > 0 {
+		return "must be a quantity such as 250m, 2 or 512Mi, not below zero"
+	}
+	set(q)
+	return ""
+}
+
+// unquote returns the text of a JSON string, and any other value as it is written.
+func unquote(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return string(raw)
+	}
+	return text
+}
+
+// maxValueText bounds values in messages, in bytes.
+const maxValueText = 60
+
+// valueText returns a value for a message in one line, shortened.
+func valueText(raw json.RawMessage) string {
+	text := strings.ToValidUTF8(strings.Join(strings.Fields(unquote(raw)), " "), "?")
+	if len(text) > maxValueText {
+		return strings.ToValidUTF8(text[:maxValueText], "") + "..."
+	}
+	return text
+}
+
+// printable returns a name that cannot break a message over several lines.
+func printable(name string) string {
+	quoted := strconv.Quote(name)
+	if quoted == `"`+name+`"` && len(name) <= maxValueText {
+		return name
+	}
+	return valueText(json.RawMessage(quoted))
+}

@@ -1,0 +1,98 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package settings parses user-supplied settings strictly: text by key, and JSON documents.
+//
+// Reader reads settings that are text, such as the configuration of a recommender; Decode reads a JSON document into a
+// struct. Both reject unknown fields and collect every error as a FieldError, which names the path, the value and what is
+// allowed. Which settings exist and what they mean belongs to the packages that use this one.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// FieldError is a setting or field that cannot be used.
+type FieldError struct {
+	// Path leads to the field, for example groups[1].prices.cpu, or is the key of a setting.
+	Path string
+	// Value is the rejected value as text; empty where the field is missing.
+	Value string
+	// Allowed describes the accepted values.
+	Allowed string
+}
+
+// Error returns `path: "value": allowed`.
+func (e *FieldError) Error() string {
+	var b strings.Builder
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	if e.Value != "" {
+		fmt.Fprintf(&b, "%q: ", e.Value)
+	}
+	return b.String() + e.Allowed
+}
+
+// Errors collects field errors. The zero value is empty.
+type Errors []*FieldError
+
+// Fail adds an error.
+func (e *Errors) Fail(path, value, allowed string) {
+	*e = append(*e, &FieldError{Path: path, Value: value, Allowed: allowed})
+}
+
+// Check adds an error unless ok is true.
+func (e *Errors) Check(ok bool, path string, value any, allowed string) {
+	if !ok {
+		e.Fail(path, fmt.Sprint(value), allowed)
+	}
+}
+
+// AddUnreported adds those of more whose field has no error yet, and neither has a field that contains it or is contained
+// in it, so that one mistake leads to one message.
+func (e *Errors) AddUnreported(more Errors) {
+	reported := slices.Clone(*e)
+	for _, err := range more {
+		if !slices.ContainsFunc(reported, func(r *FieldError) bool {
+			return r.Path == "" || r.Path == err.Path || contains(r.Path, err.Path) || contains(err.Path, r.Path)
+		}) {
+			*e = append(*e, err)
+		}
+	}
+}
+
+// contains reports whether the field at path lies within the one at parent.
+func contains(parent, path string) bool {
+	return strings.HasPrefix(path, parent+".") || strings.HasPrefix(path, parent+"[")
+}
+
+// Below returns the errors with parent prepended to their paths.
+func (e Errors) Below(parent string) Errors {
+	out := make(Errors, len(e))
+	for i, err := range e {
+		out[i] = &FieldError{Path: Join(parent, err.Path), Value: err.Value, Allowed: err.Allowed}
+	}
+	return out
+}
+
+// Err returns all errors joined, ordered by path; nil if there are none.
+func (e Errors) Err() error {
+	slices.SortStableFunc(e, func(a, b *FieldError) int { return strings.Compare(a.Path, b.Path) })
+	errs := make([]error, len(e))
+	for i, err := range e {
+		errs[i] = err
+	}
+	return errors.Join(errs...)
+}
+
+// Join appends a field name to a path.
+func Join(path, name string) string {
+	if path == "" || name == "" {
+		return path + name
+	}
+	return path + "." + name
+}

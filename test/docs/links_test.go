@@ -1,0 +1,190 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// TestLinks checks that each relative link of each page leads to a file, and to a heading where it names one.
+func TestLinks(t *testing.T) {
+	for _, page := range markdownFiles(t) {
+		for _, problem := range checkLinks(page, readPage(t, page), func(p string) ([]byte, error) {
+			return os.ReadFile(filepath.Join(root, filepath.FromSlash(p)))
+		}, func(p string) bool {
+			_, err := os.Stat(filepath.Join(root, filepath.FromSlash(p)))
+			return err == nil
+		}) {
+			t.Error(problem)
+		}
+	}
+}
+
+// TestMap checks that docs/README.md lists every page of docs/ with a line of its own.
+func TestMap(t *testing.T) {
+	listed := readPage(t, "docs/README.md")
+	for _, page := range markdownFiles(t) {
+		inside, ok := strings.CutPrefix(page, "docs/")
+		if !ok || inside == "README.md" {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(` + regexp.QuoteMeta(inside) + `\) \| \S.* \|$`).MatchString(listed) {
+			t.Errorf("docs/README.md does not list %s", inside)
+		}
+		if kind, _, _ := strings.Cut(inside, "/"); !slices.Contains([]string{"tutorials", "how-to", "reference", "explanation"}, kind) {
+			t.Errorf("%s is in no folder of a kind", page)
+		}
+	}
+}
+
+// TestOpening checks that each page starts with a title and one sentence.
+func TestOpening(t *testing.T) {
+	for _, page := range markdownFiles(t) {
+		if !strings.HasPrefix(page, "docs/") {
+			continue
+		}
+		if !opens(readPage(t, page)) {
+			t.Errorf("%s does not start with a title and a sentence", page)
+		}
+	}
+	for _, bad := range []string{"", "text\n", "# Title\n\n| a | b |\n", "# Title\n\n## Next\n", "# Title\n\n- list\n"} {
+		if opens(bad) {
+			t.Errorf("%q counts as an opening", bad)
+		}
+	}
+}
+
+func opens(content string) bool {
+	return regexp.MustCompile("^# [^\n]+\n\n[A-Z`][^\n]+").MatchString(content)
+}
+
+var (
+	linkPattern    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	codePattern    = regexp.MustCompile("`[^`]*`")
+	headingPattern = regexp.MustCompile(`^#{1,6} +(.*)$`)
+)
+
+// checkLinks returns what is wrong with the relative links of a page.
+func checkLinks(page, content string, read func(string) ([]byte, error), exists func(string) bool) []string {
+	var problems []string
+	for i, line := range proseLines(content) {
+		for _, match := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(line, ""), -1) {
+			target := match[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(target, "#")
+			resolved := page
+			if file != "" {
+				resolved = path.Join(path.Dir(page), file)
+			}
+			if strings.HasPrefix(resolved, "../") || !exists(resolved) {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s does not exist", page, i+1, target))
+				continue
+			}
+			if anchor == "" {
+				continue
+			}
+			linked, err := read(resolved)
+			if err != nil || !slices.Contains(anchors(string(linked)), anchor) {
+				problems = append(problems, fmt.Sprintf("%s:%d: %s has no heading #%s", page, i+1, resolved, anchor))
+			}
+		}
+	}
+	return problems
+}
+
+// proseLines returns the lines of a page; those of code blocks are blanked.
+func proseLines(content string) []string {
+	lines := strings.Split(content, "\n")
+	fence := ""
+	for i, line := range lines {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fence == "" && strings.HasPrefix(trimmed, "```"):
+			fence, lines[i] = "```", ""
+		case fence != "":
+			if strings.HasPrefix(trimmed, fence) {
+				fence = ""
+			}
+			lines[i] = ""
+		}
+	}
+	return lines
+}
+
+// anchors returns what GitHub makes of the headings of a page.
+func anchors(content string) []string {
+	var found []string
+	seen := map[string]int{}
+	for _, line := range proseLines(content) {
+		m := headingPattern.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		heading := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		var b strings.Builder
+		for _, r := range strings.ToLower(strings.TrimSpace(heading)) {
+			switch {
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				b.WriteRune(r)
+			case r == ' ':
+				b.WriteByte('-')
+			}
+		}
+		anchor := b.String()
+		if n := seen[anchor]; n > 0 {
+			found = append(found, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			found = append(found, anchor)
+		}
+		seen[anchor]++
+	}
+	return found
+}
+
+// TestCheckLinks plants links that lead nowhere.
+func TestCheckLinks(t *testing.T) {
+	pages := map[string]string{
+		"docs/a.md":     "# A title, with `code`\n\n## Twice\n\n## Twice\n",
+		"docs/sub/b.md": "# B\n",
+	}
+	read := func(p string) ([]byte, error) {
+		content, ok := pages[p]
+		if !ok {
+			return nil, os.ErrNotExist
+		}
+		return []byte(content), nil
+	}
+	exists := func(p string) bool { _, ok := pages[p]; return ok }
+	for content, want := range map[string]string{
+		"[x](a.md)":                          "",
+		"[x](a.md#a-title-with-code)":        "",
+		"[x](a.md#twice-1)":                  "",
+		"[x](sub/b.md#b)":                    "",
+		"[x](https://example.com/none.md)":   "",
+		"```\n[x](none.md)\n```":             "",
+		"# Here\n\n[x](#here)":               "",
+		"`[x](none.md)`":                     "",
+		"[`x`](none.md)":                     "docs/page.md:1: none.md does not exist",
+		"[x](none.md)":                       "docs/page.md:1: none.md does not exist",
+		"\n[x](a.md#none)":                   "docs/page.md:2: docs/a.md has no heading #none",
+		"[x](#none)":                         "docs/page.md:1: docs/page.md has no heading #none",
+		"[x](../../outside.md)":              "docs/page.md:1: ../../outside.md does not exist",
+		"```\ncode\n```\n[x](sub/none.md#b)": "docs/page.md:4: sub/none.md#b does not exist",
+	} {
+		pages["docs/page.md"] = content
+		if got := strings.Join(checkLinks("docs/page.md", content, read, exists), "; "); got != want {
+			t.Errorf("%q: %q, want %q", content, got, want)
+		}
+	}
+}
