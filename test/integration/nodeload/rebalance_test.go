@@ -93,7 +93,7 @@ func TestRebalancing(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, flags...)
 		eventually(t, "a pod that would be moved", func(ctx context.Context) error {
-			if v, err := p.metric(ctx, `crane_rebalance_moves_total{resource="cpu",result="dry-run"}`); err != nil || v != 1 {
+			if v, err := p.Metric(ctx, `crane_rebalance_moves_total{resource="cpu",result="dry-run"}`); err != nil || v != 1 {
 				return fmt.Errorf("%v moves, %w", v, err)
 			}
 			return wouldMove(ctx, c)
@@ -104,7 +104,7 @@ func TestRebalancing(t *testing.T) {
 	})
 	t.Run("for real", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, append(flags, "--rebalance-dry-run=false", "--rebalance-cool-down=2s")...)
-		p.atLeast(t, `crane_rebalance_moves_total{resource="cpu",result="evicted"}`, 1)
+		p.awaitMetric(t, `crane_rebalance_moves_total{resource="cpu",result="evicted"}`, 1)
 		var names []string
 		eventually(t, "one pod is gone", func(ctx context.Context) (err error) {
 			if names, err = left(ctx); err == nil && len(names) != 3 {
@@ -113,8 +113,8 @@ func TestRebalancing(t *testing.T) {
 			return err
 		})
 		// free has one pod left, which is the only one of its workload now, and its budget is spent; guarded's allows none.
-		told(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
-		told(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
+		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
+		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
 			t.Errorf("pods %v, %v", names, err)
 		}

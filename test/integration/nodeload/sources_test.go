@@ -144,10 +144,10 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	m.set(usage("measured", "2500m", "30Gi"), usage("of-nobody", "1", "1Gi"))
 	prom := servePrometheus(t, busyNode("measured")...)
 	p := startCraned(t, prom.URL(), sources, "--controllers=nodeload")
-	load(t, c, "measured", active, "0.25000")
-	load(t, c, "measured", memory, "0.30000")
-	told(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
-	told(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
+	awaitLoad(t, c, "measured", active, "0.25000")
+	awaitLoad(t, c, "measured", memory, "0.30000")
+	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
+	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
 	eventually(t, "the forecast of a node whose memory is used by 40 %", func(ctx context.Context) error {
 		n, err := getNode(ctx, c, "measured")
 		if err != nil {
@@ -164,9 +164,9 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	}
 	// A value that is as old as metrics-server says is not written again as new.
 	m.gone.Store(true)
-	told(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", "metrics-server")
+	awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", "metrics-server")
 	m.set(usage("measured", "6", "30Gi"))
 	m.gone.Store(false)
-	load(t, c, "measured", active, "0.60000")
-	p.rounds(t, 1)
+	awaitLoad(t, c, "measured", active, "0.60000")
+	p.awaitRounds(t, 1)
 }

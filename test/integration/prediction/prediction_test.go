@@ -96,8 +96,8 @@ func TestForecasts(t *testing.T) {
 
 	// Accuracy needs samples that came after the forecast, for which the clock alone takes a minute and a half: a step, and what it takes
 	// to settle. The grid of the history goes on.
-	harness.Eventually(t.Context(), t, 2*bound, "accuracy", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+	harness.Eventually(t.Context(), t, 2*timeout, "accuracy", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func TestForecasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "metrics of the deleted object gone", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+		page, err := craned.Metrics(ctx)
 		if err == nil && strings.Contains(page, `name="mixed"`) {
 			err = errors.New("still there")
 		}
@@ -162,7 +162,7 @@ func value(t *testing.T, s predictionv1alpha1.Sample) float64 {
 }
 
 // checkNoChurn counts the writes of ready objects over several looks.
-func checkNoChurn(t *testing.T, c client.Client, craned *process) {
+func checkNoChurn(t *testing.T, c client.Client, craned *harness.Craned) {
 	t.Helper()
 	versions := func() map[string]string {
 		var list predictionv1alpha1.TimeSeriesPredictionList
@@ -191,9 +191,9 @@ func checkNoChurn(t *testing.T, c client.Client, craned *process) {
 }
 
 // reads is how often new samples were read.
-func reads(t *testing.T, craned *process) int {
+func reads(t *testing.T, craned *harness.Craned) int {
 	t.Helper()
-	page, err := craned.page(t.Context())
+	page, err := craned.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	histories, _ := asked.counts()
 	craned = startCraned(t, prometheus.URL(), "--prediction-state-dir="+state, "--prometheus-timeout=2s")
 	eventually(t, "craned restored two", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+		page, err := craned.Metrics(ctx)
 		if err == nil && !strings.Contains(page, "\ncrane_predictor_restored_total 2\n") {
 			err = errors.New("not yet")
 		}
@@ -265,7 +265,7 @@ func TestManyShareOneSeries(t *testing.T) {
 		create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
 	}
 	craned := startCraned(t, prometheus.URL())
-	harness.Eventually(t.Context(), t, 2*bound, "all are ready", func(ctx context.Context) error {
+	harness.Eventually(t.Context(), t, 2*timeout, "all are ready", func(ctx context.Context) error {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
 			return err
@@ -285,7 +285,7 @@ func TestManyShareOneSeries(t *testing.T) {
 	if histories, _ := asked.counts(); histories > 2*len(targets) {
 		t.Errorf("%d queries of histories for three series", histories)
 	}
-	page, err := craned.page(t.Context())
+	page, err := craned.Metrics(t.Context())
 	if err != nil || !strings.Contains(page, "\ncrane_predictor_models 3\n") {
 		t.Errorf("not three models, %v", err)
 	}

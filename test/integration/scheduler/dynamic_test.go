@@ -96,7 +96,7 @@ func load(value string, ago time.Duration) map[string]string {
 	return map[string]string{"cpu_usage_avg_5m": value + "," + time.Now().Add(-ago).UTC().Format("2006-01-02T15:04:05Z")}
 }
 
-func (b *bed) annotate(node string, annotations map[string]string) {
+func (b *fixture) annotate(node string, annotations map[string]string) {
 	b.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *bed) annotate(node string, annotations map[string]string) {
 }
 
 // event waits for an event with the reason on an object, and returns its note.
-func (b *bed) event(namespace, name, reason string) string {
+func (b *fixture) event(namespace, name, reason string) string {
 	b.Helper()
 	var note string
 	eventually(b, reason+" on "+name, func() string {
@@ -131,13 +131,13 @@ func (b *bed) event(namespace, name, reason string) string {
 // scheduler says why.
 func TestHotNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("load-hot", 10, load("0.80000", 0))
 	b.node("load-cool", 10, load("0.20000", 0))
 	for i := range 3 {
 		name := fmt.Sprint("load-", i)
 		b.pod(name, "100m")
-		if pod := b.placed(name); pod.Spec.NodeName != "load-cool" {
+		if pod := b.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
 			t.Errorf("%s is on %s", name, pod.Spec.NodeName)
 		}
 	}
@@ -158,17 +158,17 @@ func TestHotNode(t *testing.T) {
 	// It cannot go elsewhere: it waits, with the reason, and not for the five minutes after which the scheduler looks again.
 	b.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
 	b.annotateLabel("load-hot")
-	b.pending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
+	b.awaitPending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
 	b.annotate("load-hot", load("0.70000", 0))
 	b.annotate("load-hot", load("0.30000", 0))
-	b.placed("load-waits")
+	b.awaitPlaced("load-waits")
 	if got := s.metric(t, `crane_scheduler_dynamic_nodes{profile="`+s.name+`",state="fresh"}`); got != "2" {
 		t.Errorf("%q nodes are fresh by the metric", got)
 	}
 }
 
 // annotateLabel gives the node the label by which pods choose it; without it the pod is pending for another reason first.
-func (b *bed) annotateLabel(node string) {
+func (b *fixture) annotateLabel(node string) {
 	b.Helper()
 	patch := `{"metadata":{"labels":{"kubernetes.io/hostname":"` + node + `"}}}`
 	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -180,7 +180,7 @@ func (b *bed) annotateLabel(node string) {
 // NaN is neither taken for idle nor for full.
 func TestGarbageAnnotations(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	for i := range 5 {
 		b.node(fmt.Sprint("good-", i), 10, load("0.40000", 0))
 	}
@@ -194,7 +194,7 @@ func TestGarbageAnnotations(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("garbage-", i)
 		b.pod(name, "100m")
-		on[b.placed(name).Spec.NodeName]++
+		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
 	for node, pods := range on {
 		if pods > 5 {
@@ -209,10 +209,10 @@ func TestGarbageAnnotations(t *testing.T) {
 // TestPolicyReload: a new file counts without a restart, and a bad one leaves the old in force and is told.
 func TestPolicyReload(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("reload", 10, load("0.50000", 0))
 	b.pod("reload-first", "100m")
-	b.placed("reload-first")
+	b.awaitPlaced("reload-first")
 	s.limit(t, "0.40")
 	eventually(t, "the new policy is in force", func() string {
 		if got := s.metric(t, `crane_nodeload_policy_loads_total{result="loaded"}`); got != "2" {
@@ -221,7 +221,7 @@ func TestPolicyReload(t *testing.T) {
 		return ""
 	})
 	b.pod("reload-second", "100m")
-	b.pending("reload-second", "too much load by cpu_usage_avg_5m")
+	b.awaitPending("reload-second", "too much load by cpu_usage_avg_5m")
 	if err := os.WriteFile(s.policy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestPolicyReload(t *testing.T) {
 		t.Errorf("event %q", note)
 	}
 	b.pod("reload-third", "100m")
-	b.pending("reload-third", "too much load by cpu_usage_avg_5m")
+	b.awaitPending("reload-third", "too much load by cpu_usage_avg_5m")
 	s.limit(t, "0.65")
 	eventually(t, "the good policy is in force again", func() string {
 		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "1" {
@@ -244,21 +244,21 @@ func TestPolicyReload(t *testing.T) {
 		return ""
 	})
 	// Who waited is tried again at once, and not after five minutes.
-	b.placed("reload-second")
-	b.placed("reload-third")
+	b.awaitPlaced("reload-second")
+	b.awaitPlaced("reload-third")
 }
 
 // TestPrometheusGone: an hour after the last sample the plugin stands back, whatever the old samples say.
 func TestPrometheusGone(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("gone-a", 10, load("0.99000", time.Hour))
 	b.node("gone-b", 10, load("0.01000", time.Hour))
 	on := map[string]int{}
 	for i := range 8 {
 		name := fmt.Sprint("gone-", i)
 		b.pod(name, "1")
-		on[b.placed(name).Spec.NodeName]++
+		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
 	if on["gone-a"] != 4 || on["gone-b"] != 4 {
 		t.Errorf("%v: want what the default profile does, which is even by requests", on)
@@ -282,7 +282,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("history", 10, load("0.20000", 0))
 	r := &analysis.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "history"},
@@ -308,7 +308,7 @@ func TestHistory(t *testing.T) {
 	b.pod("history-0", "500m", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "history", UID: "u", Controller: &yes}}
 	})
-	b.placed("history-0")
+	b.awaitPlaced("history-0")
 	if e := s.explained(t, "history-0"); e.Basis != "history" || e.CPU != 350 || e.Memory != 1<<30 {
 		t.Errorf("expected to use %dm and %d by %s", e.CPU, e.Memory, e.Basis)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // occupy puts a pod on a node that requests so much and has been running for a day.
-func (b *bed) occupy(node, cpu string) {
+func (b *fixture) occupy(node, cpu string) {
 	b.Helper()
 	pod := b.pod("old-"+node, cpu, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -36,7 +36,7 @@ func (b *bed) occupy(node, cpu string) {
 func TestHerd(t *testing.T) {
 	const nodes, burst = 10, 60
 	s := startDynamic(t, "1")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	names := make([]string, nodes)
 	for i := range names {
 		names[i] = fmt.Sprintf("herd-%d", i)
@@ -52,7 +52,7 @@ func TestHerd(t *testing.T) {
 	}
 	took := map[string]int{}
 	for i := range burst {
-		took[b.placed(fmt.Sprint("burst-", i)).Spec.NodeName]++
+		took[b.awaitPlaced(fmt.Sprint("burst-", i)).Spec.NodeName]++
 	}
 	estimate := float64(s.explained(t, fmt.Sprint("burst-", burst-1)).CPU) / 10_000
 	loads, sum := make([]float64, nodes), 0.0

@@ -52,7 +52,7 @@ func TestBadConfiguration(t *testing.T) {
 			}
 			select {
 			case <-p.Done():
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				_ = p.Stop(context.Background())
 				t.Fatal("it starts all the same")
 			}
@@ -77,10 +77,10 @@ func TestMissingDefinition(t *testing.T) {
 	}
 	admin := controlplane.CertificateUser("admin", "system:masters")
 	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
-	b := &bed{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
+	b := &fixture{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
 	b.node("bare", 64, nil)
 	b.pod("before", "2")
-	if pod := b.placed("before"); zones(t, pod) != "" {
+	if pod := b.awaitPlaced("before"); zones(t, pod) != "" {
 		t.Errorf("without zones the pod got %q", zones(t, pod))
 	}
 	if got := s.metric(t, "crane_scheduler_topology_available"); got != "0" {
@@ -113,11 +113,11 @@ func TestMissingDefinition(t *testing.T) {
 		return ""
 	})
 	b.pod("after", "3")
-	if got := zones(t, b.placed("after")); got != "a.b-10=3" {
+	if got := zones(t, b.awaitPlaced("after")); got != "a.b-10=3" {
 		t.Errorf("the pod has the zones %q, want those of the odd name", got)
 	}
 	b.pod("too-large", "5")
-	b.pending("too-large", "no zone is as large as cpu=5")
+	b.awaitPending("too-large", "no zone is as large as cpu=5")
 }
 
 // laxTopology has zones of names that Crane's own definition refuses.
@@ -186,10 +186,10 @@ func TestShippedConfigurations(t *testing.T) {
 				}
 				return held(lease)
 			})
-			b := newBed(t, s)
+			b := newFixture(t, s)
 			b.machine("shipped-"+c.name, single, []string{"node0"}, 4)
 			b.pod("shipped-"+c.name, "2")
-			if got := zones(t, b.placed("shipped-"+c.name)); got != "node0=2" {
+			if got := zones(t, b.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
 				t.Errorf("the pod has the zones %q", got)
 			}
 		})

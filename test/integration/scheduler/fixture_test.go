@@ -6,6 +6,7 @@ package scheduler_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,28 +30,19 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-const (
-	// patience bounds every wait. What is waited for comes within a second or two; the bound is for a loaded machine, and
-	// well below the five minutes after which the scheduler tries a pod again on its own.
-	patience = 45 * time.Second
-	poll     = 50 * time.Millisecond
-)
+// timeout bounds every wait. Awaited changes take a second or two on an idle machine. It is well below the five minutes
+// after which the scheduler retries a pod on its own.
+const timeout = 45 * time.Second
 
-// eventually polls until done returns "" and fails with what it returned last.
-func eventually(t testing.TB, what string, done func() string) {
+// eventually polls until check returns "" and fails with its last result.
+func eventually(t testing.TB, what string, check func() string) {
 	t.Helper()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for last := done(); last != ""; last = done() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("%s: %s", what, last)
-		case <-t.Context().Done():
-			t.Fatalf("%s: %s (the test was stopped)", what, last)
+	harness.Eventually(t.Context(), t, timeout, what, func(context.Context) error {
+		if problem := check(); problem != "" {
+			return errors.New(problem)
 		}
-	}
+		return nil
+	})
 }
 
 // scheduler is a crane-scheduler that runs.
@@ -199,34 +191,30 @@ func (s *scheduler) metric(t testing.TB, series string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(body) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	value, _ := harness.SeriesValue(body, series)
+	return value
 }
 
 // bed is a place for one test's nodes and pods: they carry its name as a label.
-type bed struct {
+type fixture struct {
 	testing.TB
 	client    kubernetes.Interface
 	process   *scheduler
 	scheduler string
 	label     string
-	// unseen tells that nodes or topologies were made of which the scheduler may not have heard yet.
-	unseen bool
+	// staleCaches tells that nodes or topologies were made of which the scheduler may not have heard yet.
+	staleCaches bool
 }
 
-const bedLabel = "crane.io/test"
+const fixtureLabel = "crane.io/test"
 
-// newBed removes the test's pods and nodes at its end.
-func newBed(t testing.TB, s *scheduler) *bed {
-	b := &bed{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
+// newFixture removes the test's pods and nodes at its end.
+func newFixture(t testing.TB, s *scheduler) *fixture {
+	b := &fixture{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		selected := metav1.ListOptions{LabelSelector: bedLabel + "=" + b.label}
+		selected := metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label}
 		now := int64(0)
 		_ = b.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
 		_ = b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
@@ -235,16 +223,16 @@ func newBed(t testing.TB, s *scheduler) *bed {
 }
 
 // node makes a node with that many CPUs, 64 GiB and room for 110 pods.
-func (b *bed) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
+func (b *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
 	b.Helper()
-	b.unseen = true
+	b.staleCaches = true
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	// The status goes in with the object: the API server takes it from whoever may create nodes.
 	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bedLabel: b.label}, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: b.label}, Annotations: annotations},
 		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -255,12 +243,12 @@ func (b *bed) node(name string, cpus int64, annotations map[string]string) *core
 
 // heard waits until the scheduler knows the nodes and topologies that there are. A pod that it tries before is placed, or waits, by
 // what it knows then.
-func (b *bed) heard() {
+func (b *fixture) awaitCaches() {
 	b.Helper()
-	if !b.unseen {
+	if !b.staleCaches {
 		return
 	}
-	b.unseen = false
+	b.staleCaches = false
 	nodes, err := b.client.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
@@ -288,15 +276,15 @@ func (b *bed) heard() {
 }
 
 // pod makes a pod that asks for that much CPU, as limit too, and selects the test's nodes.
-func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
+func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
-	b.heard()
+	b.awaitCaches()
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	now := int64(0)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{bedLabel: b.label}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{fixtureLabel: b.label}},
 		Spec: corev1.PodSpec{
-			SchedulerName: b.scheduler, NodeSelector: map[string]string{bedLabel: b.label}, TerminationGracePeriodSeconds: &now,
+			SchedulerName: b.scheduler, NodeSelector: map[string]string{fixtureLabel: b.label}, TerminationGracePeriodSeconds: &now,
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
 		},
 	}
@@ -310,7 +298,7 @@ func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func (b *bed) get(name string) *corev1.Pod {
+func (b *fixture) get(name string) *corev1.Pod {
 	b.Helper()
 	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -319,7 +307,7 @@ func (b *bed) get(name string) *corev1.Pod {
 	return pod
 }
 
-func (b *bed) delete(name string) {
+func (b *fixture) delete(name string) {
 	b.Helper()
 	now := int64(0)
 	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
@@ -328,7 +316,7 @@ func (b *bed) delete(name string) {
 }
 
 // placed waits until the pod is on a node and returns it.
-func (b *bed) placed(name string) *corev1.Pod {
+func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 	b.Helper()
 	var pod *corev1.Pod
 	eventually(b, "pod "+name+" is on a node", func() string {
@@ -341,7 +329,7 @@ func (b *bed) placed(name string) *corev1.Pod {
 }
 
 // pending waits until the scheduler has said that it finds no node for the pod, with that in its reason.
-func (b *bed) pending(name, reason string) {
+func (b *fixture) awaitPending(name, reason string) {
 	b.Helper()
 	eventually(b, "pod "+name+" finds no node", func() string {
 		pod := b.get(name)
