@@ -25,7 +25,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// timeout is how long a test waits for what takes seconds on an idle machine.
+// timeout bounds every wait. Awaited changes take seconds on an idle machine.
 const timeout = 90 * time.Second
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
@@ -42,7 +42,7 @@ func newClient(t *testing.T) client.Client {
 	return c
 }
 
-// prometheus is a server whose samples a test sets.
+// prometheus is a server whose samples are set by a test.
 type prometheus struct{ *promserver.Server }
 
 func servePrometheus(t *testing.T, backfill ...promserver.Series) *prometheus {
@@ -58,7 +58,7 @@ func servePrometheus(t *testing.T, backfill ...promserver.Series) *prometheus {
 	return &prometheus{harness.OpenPrometheus(t, promserver.Options{Dir: dir})}
 }
 
-// sample is one value under a metric's name and further labels.
+// sample is one value of a metric with labels, as alternating names and values.
 type sample struct {
 	value float64
 	pairs []string
@@ -105,7 +105,7 @@ func (c *craned) write(t *testing.T, policy string) {
 	}
 }
 
-// atLeast waits until a metric has reached a value.
+// awaitMetric waits until a metric has reached a value.
 func (c *craned) awaitMetric(t *testing.T, series string, least float64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s of %v", series, least), func(ctx context.Context) error {
@@ -117,7 +117,7 @@ func (c *craned) awaitMetric(t *testing.T, series string, least float64) {
 	})
 }
 
-// rounds waits until some more rounds have begun and ended.
+// awaitRounds waits for a number of further passes.
 func (c *craned) awaitRounds(t *testing.T, more float64) {
 	t.Helper()
 	now, err := c.Metric(t.Context(), "crane_nodeload_rounds_total")
@@ -127,7 +127,7 @@ func (c *craned) awaitRounds(t *testing.T, more float64) {
 	c.awaitMetric(t, "crane_nodeload_rounds_total", now+more)
 }
 
-// makeNode makes a node that is ready and has ten cores, and removes it at the end of the test.
+// makeNode creates a ready node with ten cores and removes it at the end of the test.
 func makeNode(t *testing.T, c client.Client, name string, annotations map[string]string, addresses ...string) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{corev1.LabelHostname: name}}}
@@ -139,7 +139,7 @@ func makeNode(t *testing.T, c client.Client, name string, annotations map[string
 			t.Error(err)
 		}
 	})
-	n.Spec.Taints = nil // Admission has marked it as not ready, and there is no controller to see that it is.
+	n.Spec.Taints = nil // admission adds the not-ready taint, and no controller removes it
 	if err := c.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func getNode(ctx context.Context, c client.Client, name string) (*corev1.Node, e
 	return n, c.Get(ctx, client.ObjectKey{Name: name}, n)
 }
 
-// load waits until a node carries a value of the metric.
+// awaitLoad waits until a node has a value of the metric in its annotation.
 func awaitLoad(t *testing.T, c client.Client, name, metric, value string) {
 	t.Helper()
 	eventually(t, name+" carries "+value+" of "+metric, func(ctx context.Context) error {
@@ -177,7 +177,7 @@ func awaitLoad(t *testing.T, c client.Client, name, metric, value string) {
 	})
 }
 
-// told waits for an event about an object.
+// awaitEvent waits for an event about an object.
 func awaitEvent(t *testing.T, c client.Client, kind, name, reason, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("event %s on %s %s", reason, kind, name), func(ctx context.Context) error {
@@ -191,11 +191,11 @@ func awaitEvent(t *testing.T, c client.Client, kind, name, reason, text string) 
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("no such event")
 	})
 }
 
-// runToEnd runs a craned that is to refuse its policy.
+// runToEnd runs a craned that rejects its policy, and returns its output.
 func runToEnd(t *testing.T, policy string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "policy.yaml")

@@ -34,7 +34,7 @@ const policy = header + `spec:
 
 const cpu = "cpu_usage_avg_5m"
 
-// TestNodesCarryTheirLoad: the whole way from Prometheus to annotations, with every kind of node and of bad sample.
+// TestNodesCarryTheirLoad covers the path from Prometheus to annotations with every kind of node and of invalid sample.
 func TestNodesCarryTheirLoad(t *testing.T) {
 	c, began := newClient(t), time.Now()
 	const old = "0.11111,2024-01-01T00:00:00Z"
@@ -145,7 +145,7 @@ func version(t *testing.T, c client.Client, node string) string {
 	return n.ResourceVersion
 }
 
-// bindPods places pods on a node, as a scheduler does.
+// bindPods binds pods to a node like a scheduler.
 func bindPods(t *testing.T, c client.Client, node string, n int) {
 	t.Helper()
 	makeServiceAccount(t, c, "default")
@@ -165,7 +165,7 @@ func bindPods(t *testing.T, c client.Client, node string, n int) {
 	}
 }
 
-// makeServiceAccount stands in for the controller that gives each namespace one.
+// makeServiceAccount creates a namespace's service account in place of its controller.
 func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	err := c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
@@ -174,7 +174,7 @@ func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestRefusesABadPolicyAtStart: craned ends with the path of the field.
+// TestRefusesABadPolicyAtStart: craned exits with an error that contains the path of the field.
 func TestRefusesABadPolicyAtStart(t *testing.T) {
 	out, err := runToEnd(t, strings.Replace(policy, "weight: 1", "weight: 0", 1))
 	if err == nil || !strings.Contains(out, "spec.priority") {

@@ -31,7 +31,7 @@ const marked = header + `spec:
     cpu: {low: 0.3, schedule: 0.7, evict: 0.85}
 `
 
-// use is a pod that has used some cores and a gibibyte for hours.
+// use returns the series of a pod that has used some cores and a gibibyte for hours.
 func use(namespace, pod string, cores float64) []promserver.Series {
 	of := func(metric string, value func(i int) float64) promserver.Series {
 		return promserver.Series{
@@ -49,7 +49,7 @@ func use(namespace, pod string, cores float64) []promserver.Series {
 	}
 }
 
-// percent is a node whose load stands still.
+// percent returns the series of a node with constant load.
 func percent(node string, value float64) promserver.Series {
 	return promserver.Series{Labels: labels.FromStrings("__name__", cpu, "instance", node), Fill: func(dst []float64, _ int) {
 		for i := range dst {
@@ -58,8 +58,8 @@ func percent(node string, value float64) promserver.Series {
 	}}
 }
 
-// TestRebalancing: a dry run tells and moves nothing; the real run moves the pod that may go, within its budget, and
-// leaves the one whose budget allows none.
+// TestRebalancing: a dry run only emits events; the real run moves the pod that may be evicted, within its budget, and
+// keeps the one whose budget allows no disruption.
 func TestRebalancing(t *testing.T) {
 	c := newClient(t)
 	const ns = "rebalance"
@@ -112,7 +112,7 @@ func TestRebalancing(t *testing.T) {
 			}
 			return err
 		})
-		// free has one pod left, which is the only one of its workload now, and its budget is spent; guarded's allows none.
+		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
@@ -121,7 +121,7 @@ func TestRebalancing(t *testing.T) {
 	})
 }
 
-// wouldMove looks for the event of a dry run on either pod of the free workload.
+// wouldMove returns an error unless a dry run emitted an event on either pod of workload free.
 func wouldMove(ctx context.Context, c client.Client) error {
 	var list corev1.EventList
 	if err := c.List(ctx, &list, client.InNamespace("rebalance")); err != nil {
@@ -150,7 +150,7 @@ func taint(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// runPods makes a ReplicaSet and pods of it that run on a node.
+// runPods creates a ReplicaSet with running pods on a node.
 func runPods(t *testing.T, c client.Client, namespace, name, node string, n int) {
 	t.Helper()
 	match := map[string]string{"app": name}
@@ -195,7 +195,7 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 	}
 }
 
-// makeBudget makes a PodDisruptionBudget as its controller would have it.
+// makeBudget creates a PodDisruptionBudget with the status that its controller sets.
 func makeBudget(t *testing.T, c client.Client, namespace, app string, allowed int32) {
 	t.Helper()
 	one := intstr.FromInt32(1)

@@ -25,7 +25,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// timeout is how long a test waits for what takes seconds on an idle machine.
+// timeout bounds every wait. Awaited changes take seconds on an idle machine.
 const timeout = 2 * time.Minute
 
 // eventually polls until check returns nil.
@@ -34,7 +34,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	harness.Eventually(t.Context(), t, timeout, what, check)
 }
 
-// newClient returns a client of an administrator that reads from the API server.
+// newClient returns an uncached administrator client.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	c, err := harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme)
@@ -44,7 +44,7 @@ func newClient(t *testing.T) client.Client {
 	return c
 }
 
-// counter counts range queries, those of whole histories apart.
+// counter counts range queries, and those longer than a day separately.
 type counter struct {
 	mu                sync.Mutex
 	histories, ranges int
@@ -78,7 +78,7 @@ func (c *counter) counts() (histories, ranges int) {
 	return c.histories, c.ranges
 }
 
-// servePrometheus opens a server on a copy of the shared history.
+// servePrometheus opens a server on a copy of the shared history and counts its range queries.
 func servePrometheus(t *testing.T) (*promserver.Server, *counter) {
 	t.Helper()
 	dir, queries := t.TempDir(), &counter{}
@@ -97,7 +97,7 @@ func startCraned(t *testing.T, prometheusURL string, flags ...string) *harness.C
 	}, flags...)...)
 }
 
-// create makes objects, their namespaces included, and deletes them at the end of the test.
+// create creates objects and their namespaces, and deletes the objects at the end of the test.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -118,7 +118,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// cpuOf asks for the cpu of a Deployment, an hour ahead.
+// cpuOf returns a prediction of the CPU of a Deployment, an hour ahead.
 func cpuOf(name, target string, algorithm predictionv1alpha1.AlgorithmType) *predictionv1alpha1.TimeSeriesPrediction {
 	cpu := corev1.ResourceCPU
 	return &predictionv1alpha1.TimeSeriesPrediction{

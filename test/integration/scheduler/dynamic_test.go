@@ -44,7 +44,7 @@ spec:
 type dynamicScheduler struct {
 	*scheduler
 	policy  string // path of the policy file
-	explain string // address
+	explain string // address of explanations
 }
 
 func startDynamic(t testing.TB, limit string) *dynamicScheduler {
@@ -72,7 +72,7 @@ func (d *dynamicScheduler) limit(t testing.TB, limit string) {
 	}
 }
 
-// explained asks the scheduler why.
+// explained returns the scheduler's explanation for a pod.
 func (d *dynamicScheduler) explained(t testing.TB, pod string) nodeload.Explanation {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.explain+"/explain/scheduling?pod="+url.QueryEscape("default/"+pod), nil)
@@ -127,8 +127,8 @@ func (b *fixture) event(namespace, name, reason string) string {
 	return note
 }
 
-// TestHotNode is the whole way: a hot node gets no pod, which is told; it gets one as soon as it has cooled down; and the
-// scheduler says why.
+// TestHotNode: a hot node gets no pod, which is reported by an event; it gets one as soon as its load has dropped; and
+// the scheduler explains both.
 func TestHotNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
@@ -149,13 +149,14 @@ func TestHotNode(t *testing.T) {
 		!strings.HasPrefix(e.Nodes[1].Reason(), "cpu_usage_avg_5m: load 80.0% + on its way 0.0% + this pod ") {
 		t.Errorf("explained as %+v", e)
 	}
-	// The same in the words of the one command for it.
+	// The command prints the same.
 	var out, errOut bytes.Buffer
 	if code := cli.Main([]string{"crane", "explain", "scheduling", "load-0", "--scheduler", "http://" + s.explain}, strings.NewReader(""), &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "Pod default/load-0: placed on load-cool") || !strings.Contains(out.String(), "load-hot   Closed") {
 		t.Errorf("exit %d, %s\n%s", code, errOut.String(), out.String())
 	}
-	// It cannot go elsewhere: it waits, with the reason, and not for the five minutes after which the scheduler looks again.
+	// A pod that fits only the hot node stays pending with the reason, and is scheduled before the scheduler's periodic
+	// retry after five minutes.
 	b.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
 	b.annotateLabel("load-hot")
 	b.awaitPending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
@@ -167,7 +168,7 @@ func TestHotNode(t *testing.T) {
 	}
 }
 
-// annotateLabel gives the node the label by which pods choose it; without it the pod is pending for another reason first.
+// annotateLabel sets the node label that pods select; without it the pod is pending for another reason first.
 func (b *fixture) annotateLabel(node string) {
 	b.Helper()
 	patch := `{"metadata":{"labels":{"kubernetes.io/hostname":"` + node + `"}}}`
@@ -176,8 +177,8 @@ func (b *fixture) annotateLabel(node string) {
 	}
 }
 
-// TestGarbageAnnotations: nodes whose annotations a stranger wrote take pods as the others do, and are counted. The one with
-// NaN is neither taken for idle nor for full.
+// TestGarbageAnnotations: nodes with invalid annotations get pods like others and are counted. NaN counts neither as
+// idle nor as full.
 func TestGarbageAnnotations(t *testing.T) {
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
@@ -206,7 +207,8 @@ func TestGarbageAnnotations(t *testing.T) {
 	}
 }
 
-// TestPolicyReload: a new file counts without a restart, and a bad one leaves the old in force and is told.
+// TestPolicyReload: a new file takes effect without a restart; an invalid one keeps the previous policy and emits an
+// event.
 func TestPolicyReload(t *testing.T) {
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
@@ -243,12 +245,12 @@ func TestPolicyReload(t *testing.T) {
 		}
 		return ""
 	})
-	// Who waited is tried again at once, and not after five minutes.
+	// Pending pods are retried at once, not after five minutes.
 	b.awaitPlaced("reload-second")
 	b.awaitPlaced("reload-third")
 }
 
-// TestPrometheusGone: an hour after the last sample the plugin stands back, whatever the old samples say.
+// TestPrometheusGone: an hour after the last sample the plugin abstains, whatever the old samples are.
 func TestPrometheusGone(t *testing.T) {
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
@@ -261,7 +263,7 @@ func TestPrometheusGone(t *testing.T) {
 		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
 	if on["gone-a"] != 4 || on["gone-b"] != 4 {
-		t.Errorf("%v: want what the default profile does, which is even by requests", on)
+		t.Errorf("%v: want the default profile's placement, which is even by requests", on)
 	}
 	if got := s.metric(t, `crane_scheduler_dynamic_abstentions_total{profile="`+s.name+`"}`); got != "8" {
 		t.Errorf("%q abstentions are counted, want 8", got)
@@ -271,7 +273,7 @@ func TestPrometheusGone(t *testing.T) {
 	}
 }
 
-// TestHistory: what Crane recommends for a workload is what its pods are expected to use, from the next pod on.
+// TestHistory: the recommendation of a workload is the expected use of its next pods.
 func TestHistory(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := analysis.AddToScheme(scheme); err != nil {

@@ -45,15 +45,15 @@ func eventually(t testing.TB, what string, check func() string) {
 	})
 }
 
-// scheduler is a crane-scheduler that runs.
+// scheduler is a running crane-scheduler.
 type scheduler struct {
 	*process.Process
-	name    string // of its profile
-	url     string // of its own server
+	name    string // name of its profile
+	url     string // URL of its server
 	control *controlplane.ControlPlane
 }
 
-// setup says what to run. The zero value is a scheduler with both of Crane's plugins off.
+// setup configures a scheduler. The zero value has both of Crane's plugins disabled.
 type setup struct {
 	control *controlplane.ControlPlane // nil: the shared one
 	user    *controlplane.User         // nil: the service account of config/rbac
@@ -63,7 +63,7 @@ type setup struct {
 	config  string                     // the whole file instead, with KUBECONFIG in it
 }
 
-// topologyProfile switches NodeResourceTopologyMatch on with the given arguments, in YAML's flow style.
+// topologyProfile returns a profile with NodeResourceTopologyMatch and the given arguments in YAML's flow style.
 func topologyProfile(args string) string {
 	return `
   plugins:
@@ -147,7 +147,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 		if body != "ok" {
 			return body
 		}
-		// It serves before it has read the authority that signs clients' certificates, and until then everyone is anonymous.
+		// It serves before it has read the CA of client certificates; until then all clients are anonymous.
 		if _, err := out.get(t, "/metrics"); err != nil {
 			return err.Error()
 		}
@@ -156,7 +156,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 	return out
 }
 
-// get reads a path of the scheduler's own server as the cluster's administrator.
+// get reads a path of the scheduler's server as cluster administrator.
 func (s *scheduler) get(t testing.TB, path string) (string, error) {
 	t.Helper()
 	admin := s.control.Config()
@@ -195,14 +195,14 @@ func (s *scheduler) metric(t testing.TB, series string) string {
 	return value
 }
 
-// bed is a place for one test's nodes and pods: they carry its name as a label.
+// fixture manages the nodes and pods of one test, which have its name as a label.
 type fixture struct {
 	testing.TB
 	client    kubernetes.Interface
 	process   *scheduler
 	scheduler string
 	label     string
-	// staleCaches tells that nodes or topologies were made of which the scheduler may not have heard yet.
+	// staleCaches means that nodes or topologies were created which may not be in the scheduler's caches yet.
 	staleCaches bool
 }
 
@@ -222,7 +222,7 @@ func newFixture(t testing.TB, s *scheduler) *fixture {
 	return b
 }
 
-// node makes a node with that many CPUs, 64 GiB and room for 110 pods.
+// node creates a node with that many CPUs, 64 GiB and room for 110 pods.
 func (b *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
 	b.Helper()
 	b.staleCaches = true
@@ -230,7 +230,7 @@ func (b *fixture) node(name string, cpus int64, annotations map[string]string) *
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
 	}
-	// The status goes in with the object: the API server takes it from whoever may create nodes.
+	// The API server accepts the status on creation.
 	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: b.label}, Annotations: annotations},
 		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
@@ -241,8 +241,7 @@ func (b *fixture) node(name string, cpus int64, annotations map[string]string) *
 	return n
 }
 
-// heard waits until the scheduler knows the nodes and topologies that there are. A pod that it tries before is placed, or waits, by
-// what it knows then.
+// awaitCaches waits until the scheduler's caches contain all nodes and topologies, so that they count for the next pod.
 func (b *fixture) awaitCaches() {
 	b.Helper()
 	if !b.staleCaches {
@@ -253,10 +252,10 @@ func (b *fixture) awaitCaches() {
 	if err != nil {
 		b.Fatal(err)
 	}
-	eventually(b, "the scheduler knows the nodes", func() string {
+	eventually(b, "the scheduler's cache contains the nodes", func() string {
 		got := b.process.metric(b, `scheduler_cache_size{type="nodes"}`)
 		if n, err := strconv.Atoi(got); err != nil || n < len(nodes.Items) {
-			return fmt.Sprintf("it knows %q of %d", got, len(nodes.Items))
+			return fmt.Sprintf("it contains %q of %d", got, len(nodes.Items))
 		}
 		return ""
 	})
@@ -267,15 +266,15 @@ func (b *fixture) awaitCaches() {
 	if err := topologies(b, b.process.control.Config()).List(b.Context(), &list); err != nil {
 		b.Fatal(err)
 	}
-	eventually(b, "the scheduler knows the topologies", func() string {
+	eventually(b, "the scheduler's cache contains the topologies", func() string {
 		if got := b.process.metric(b, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
-			return fmt.Sprintf("it knows %q, there are %d", got, len(list.Items))
+			return fmt.Sprintf("it contains %q of %d", got, len(list.Items))
 		}
 		return ""
 	})
 }
 
-// pod makes a pod that asks for that much CPU, as limit too, and selects the test's nodes.
+// pod creates a pod with this CPU request and limit that selects the test's nodes.
 func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
 	b.awaitCaches()
@@ -315,7 +314,7 @@ func (b *fixture) delete(name string) {
 	}
 }
 
-// placed waits until the pod is on a node and returns it.
+// awaitPlaced waits until the pod is bound to a node and returns it.
 func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 	b.Helper()
 	var pod *corev1.Pod
@@ -328,7 +327,7 @@ func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 	return pod
 }
 
-// pending waits until the scheduler has said that it finds no node for the pod, with that in its reason.
+// awaitPending waits until the scheduler has found no node for the pod, with that text in its reason.
 func (b *fixture) awaitPending(name, reason string) {
 	b.Helper()
 	eventually(b, "pod "+name+" finds no node", func() string {
@@ -343,7 +342,7 @@ func (b *fixture) awaitPending(name, reason string) {
 	})
 }
 
-// unschedulable is what the scheduler says in the pod's condition.
+// unschedulable returns the message of the pod's condition PodScheduled if it is False.
 func unschedulable(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestBadConfiguration: what cannot be ends the start, and the error names the file and the place in it.
+// TestBadConfiguration: an invalid configuration ends the start with an error that names the file and the field.
 func TestBadConfiguration(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  predicates: []\n"), 0o600); err != nil {
@@ -64,8 +64,9 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestMissingDefinition: without the CustomResourceDefinition the scheduler starts, places pods with whole CPUs and counts
-// them; once there is one, it reads it without a restart. The definition here is as lax about names as gocrane's.
+// TestMissingDefinition: without the CustomResourceDefinition the scheduler starts, places pods with whole CPUs and
+// counts them; once it exists, the scheduler reads it without a restart. The definition here accepts any name, like
+// gocrane's.
 func TestMissingDefinition(t *testing.T) {
 	bare := controlplane.ForTest(t, controlplane.Options{})
 	own, err := kubernetes.NewForConfig(bare.Config())
@@ -120,7 +121,7 @@ func TestMissingDefinition(t *testing.T) {
 	b.awaitPending("too-large", "no zone is as large as cpu=5")
 }
 
-// laxTopology has zones of names that Crane's own definition refuses.
+// laxTopology returns a topology with zone names that Crane's definition rejects.
 func laxTopology() *unstructured.Unstructured {
 	capacity := func(cpu string) any {
 		return map[string]any{"capacity": map[string]any{"cpu": cpu}}
@@ -136,9 +137,9 @@ func laxTopology() *unstructured.Unstructured {
 	}}
 }
 
-// TestShippedConfigurations starts crane-scheduler with the two files of config/ as they are, but for paths: as a second
-// scheduler with the rights of its service account, and in the place of kube-scheduler as its user. Each takes its own
-// lease, neither waits for the other, and each places the pods that name it.
+// TestShippedConfigurations runs crane-scheduler with the two files of config/, unchanged except for paths: as a second
+// scheduler with its service account, and in place of kube-scheduler as its user. Each acquires its own lease, and each
+// places the pods that name it.
 func TestShippedConfigurations(t *testing.T) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
@@ -159,7 +160,7 @@ func TestShippedConfigurations(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := controlplane.CertificateUser("system:kube-scheduler")
-	all := t // both run until the whole test ends
+	all := t // both run until the parent test ends
 	for _, c := range []struct {
 		name, file, namespace, lease, connection string
 		user                                     *controlplane.User
@@ -198,7 +199,7 @@ func TestShippedConfigurations(t *testing.T) {
 
 func held(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-		return "nobody holds it"
+		return "no holder"
 	}
 	return ""
 }
