@@ -21,7 +21,6 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/loopback"
-	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/internal/testbed/redirect"
 )
 
@@ -80,8 +79,8 @@ func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fi
 	return out, nil
 }
 
-// child contains what is needed to start a binary that has a Deployment.
-type child struct {
+// deployment contains what is needed to start a binary that has a Deployment.
+type deployment struct {
 	binarySpec
 	// objects are all of config/.
 	objects []*unstructured.Unstructured
@@ -89,17 +88,17 @@ type child struct {
 	kubeconfig string
 }
 
-func (p *playground) child(ctx context.Context, name string) (child, error) {
+func (p *playground) deployment(ctx context.Context, name string) (deployment, error) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
-		return child{}, err
+		return deployment{}, err
 	}
 	d, err := findDeployment(objects, name)
 	if err != nil {
-		return child{}, err
+		return deployment{}, err
 	}
 	kubeconfig, err := p.kubeconfigOf(ctx, d)
-	return child{binarySpec: d, objects: objects, kubeconfig: kubeconfig}, err
+	return deployment{binarySpec: d, objects: objects, kubeconfig: kubeconfig}, err
 }
 
 // kubeconfigOf writes a kubeconfig for a binary's service account and returns its path.
@@ -125,7 +124,7 @@ func (d binarySpec) argsWith(flags map[string]string) []string {
 // startCraned starts craned as a child process with a token of its own ServiceAccount, and so with the RBAC rules of
 // config/rbac.
 func (p *playground) startCraned(ctx context.Context) error {
-	d, err := p.child(ctx, componentCraned)
+	d, err := p.deployment(ctx, componentCraned)
 	if err != nil {
 		return err
 	}
@@ -165,16 +164,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if p.options.scenario != nil {
 		maps.Copy(flags, p.options.scenario.Craned)
 	}
-	p.cranedSpec = process.Spec{
-		Name:    d.name,
-		Path:    filepath.Join(p.options.BinDir, d.name),
-		Args:    d.argsWith(flags),
-		Env:     d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
-		Restart: process.Always,
-		OnExit:  p.reportExit,
-	}
-	if err := p.launchCraned(); err != nil {
+	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
 	return p.configureWebhooks(ctx, d.objects, addresses[3])
@@ -215,30 +205,6 @@ func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, 
 		return "", err
 	}
 	return path, os.WriteFile(path, []byte(text), 0o600)
-}
-
-func (p *playground) launchCraned() error {
-	child, err := process.Start(p.cranedSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.craned = child
-	return nil
-}
-
-func (p *playground) cranedProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.craned
-}
-
-func (p *playground) stopCraned(ctx context.Context) error {
-	if child := p.cranedProcess(); child != nil {
-		return child.Stop(ctx)
-	}
-	return nil
 }
 
 // splitAddress is net.SplitHostPort with an error that names the address.

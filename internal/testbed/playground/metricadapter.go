@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 
-	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/internal/testbed/redirect"
 )
 
@@ -28,7 +27,7 @@ const (
 // startMetricAdapter starts metric-adapter as a child process with a token of its own ServiceAccount, and so with the
 // RBAC rules of config/rbac, and routes the aggregation layer to it.
 func (p *playground) startMetricAdapter(ctx context.Context) error {
-	d, err := p.child(ctx, componentMetricAdapter)
+	d, err := p.deployment(ctx, componentMetricAdapter)
 	if err != nil {
 		return err
 	}
@@ -66,10 +65,6 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 			return err
 		}
 	}
-	p.metricAdapterSpec = process.Spec{
-		Name: d.name, Path: filepath.Join(p.options.BinDir, d.name), Args: d.argsWith(flags), Env: d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"), Restart: process.Always, OnExit: p.reportExit,
-	}
 	redirected, err := redirect.MetricAdapter(d.objects, port)
 	if err != nil {
 		return err
@@ -77,8 +72,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err := p.applier.Apply(ctx, redirected...); err != nil {
 		return err
 	}
-	p.onStop(p.stopMetricAdapter)
-	if err := p.launchMetricAdapter(); err != nil {
+	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
 	return p.awaitExternalMetrics(ctx)
@@ -99,29 +93,5 @@ func (p *playground) awaitExternalMetrics(ctx context.Context) error {
 		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
 	}
 	p.console.progressf("metric-adapter serves %s", externalMetrics)
-	return nil
-}
-
-func (p *playground) launchMetricAdapter() error {
-	child, err := process.Start(p.metricAdapterSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.metricAdapter = child
-	return nil
-}
-
-func (p *playground) metricAdapterProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.metricAdapter
-}
-
-func (p *playground) stopMetricAdapter(ctx context.Context) error {
-	if child := p.metricAdapterProcess(); child != nil {
-		return child.Stop(ctx)
-	}
 	return nil
 }

@@ -72,29 +72,22 @@ type playground struct {
 	prometheus   *promserver.Server
 	externalLoad *externalLoad // the scenario's external load, nil without
 
-	cranedSpec    process.Spec
 	cranedMetrics string
 	cranedWeb     string
 
-	schedulerSpec  process.Spec // crane-scheduler
-	explainAddress string       // address at which crane-scheduler explains its decisions
-
-	metricAdapterSpec process.Spec
+	explainAddress string // address at which crane-scheduler explains its decisions
 
 	background sync.WaitGroup // fleet, caches, exporter
 	closers    []func(context.Context) error
 
-	mu        sync.Mutex // guards the three processes below; nil if not running
-	craned    *process.Process
-	scheduler *process.Process
-
-	metricAdapter *process.Process
+	mu       sync.Mutex       // guards children
+	children map[string]child // by component
 }
 
 // Run starts a playground and returns when it has ended: after the first recommendations with Once, otherwise when ctx
 // ends. It writes results to out and progress to errOut, and stops everything it started before it returns.
 func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
-	p := &playground{options: o, console: newConsole(out, errOut)}
+	p := &playground{options: o, console: newConsole(out, errOut), children: map[string]child{}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(nil)
@@ -278,7 +271,7 @@ func (p *playground) onStop(f func(context.Context) error) { p.closers = append(
 func (p *playground) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
-	errs := []error{p.stopCraned(ctx)}
+	errs := []error{p.stopChild(ctx, componentCraned)}
 	p.background.Wait()
 	for _, v := range slices.Backward(p.closers) {
 		errs = append(errs, v(ctx))
@@ -292,15 +285,11 @@ func (p *playground) pids() map[string]int {
 	for _, c := range []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		all[string(c)] = p.control.PID(c)
 	}
-	if child := p.cranedProcess(); child != nil {
-		all[componentCraned] = child.PID()
+	p.mu.Lock()
+	for name, child := range p.children {
+		all[name] = child.process.PID()
 	}
-	if child := p.schedulerProcess(); child != nil {
-		all[componentCraneScheduler] = child.PID()
-	}
-	if child := p.metricAdapterProcess(); child != nil {
-		all[componentMetricAdapter] = child.PID()
-	}
+	p.mu.Unlock()
 	for name, child := range p.agents {
 		all[name] = child.PID()
 	}

@@ -36,18 +36,12 @@ func (p *playground) Stop(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.prometheus.Stop()
-	case componentCraned:
-		return p.stopCraned(ctx)
-	case componentCraneScheduler:
-		if p.schedulerProcess() == nil {
+	case componentCraned, componentCraneScheduler, componentMetricAdapter:
+		child, ok := p.childOf(component)
+		if !ok {
 			return notStarted(component)
 		}
-		return p.stopCraneScheduler(ctx)
-	case componentMetricAdapter:
-		if p.metricAdapterProcess() == nil {
-			return notStarted(component)
-		}
-		return p.stopMetricAdapter(ctx)
+		return child.process.Stop(ctx)
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StopComponent(ctx, controlplane.Component(component))
 	}
@@ -65,21 +59,12 @@ func (p *playground) Start(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.prometheus.Start()
-	case componentCraned:
-		if p.cranedProcess() == nil {
+	case componentCraned, componentCraneScheduler, componentMetricAdapter:
+		child, ok := p.childOf(component)
+		if !ok {
 			return notStarted(component)
 		}
-		return p.launchCraned()
-	case componentCraneScheduler:
-		if p.schedulerProcess() == nil {
-			return notStarted(component)
-		}
-		return p.launchCraneScheduler()
-	case componentMetricAdapter:
-		if p.metricAdapterProcess() == nil {
-			return notStarted(component)
-		}
-		return p.launchMetricAdapter()
+		return p.launch(child.spec)
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StartComponent(ctx, controlplane.Component(component))
 	}

@@ -12,14 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"crane.io/crane/internal/testbed/process"
 )
 
 // startCraneScheduler starts crane-scheduler beside the default scheduler, with the configuration and the RBAC rules of
 // config/. It schedules pods with schedulerName crane-scheduler.
 func (p *playground) startCraneScheduler(ctx context.Context) error {
-	d, err := p.child(ctx, componentCraneScheduler)
+	d, err := p.deployment(ctx, componentCraneScheduler)
 	if err != nil {
 		return err
 	}
@@ -40,45 +38,11 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.schedulerSpec = process.Spec{
-		Name: d.name,
-		Path: filepath.Join(p.options.BinDir, d.name),
-		Args: d.argsWith(map[string]string{
-			"config": file, "secure-port": port, "bind-address": "127.0.0.1",
-			"cert-dir":                  filepath.Join(p.dir, d.name),
-			"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
-		}),
-		Env:     d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
-		Restart: process.Always,
-		OnExit:  p.reportExit,
-	}
-	p.onStop(p.stopCraneScheduler)
-	return p.launchCraneScheduler()
-}
-
-func (p *playground) launchCraneScheduler() error {
-	child, err := process.Start(p.schedulerSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.scheduler = child
-	return nil
-}
-
-func (p *playground) schedulerProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.scheduler
-}
-
-func (p *playground) stopCraneScheduler(ctx context.Context) error {
-	if child := p.schedulerProcess(); child != nil {
-		return child.Stop(ctx)
-	}
-	return nil
+	return p.startChild(p.childSpec(d.binarySpec, map[string]string{
+		"config": file, "secure-port": port, "bind-address": "127.0.0.1",
+		"cert-dir":                  filepath.Join(p.dir, d.name),
+		"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
+	}))
 }
 
 // writeSchedulerConfig writes the scheduler's configuration with the values that differ from those in a pod: the

@@ -72,10 +72,3 @@ func boolValue(b bool) float64 {
 	}
 	return 0
 }
-
-func yesNo(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
-}

@@ -4,6 +4,8 @@
 package clusterseries
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,7 +40,7 @@ func (c *collector) emitPod(pod *corev1.Pod) {
 		return v
 	}
 	emit("kube_pod_info", 1, "host_ip", pod.Status.HostIP, "pod_ip", pod.Status.PodIP, "node", pod.Spec.NodeName,
-		"created_by_kind", created(kind), "created_by_name", created(owner), "host_network", yesNo(pod.Spec.HostNetwork))
+		"created_by_kind", created(kind), "created_by_name", created(owner), "host_network", strconv.FormatBool(pod.Spec.HostNetwork))
 	emit("kube_pod_owner", 1, "owner_kind", kind, "owner_name", owner, "owner_is_controller", controller)
 	emit("kube_pod_labels", 1, objectLabels(pod.Labels, c.invalid)...)
 	emit("kube_pod_created", float64(pod.CreationTimestamp.Unix()))
