@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command controlplane runs one role of a Kubernetes control plane on this machine: an API server with its own etcd, the
-// controller manager or the scheduler. The playground and the integration tests start it as a child process.
+// Command controlplane runs one component of a Kubernetes control plane on this machine: an API server with an embedded
+// etcd, the controller manager or the scheduler. The playground and the integration tests start it as a child process.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crane-agent watches a node and its pods.
+// Command crane-agent is Crane's node agent.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // A second signal ends the process at once; what it leaves is undone by the next start.
+	context.AfterFunc(ctx, stop) // a second signal ends the process; the next start undoes its changes
 	err := agent.NewCommand().ExecuteContext(ctx)
 	stop()
 	if err != nil {

@@ -1,7 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crane says what the workloads of a cluster should ask for. Linked as kubectl-crane it is a kubectl plugin.
+// Command crane recommends resource requests for the workloads of a cluster. Installed as kubectl-crane it is a kubectl
+// plugin.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metric-adapter serves the external and custom metrics API, with Crane's forecasts among them.
+// Command metric-adapter serves the external and custom metrics APIs, including Crane's forecasts.
 package main
 
 import (

@@ -1,8 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodekit is all of ours that runs inside a real node: the node's first process, and the programs of the test
-// images; outside of them it watches over their removal. It is one static binary, so that a node needs one file and all images share one layer.
+// Command nodekit contains the programs that run inside a real node: the node's first process and the programs of the
+// test images. Outside it watches the removal of sessions. It is one static binary, so that a node needs one file and
+// all images share a layer.
 package main
 
 import (
@@ -29,24 +30,24 @@ func run(args []string) error {
 	if len(args) > 1 {
 		switch args[1] {
 		case "init":
-			return nodeinit.RunCapsule()
+			return nodeinit.RunInit()
 		case nodeinit.InsideArg:
 			return nodeinit.RunInside()
 		case nodeinit.MachineArg:
 			return nodeinit.RunMachine()
 		case "watch":
 			if len(args) != 3 {
-				return fmt.Errorf("watch: want the entry of a session")
+				return fmt.Errorf("watch: requires the directory of a session")
 			}
 			return cleanup.Watch(args[2], os.Stdin)
 		}
 	}
-	// The kernel of a virtual machine starts us as /init, perhaps with words of its command line.
+	// The kernel of a virtual machine starts this program as /init, possibly with arguments of its command line.
 	if os.Getpid() == 1 && filepath.Base(args[0]) == "init" {
 		return nodeinit.BootMachine()
 	}
 	if len(args) < 2 {
-		return fmt.Errorf("want a role: init or one of %v", testprogram.Names())
+		return fmt.Errorf("missing argument: want init or one of %v", testprogram.Names())
 	}
 	return testprogram.Run(args[1], args[2:])
 }

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodes runs a Kubernetes cluster with real nodes on this machine, for people: a kubelet, containerd and runc each,
-// in namespaces or in small virtual machines of their own.
+// Command nodes runs a Kubernetes cluster with real nodes on this machine: each with a kubelet, a container runtime and
+// runc, in namespaces or in a small virtual machine.
 package main
 
 import (

@@ -29,7 +29,8 @@ func main() {
 	os.Exit(status)
 }
 
-// command sets status where the playground ran in a process of its own that has said already what was wrong.
+// command returns the root command. It sets status if the playground ran in a second process, which has already printed
+// its error.
 func command(status *int) *cobra.Command {
 	o := playground.NewOptions()
 	cmd := &cobra.Command{

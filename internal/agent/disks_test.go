@@ -22,7 +22,7 @@ func (n *interferenceFixture) works(mebi ...float64) {
 	n.t.Helper()
 	for i, m := range mebi {
 		id := containerID(string(rune('1' + i)))
-		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: 0.1, Read: m * (1 << 20)}); err != nil {
+		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: 0.1, Read: m * (1 << 20)}); err != nil {
 			n.t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestDiskRule(t *testing.T) {
 	n := neighboursOn(t, kernel.Spec{Disk: 200 << 20}, strings.NewReplacer("pod_interference_cpu_ratio, value: 100m", "disk_read_kibps, value: 60Ki", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	for i, load := range []kernel.Load{{CPU: 0.1}, {CPU: 2, Read: 5 << 20}, {CPU: 0.1, Read: 80 << 20}} {
 		id := containerID(string(rune('1' + i)))
-		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, load); err != nil {
+		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, load); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,7 +52,7 @@ type interferenceFixture struct {
 	loop  *loop
 	dir   string
 	group map[string]string
-	got   map[string]kernel.Got
+	got   map[string]kernel.Use
 }
 
 func newInterferenceFixture(t *testing.T, v1 bool) *interferenceFixture {
@@ -95,7 +95,7 @@ func (n *interferenceFixture) want(cores ...float64) {
 	n.t.Helper()
 	for i, c := range cores {
 		id := containerID(string(rune('1' + i)))
-		if err := n.host.Wants(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: c}); err != nil {
+		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: c}); err != nil {
 			n.t.Fatal(err)
 		}
 	}

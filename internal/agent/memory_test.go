@@ -95,7 +95,7 @@ func (n *memoryFixture) start() (end func()) {
 func (n *memoryFixture) tick(anon int64) qos.Plan {
 	n.t.Helper()
 	n.clk.Step(time.Second)
-	if err := n.host.Wants(readerUID, containerID("3"), kernel.Load{Anon: anon, File: 2 << 30}); err != nil {
+	if err := n.host.SetDemand(readerUID, containerID("3"), kernel.Load{Anon: anon, File: 2 << 30}); err != nil {
 		n.t.Fatal(err)
 	}
 	if _, err := n.host.Advance(); err != nil {

@@ -215,7 +215,7 @@ func (c *pressureFixture) tick() qos.Plan {
 		if file := c.stat(name, "file"); file > 0 {
 			load.File = min(load.File, file) // Read once, and not again.
 		}
-		if err := c.host.Wants(c.uid(name), c.id(name), load); err != nil {
+		if err := c.host.SetDemand(c.uid(name), c.id(name), load); err != nil {
 			c.t.Fatal(err)
 		}
 	}

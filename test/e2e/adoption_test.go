@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAdoptionDemo: a workload is resized in place step by step, another is rolled back after a kill for lack of memory, and an
-// idle node is named; each with the command that shows it.
+// TestAdoptionDemo: a workload is resized in place step by step, another is rolled back after an OOM kill, and an idle
+// node is reported; each is visible by the printed command.
 func TestAdoptionDemo(t *testing.T) {
 	s := launchTemporary(t, "--once", "--demo", "adoption", "--nodes", "3", "--workloads", "8", "--days", "8")
 	select {
@@ -43,7 +43,7 @@ func TestAdoptionDemo(t *testing.T) {
 	s.checkGone(t)
 }
 
-// shown is what the playground has printed for the commands that begin so.
+// shown returns what the playground has printed for commands with this prefix.
 func shown(output, command string) string {
 	var out strings.Builder
 	for _, part := range strings.Split(output, "\n$ ")[1:] {

@@ -20,7 +20,8 @@ import (
 	"crane.io/crane/internal/testbed/loopback"
 )
 
-// checkRefused is what every failure has in common: a code, nothing on stdout, one message that names the thing.
+// checkRefused checks what all failures have in common: an exit code, empty stdout, and one message that names the
+// cause.
 func checkRefused(t *testing.T, r result, wants ...string) {
 	t.Helper()
 	if r.code == 0 || r.out != "" || strings.Contains(r.errOut, "goroutine ") {
@@ -33,14 +34,14 @@ func checkRefused(t *testing.T, r result, wants ...string) {
 	}
 }
 
-// TestServersThatAreNoPrometheus: each is told apart, with its address.
+// TestServersThatAreNoPrometheus: each kind is reported distinctly, with its address.
 func TestServersThatAreNoPrometheus(t *testing.T) {
 	crane := binary(t, "crane")
 	respond := func(status int, contentType, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body) // a client that hangs up is the client's affair
+			_, _ = io.WriteString(w, body) // the client may have disconnected
 		}
 	}
 	const jsonType = "application/json"
@@ -76,9 +77,9 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 			checkRefused(t, execute(t, crane, "recommend", "--prometheus", server.URL), c.want, strings.TrimPrefix(server.URL, "http://"))
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		t.Parallel()
-		port, err := loopback.Hold(t.Context(), 0) // one that was free a moment ago may be that of a test beside this one
+		port, err := loopback.Reserve(t.Context(), 0) // reserved, so that concurrent tests do not use it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,12 +102,12 @@ func brokenGzip(w http.ResponseWriter, _ *http.Request) {
 	var body bytes.Buffer
 	z := gzip.NewWriter(&body)
 	_, _ = io.WriteString(z, `{"status":"success"`)
-	_ = z.Close() // a buffer takes everything
+	_ = z.Close() // writes to a buffer do not fail
 	w.Header().Set("Content-Encoding", "gzip")
 	_, _ = w.Write(body.Bytes()[:body.Len()-12])
 }
 
-// hangUp closes the connection before an answer.
+// hangUp closes the connection before a response.
 func hangUp(w http.ResponseWriter, _ *http.Request) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
@@ -114,7 +115,7 @@ func hangUp(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// csvOf writes a day-and-night series of ten days; edit may change a line, or drop it.
+// csvOf returns a series of ten days with a daily pattern; edit may change a line, or drop it.
 func csvOf(edit func(i int, line string) string) string {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -135,7 +136,7 @@ func recommendCSV(t *testing.T, content string) result {
 	return execute(t, binary(t, "crane"), "recommend", "--from", dir, "-o", "json")
 }
 
-// TestFilesWithFlaws: what has a policy leads to the number of the flawless file, or one near it.
+// TestFilesWithFlaws: flaws that are tolerated lead to the result of the flawless file, or one near it.
 func TestFilesWithFlaws(t *testing.T) {
 	same := func(_ int, line string) string { return line }
 	clean := recommendCSV(t, csvOf(same))
@@ -199,7 +200,7 @@ func outOfOrder(content string) string {
 	return lines[0] + strings.Join(lines[half:], "") + strings.Join(lines[1:half], "")
 }
 
-// near allows a fraction, and a thousandth of a core, to which numbers are rounded.
+// near reports whether amounts agree within a relative tolerance and a thousandth of a core, the precision of results.
 func near(got, want amount, tolerance float64) bool {
 	if got.set != want.set || got.status != want.status {
 		return false
@@ -207,7 +208,7 @@ func near(got, want amount, tolerance float64) bool {
 	return math.Abs(got.value-want.value) <= max(want.value*tolerance, 0.0015)
 }
 
-// TestFilesThatAreBroken: one bad file fails the command, by file and line, before anything is printed.
+// TestFilesThatAreBroken: one invalid file fails the command with file and line before it prints anything.
 func TestFilesThatAreBroken(t *testing.T) {
 	good := csvOf(func(_ int, line string) string { return line })
 	for name, c := range map[string]struct{ content, want string }{

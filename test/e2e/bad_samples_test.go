@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// promSeries is one series of an answer: its labels and its samples, each a time and a text.
+// promSeries is one series of a response: its labels and its samples, each a time and a text.
 type promSeries struct {
 	Metric map[string]string `json:"metric"`
 	Values [][2]any          `json:"values,omitempty"`
@@ -34,7 +34,7 @@ type promAnswer struct {
 	} `json:"data"`
 }
 
-// between is a proxy in front of a Prometheus that spoils the series of its range queries.
+// between returns a proxy in front of a Prometheus that modifies the series of range queries.
 func between(t *testing.T, prometheus string, spoil func([]promSeries) []promSeries) string {
 	t.Helper()
 	return proxy(t, prometheus, func(r *http.Response) error {
@@ -77,13 +77,13 @@ func setBody(r *http.Response, body []byte) {
 	r.Header.Del("Content-Encoding")
 }
 
-// usageOf tells the series of use (a pod's container) from counts by namespace, and from what tells page cache apart.
+// usageOf reports whether a series is the use of a pod's container, not a count by namespace or a page cache metric.
 func usageOf(s promSeries) bool {
 	return s.Metric["container"] != "" && s.Metric["pod"] != "" && !hourly(s)
 }
 
-// hourly tells the series that say by the hour what page cache leaves of memory: where an hour is missing in them, all memory of
-// the day counts, which is another number, and meant.
+// hourly reports whether a series is the hourly maximum of memory without page cache. If an hour is missing in it, all
+// memory of the day counts, which changes results as intended.
 func hourly(s promSeries) bool {
 	if len(s.Values) < 2 {
 		return s.Metric["container"] != ""
@@ -93,7 +93,7 @@ func hourly(s promSeries) bool {
 	return second-first >= time.Hour.Seconds()
 }
 
-// replaced is a spoiler that puts a text in the place of every nth sample of use.
+// replaced returns a modifier that replaces every nth sample of use by a text.
 func replaced(n int, texts ...string) func([]promSeries) []promSeries {
 	return func(all []promSeries) []promSeries {
 		for _, s := range all {
@@ -107,7 +107,7 @@ func replaced(n int, texts ...string) func([]promSeries) []promSeries {
 	}
 }
 
-// testBadSamples reads the playground's Prometheus through proxies that spoil what it says.
+// testBadSamples reads the playground's Prometheus through proxies that modify its responses.
 func testBadSamples(t *testing.T, s *session) {
 	want := recommend(t, "--prometheus", s.prometheus)
 	for name, c := range map[string]struct {
@@ -213,7 +213,7 @@ func compare(t *testing.T, got, want map[string]amount, tolerance float64) {
 	}
 }
 
-// testSkew: a server whose clock is wrong is told of, and the numbers are those of the samples that there are.
+// testSkew: a server with a wrong clock causes a warning, and results are those of the available samples.
 func testSkew(t *testing.T, s *session, want map[string]amount) {
 	for _, by := range []time.Duration{-time.Hour, time.Hour} {
 		address := proxy(t, s.prometheus, func(r *http.Response) error {
@@ -229,7 +229,7 @@ func testSkew(t *testing.T, s *session, want map[string]amount) {
 	}
 }
 
-// testFailuresOnTheWay: what passes by is tried again, what stays ends the command without half a report.
+// testFailuresOnTheWay: transient failures are retried; permanent ones end the command without a partial report.
 func testFailuresOnTheWay(t *testing.T, s *session, want map[string]amount) {
 	var n atomic.Int64
 	address := proxy(t, s.prometheus, func(r *http.Response) error {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// TestReleasedPrometheusAgrees: the same series lead to the same numbers, whether they are read from the playground's
-// Prometheus or from the one of the operating system.
+// TestReleasedPrometheusAgrees: equal series yield equal results from the playground's Prometheus and from the
+// operating system's.
 func TestReleasedPrometheusAgrees(t *testing.T) {
 	lookPath(t, "prometheus")
 	s := start(t, "--nodes", "3", "--workloads", "16", "--days", "8")
@@ -45,8 +45,8 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 	compare(t, got, want, 0.02)
 }
 
-// TestHostileSeries is about what only a database can hold: counters that reset, two copies of one exporter, names
-// with quotes and braces.
+// TestHostileSeries covers series that only a database can contain: counters that reset, two copies of one exporter,
+// names with quotes and braces.
 func TestHostileSeries(t *testing.T) {
 	dir := t.TempDir()
 	promtool := lookPath(t, "promtool")
@@ -72,11 +72,11 @@ func TestHostileSeries(t *testing.T) {
 	}
 }
 
-// odd is a legal value of a label.
+// odd is a valid label value with special characters.
 const odd = `a"b{c}'d\e,f=~g.*|h`
 
-// hostileSeries is two days of OpenMetrics text: three workloads that use half a core and 300 MiB, and one with an odd
-// name.
+// hostileSeries returns two days of OpenMetrics text: three workloads that use half a core and 300 MiB, and one with an
+// odd name.
 func hostileSeries(now time.Time) string {
 	end := now.Truncate(time.Minute)
 	begin := end.Add(-50 * time.Hour)
@@ -157,7 +157,7 @@ func servePrometheus(t *testing.T, data string) string {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // its status is not what is tested
+		_ = cmd.Wait() // the exit status is not tested
 		log.Close()
 	})
 	eventually(t, "prometheus ready", func() error {

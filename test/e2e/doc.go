@@ -1,6 +1,5 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the system from the outside: the built binaries, started as a user starts them, and nothing of
-// their insides.
+// Package e2e tests the built binaries from the outside, started as a user starts them.
 package e2e

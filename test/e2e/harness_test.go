@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// bound is generous: it only ends a test that hangs.
+// bound only ends tests that hang.
 const bound = 4 * time.Minute
 
 func binary(t *testing.T, name string) string {
@@ -36,7 +36,7 @@ func binary(t *testing.T, name string) string {
 	return path
 }
 
-// traces is the directory of real traces beside the repository.
+// traces returns the directory of real traces beside the repository.
 func traces(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../shared/traces")
@@ -49,13 +49,13 @@ func traces(t *testing.T) string {
 	return dir
 }
 
-// result is how a command ended.
+// result is the exit of a command.
 type result struct {
 	code        int
 	out, errOut string
 }
 
-// execute runs a command to its end, with no kubeconfig and no home that it could find by itself.
+// execute runs a command to its end without a kubeconfig and without a home directory.
 func execute(t *testing.T, name string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -74,7 +74,7 @@ func execute(t *testing.T, name string, args ...string) result {
 	return result{code: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
 }
 
-// run is execute for commands that have to succeed.
+// run executes a command that must succeed.
 func run(t *testing.T, name string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	r := execute(t, name, args...)
@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// session is a playground that runs until it is interrupted.
+// session is a running playground.
 type session struct {
 	cmd                           *exec.Cmd
 	kubeconfig, prometheus, state string
@@ -114,7 +114,7 @@ type session struct {
 	log bytes.Buffer
 }
 
-// Write keeps what the playground says.
+// Write stores the playground's output.
 func (s *session) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,13 +127,13 @@ func (s *session) output() string {
 	return s.log.String()
 }
 
-// start starts a playground on a new state directory and waits until it says that it is ready.
+// start starts a playground on a new state directory and waits until it is ready.
 func start(t *testing.T, args ...string) *session {
 	t.Helper()
 	return startIn(t, t.TempDir(), args...)
 }
 
-// startIn is start on a given state directory.
+// startIn starts a playground on a given state directory and waits until it is ready.
 func startIn(t *testing.T, state string, args ...string) *session {
 	t.Helper()
 	s := launch(t, state, args...)
@@ -144,7 +144,7 @@ func startIn(t *testing.T, state string, args ...string) *session {
 		default:
 		}
 		if !strings.Contains(s.output(), "Ctrl-C") {
-			return fmt.Errorf("it says:\n%s", s.output())
+			return fmt.Errorf("output:\n%s", s.output())
 		}
 		return nil
 	})
@@ -155,7 +155,7 @@ func startIn(t *testing.T, state string, args ...string) *session {
 	return s
 }
 
-// launch starts a playground that keeps its state in a directory, and does not wait.
+// launch starts a playground on a state directory without waiting.
 func launch(t *testing.T, state string, args ...string) *session {
 	t.Helper()
 	return begin(t, &session{state: state}, append(args, "--data-dir", state)...)
@@ -184,7 +184,7 @@ func begin(t *testing.T, s *session, args ...string) *session {
 	t.Cleanup(func() {
 		s.end(t, syscall.SIGINT)
 		if t.Failed() {
-			t.Logf("the playground said:\n%s", s.output())
+			t.Logf("output of the playground:\n%s", s.output())
 		}
 	})
 	return s
@@ -193,7 +193,7 @@ func begin(t *testing.T, s *session, args ...string) *session {
 // end sends a signal and waits until the playground is gone.
 func (s *session) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	_ = s.cmd.Process.Signal(signal) // it may have ended already
+	_ = s.cmd.Process.Signal(signal) // the process may have exited
 	select {
 	case <-s.done:
 	case <-time.After(bound):
@@ -203,7 +203,7 @@ func (s *session) end(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// value finds what a line of the playground's summary says.
+// value returns a value of the playground's summary.
 func value(output, name string) string {
 	if m := regexp.MustCompile(`(?m)^\s*` + name + `\s+(\S+)$`).FindStringSubmatch(output); m != nil {
 		return m[1]
@@ -211,14 +211,14 @@ func value(output, name string) string {
 	return ""
 }
 
-// kubectl runs a command that has to succeed.
+// kubectl runs a command that must succeed.
 func (s *session) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, _ := run(t, binary(t, "kubectl"), append([]string{"--kubeconfig", s.kubeconfig}, args...)...)
 	return out
 }
 
-// interrupt is Ctrl-C; nothing may be left afterwards.
+// interrupt sends SIGINT and checks that nothing is left.
 func (s *session) interrupt(t *testing.T) {
 	t.Helper()
 	s.end(t, syscall.SIGINT)
@@ -228,7 +228,7 @@ func (s *session) interrupt(t *testing.T) {
 	s.checkGone(t)
 }
 
-// checkGone fails the test where a process of the playground's is still there.
+// checkGone fails the test if a process of the playground is left.
 func (s *session) checkGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "every process gone", func() error {
@@ -239,13 +239,13 @@ func (s *session) checkGone(t *testing.T) {
 	})
 }
 
-// process is one that runs on this machine.
+// process is a process of this machine.
 type process struct {
 	pid  int
 	line string
 }
 
-// processes lists those whose command line contains a text, zombies and this one excepted.
+// processes returns those whose command line contains a text, except zombies and this one.
 func processes(t *testing.T, text string) []process {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -269,14 +269,14 @@ func processes(t *testing.T, text string) []process {
 	return found
 }
 
-// amount is a number that crane recommends, or why there is none.
+// amount is a recommended quantity, or the reason why there is none.
 type amount struct {
 	status string
 	value  float64
 	set    bool
 }
 
-// recommend runs crane recommend and returns its numbers by namespace/kind/name/container/resource.
+// recommend runs crane recommend and returns its results by namespace/kind/name/container/resource.
 func recommend(t *testing.T, args ...string) map[string]amount {
 	t.Helper()
 	out, _ := run(t, binary(t, "crane"), append([]string{"recommend", "-o", "json"}, args...)...)

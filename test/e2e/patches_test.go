@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPatches carries what crane recommends into a cluster in each of the ways that it writes patches for.
+// TestPatches applies crane's recommendations to a cluster in each patch format.
 func TestPatches(t *testing.T) {
 	s := start(t, "--nodes", "4", "--workloads", "16", "--days", "8")
 	t.Run("without the Kubernetes API", func(t *testing.T) { testMetricsOnly(t, s) })
@@ -30,7 +30,7 @@ func TestPatches(t *testing.T) {
 	t.Run("explain", func(t *testing.T) { testExplain(t, s) })
 }
 
-// patchesFor runs crane recommend in one of the formats for patches.
+// patchesFor runs crane recommend with a patch format.
 func patchesFor(t *testing.T, s *session, output string, args ...string) string {
 	t.Helper()
 	out, _ := run(t, binary(t, "crane"), append([]string{
@@ -39,7 +39,7 @@ func patchesFor(t *testing.T, s *session, output string, args ...string) string 
 	return out
 }
 
-// asked maps list/container/requests/resource to the amounts of an object or of a patch.
+// asked maps list/container/requests/resource to the amounts of an object or a patch.
 func asked(t *testing.T, object map[string]any) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -76,11 +76,11 @@ func (s *session) object(t *testing.T, kind, namespace, name string) map[string]
 	return object
 }
 
-// checkPatched holds a live object against the patch that was applied to it.
+// checkPatched compares a live object with the applied patch.
 func checkPatched(t *testing.T, before, after, patch map[string]string) {
 	t.Helper()
 	if len(patch) == 0 {
-		t.Fatal("the patch says nothing")
+		t.Fatal("the patch is empty")
 	}
 	for key, want := range patch {
 		got, was := after[key], before[key]
@@ -98,7 +98,7 @@ func checkPatched(t *testing.T, before, after, patch map[string]string) {
 	}
 }
 
-// same compares amounts, however they are written.
+// same reports whether quantities are equal in any notation.
 func same(a, b string) bool {
 	x, y := resource.MustParse(a), resource.MustParse(b)
 	return x.Cmp(y) == 0
@@ -148,7 +148,7 @@ func testJSONPatch(t *testing.T, s *session) {
 	t.Logf("%d workloads were patched", len(list))
 }
 
-// documents are the patches of a file with several.
+// documents returns the documents of a YAML file.
 func documents(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -184,7 +184,7 @@ func testStrategicMerge(t *testing.T, s *session) {
 	t.Logf("%d workloads were patched", len(all))
 }
 
-// testKustomize includes the component in a kustomization that has one workload of those that it patches.
+// testKustomize includes the component in a kustomization with one of the patched workloads.
 func testKustomize(t *testing.T, s *session) {
 	component := patchesFor(t, s, "kustomize", "--kind", "deploy", "-n", "payments,search")
 	var parsed struct {
@@ -267,7 +267,7 @@ func testExplain(t *testing.T, s *session) {
 	t.Log(out)
 }
 
-// priced is what is compared of the output with and without the Kubernetes API.
+// priced contains the compared part of the output with and without the Kubernetes API.
 type priced struct {
 	Workloads []struct {
 		Namespace, Kind, Name string
@@ -288,7 +288,7 @@ type priced struct {
 	}
 }
 
-// testMetricsOnly: kube-state-metrics alone leads to the same numbers and to the same money.
+// testMetricsOnly: kube-state-metrics alone leads to the same results and costs.
 func testMetricsOnly(t *testing.T, s *session) {
 	read := func(args ...string) (out priced) {
 		text, _ := run(t, binary(t, "crane"), append([]string{"recommend", "--prometheus", s.prometheus, "-o", "json", "--kind", "deploy,sts,ds"}, args...)...)
@@ -321,14 +321,14 @@ func testMetricsOnly(t *testing.T, s *session) {
 		t.Errorf("%d amounts by metrics, %d by the API", len(got), len(want))
 	}
 	for name, w := range want {
-		// A sample may have come in between.
+		// A sample may have been added in between.
 		if g, there := got[name]; !there || math.Abs(g-w) > 0.02*math.Abs(w)+0.01 {
 			t.Errorf("%s: %v by metrics, %v by the API", name, g, w)
 		}
 	}
 }
 
-// testHTML: the page has a replay for each container that has one, and needs nothing else.
+// testHTML: the page has a replay for each container with one, and no external resources.
 func testHTML(t *testing.T, s *session) {
 	out, _ := run(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "-n", "payments", "-o", "html")
 	if n := strings.Count(out, "<svg "); n < 4 {

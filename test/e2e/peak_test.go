@@ -16,8 +16,9 @@ import (
 
 // TestPeakDemo: replicas rise before the load does, with the real HPA controller and the real metric adapter.
 //
-// It is the demo with more time: the load rises eight minutes after the end of the past, and its pods are said to take so long to start
-// that this is to be seen from the beginning. So the test is over when the replicas have risen, and a slow machine has minutes to spare.
+// The scenario is that of the demo with more time: the load rises eight minutes after the end of the history, and pods
+// are configured to start so slowly that this is forecast from the beginning. The test ends when the replicas have
+// risen, and a slow machine has minutes to spare.
 func TestPeakDemo(t *testing.T) {
 	s := start(t, "--demo", patientPeak(t), "--nodes", "2", "--workloads", "1", "--days", "8",
 		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
@@ -33,7 +34,7 @@ func TestPeakDemo(t *testing.T) {
 		if load, err = newest(t, s, now); err != nil {
 			return err
 		}
-		// 100 requests a second are what a pod carries, so that 5 carry the high load all but.
+		// A pod serves 100 requests a second, so 5 pods almost serve the high load.
 		if replicas < 5 {
 			return fmt.Errorf("%d replicas for a load of %.0f: %s", replicas, load,
 				s.kubectl(t, "get", "ehpa", "storefront", "-n", "shop", "-o", "jsonpath={.status.why} {.status.conditions[?(@.type==\"PredictionReady\")].message}"))
@@ -43,7 +44,7 @@ func TestPeakDemo(t *testing.T) {
 	if load > low {
 		t.Fatalf("the replicas have risen when the load was %.0f already", load)
 	}
-	// It was foresight: at this time of the last period the load was about to rise.
+	// The rise was forecast: at this time of the last period the load was about to rise.
 	now := time.Now().Truncate(time.Minute)
 	before := rangeOf(t, s.prometheus, "shop_requests_per_second", now.Add(-6*time.Hour), now.Add(20*time.Minute-6*time.Hour))
 	highest := 0.0
@@ -58,7 +59,7 @@ func TestPeakDemo(t *testing.T) {
 	}
 	why := s.kubectl(t, "get", "tsp", "ehpa-storefront", "-n", "shop", "-o", "jsonpath={.status.predictionMetrics[0].scaling.use} {.status.predictionMetrics[0].scaling.why}")
 	if !strings.HasPrefix(why, "true on the past days the ") {
-		t.Errorf("the account says %q", why)
+		t.Errorf("explanation %q", why)
 	}
 	served := s.kubectl(t, "get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/crane_autoscaling_prediction?labelSelector="+
 		"targetKind%3DDeployment,targetName%3Dstorefront,targetNamespace%3Dshop,resourceIdentifier%3Dexternal.shop_requests_per_second")
@@ -68,7 +69,7 @@ func TestPeakDemo(t *testing.T) {
 	s.interrupt(t)
 }
 
-// newest is the load of the last minutes, the highest of it.
+// newest returns the highest load of the last minutes.
 func newest(t *testing.T, s *session, now time.Time) (float64, error) {
 	t.Helper()
 	values := rangeOf(t, s.prometheus, "shop_requests_per_second", now.Add(-time.Minute), now.Add(time.Minute))
@@ -82,7 +83,7 @@ func newest(t *testing.T, s *session, now time.Time) (float64, error) {
 	return highest, nil
 }
 
-// patientPeak is the scenario of the demo without what is shown, and with more time.
+// patientPeak returns the demo's scenario without printed commands and with more time.
 func patientPeak(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("../../internal/testbed/playground/demo/demos/peak.yaml")

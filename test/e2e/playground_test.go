@@ -28,7 +28,7 @@ func TestPlaygroundOnceShowsEveryTrace(t *testing.T) {
 	}
 }
 
-// TestPlaygroundRefuses: what cannot be run is told at once, by the name of the flag.
+// TestPlaygroundRefuses: invalid options are rejected at once with the name of the flag.
 func TestPlaygroundRefuses(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--only craned", "--only"},
@@ -50,7 +50,7 @@ func TestPlaygroundRefuses(t *testing.T) {
 	}
 }
 
-// TestPlaygroundServesAUser is an afternoon with one playground, from kubectl to Ctrl-C.
+// TestPlaygroundServesAUser covers the use of one playground, from kubectl to Ctrl-C.
 func TestPlaygroundServesAUser(t *testing.T) {
 	s := start(t, "--nodes", "4", "--workloads", "16", "--days", "8")
 	t.Run("kubectl", func(t *testing.T) { testKubectl(t, s) })
@@ -90,8 +90,8 @@ func testKubectl(t *testing.T, s *session) {
 	})
 }
 
-// testInventories: the workloads of the Kubernetes API and those of kube-state-metrics lead to the same numbers. Only
-// the API tells of autoscalers, and so CPU that one scales on keeps its request only there.
+// testInventories: the workloads of the Kubernetes API and of kube-state-metrics lead to the same results. Only the API
+// provides autoscalers, so CPU on which one scales keeps its request only there.
 func testInventories(t *testing.T, s *session) {
 	scaled := map[string]bool{}
 	for target := range strings.FieldsSeq(s.kubectl(t, "get", "hpa", "-A", "-o",
@@ -113,7 +113,7 @@ func testInventories(t *testing.T, s *session) {
 	for key, want := range fromAPI {
 		if got, ok := fromMetrics[key]; ok && got != want && !autoscaled(key) {
 			t.Errorf("%s: %v with a kubeconfig, %v without", key, want, got)
-		} else if !ok && !strings.Contains(key, "/CronJob/") { // between its runs a CronJob has no pod that would tell of it
+		} else if !ok && !strings.Contains(key, "/CronJob/") { // between runs a CronJob has no pod
 			t.Errorf("%s is not found without a kubeconfig", key)
 		}
 	}
@@ -148,7 +148,7 @@ func testControllers(t *testing.T, s *session) {
 	}
 }
 
-// testChildren kills one child after the other: each is reported and comes back.
+// testChildren kills one child process after the other: each exit is reported and the process restarts.
 func testChildren(t *testing.T, s *session) {
 	for _, name := range []string{"craned", "scheduler", "apiserver"} {
 		before := s.child(t, name)
@@ -158,7 +158,7 @@ func testChildren(t *testing.T, s *session) {
 		eventually(t, name+" comes back", func() error {
 			said := regexp.MustCompile(`(?m)^.*\b` + name + ` \(pid ` + strconv.Itoa(before) + `\) ended .*killed; restart in .*\n(    .*\n)+`)
 			if !said.MatchString(s.output()) {
-				return errors.New("the playground does not tell of it, with its last lines")
+				return errors.New("the playground does not report the exit with the last lines")
 			}
 			if now := s.child(t, name); now == before || now == 0 {
 				return fmt.Errorf("process %d, it was %d", now, before)

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TestInterruptedStart: Ctrl-C at any time of the start ends all that runs by then and removes the temporary directory.
+// TestInterruptedStart: Ctrl-C at any time of the start stops everything and removes the temporary directory.
 func TestInterruptedStart(t *testing.T) {
 	for _, moment := range []string{"", "Kubernetes serves", "nodes of", "workloads in", "pods run", "Prometheus serves"} {
 		t.Run("at "+moment, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestInterruptedStart(t *testing.T) {
 				return nil
 			})
 			if moment == "" {
-				s.end(t, syscall.SIGINT) // so early that the signal may end it before it can say how
+				s.end(t, syscall.SIGINT) // the signal may end the process before it has a handler
 				s.checkGone(t)
 			} else {
 				s.interrupt(t)
@@ -42,7 +42,7 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// TestHangUp: the end of the terminal ends the playground as Ctrl-C does.
+// TestHangUp: SIGHUP stops the playground like Ctrl-C.
 func TestHangUp(t *testing.T) {
 	s := launchTemporary(t, "--nodes", "1", "--workloads", "2", "--days", "1", "--only", "prometheus")
 	eventually(t, "ready", func() error {
@@ -58,7 +58,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// TestStateSurvives kills a playground in the middle and starts another on what it left.
+// TestStateSurvives kills a playground and starts another one on its state directory.
 func TestStateSurvives(t *testing.T) {
 	args := []string{"--nodes", "2", "--workloads", "8", "--days", "3", "--speed", "48"}
 	s := start(t, args...)
@@ -80,7 +80,7 @@ func TestStateSurvives(t *testing.T) {
 	again.interrupt(t)
 }
 
-// objects are the workloads and recommendations by name, each with its UID.
+// objects returns the UIDs of workloads and recommendations by name.
 func (s *session) objects(t *testing.T) map[string]string {
 	t.Helper()
 	out := s.kubectl(t, "get", "deployments,statefulsets,daemonsets,cronjobs,recommendations", "-A", "-o",
@@ -96,8 +96,8 @@ func (s *session) objects(t *testing.T) map[string]string {
 	return all
 }
 
-// checkHistory wants the use of each container at every minute of the last two days, counters that never jump, and no
-// pod twice since the restart.
+// checkHistory checks that each container has a sample at every minute of the last two days, that counters do not jump,
+// and that no pod is duplicated since the restart.
 func checkHistory(t *testing.T, prometheus string) {
 	t.Helper()
 	end := time.Now().Truncate(time.Minute)
@@ -126,7 +126,7 @@ func checkHistory(t *testing.T, prometheus string) {
 	}
 }
 
-// rangeOf asks for one series at every minute.
+// rangeOf queries one series at every minute.
 func rangeOf(t *testing.T, prometheus, query string, from, to time.Time) map[time.Time]float64 {
 	t.Helper()
 	resp, err := http.PostForm(prometheus+"/api/v1/query_range", url.Values{

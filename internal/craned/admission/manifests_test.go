@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/kube/podwebhook"
-	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
 // webhookManifest is what a manifest says of one webhook.
@@ -148,10 +148,10 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 func TestDirect(t *testing.T) {
 	n := 0
 	for _, o := range mustRead(t, "webhook") {
-		if !directwebhook.IsConfiguration(o) {
+		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
-		local, err := directwebhook.Configuration(o, "127.0.0.1:1234")
+		local, err := redirect.WebhookConfiguration(o, "127.0.0.1:1234")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestDirect(t *testing.T) {
 			}
 			n++
 		}
-		if _, err := directwebhook.Configuration(local, "x"); err == nil {
+		if _, err := redirect.WebhookConfiguration(local, "x"); err == nil {
 			t.Error("what has no Service was taken")
 		}
 	}

@@ -22,32 +22,31 @@ import (
 	"crane.io/crane/internal/testbed/loopback"
 )
 
-// tokenLife is how long a service account's token in a kubeconfig is valid. A kubeconfig that outlives it is renewed by
-// calling KubeconfigFor again.
-const tokenLife = 365 * 24 * time.Hour
+// tokenLifetime is the validity of a service account token in a kubeconfig. KubeconfigFor issues a new one.
+const tokenLifetime = 365 * 24 * time.Hour
 
-// User is who a client is. Make it with CertificateUser or ServiceAccount.
+// User is the identity of a client, created by CertificateUser or ServiceAccount.
 type User struct {
 	name      string
 	groups    []string
-	namespace string // of a service account; empty for a certificate's user
+	namespace string // of a service account; empty for a certificate user
 }
 
-// CertificateUser is a user who shows a client certificate with this name and these groups, such as
+// CertificateUser returns a user that authenticates with a client certificate of this name and these groups, such as
 // ("system:node:n1", "system:nodes").
 func CertificateUser(name string, groups ...string) User { return User{name: name, groups: groups} }
 
-// ServiceAccount is the service account of that name, which must exist when the user is used.
+// ServiceAccount returns the identity of a service account, which must exist when the identity is used.
 func ServiceAccount(namespace, name string) User { return User{name: name, namespace: namespace} }
 
 // Config returns a new client configuration of a cluster administrator without client-side rate limit.
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.layout.kubeconfig("admin") }
 
-// ConfigFor returns a client configuration of user. A service account's token is valid for a year and dies with the
-// account.
+// ConfigFor returns a client configuration for user. A service account token is valid for a year, or until the account
+// is deleted.
 func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, error) {
 	if user.namespace == "" {
 		return c.certificateConfig(user)
@@ -56,7 +55,7 @@ func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, 
 	if err != nil {
 		return nil, fmt.Errorf("client for token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
-	seconds := int64(tokenLife / time.Second)
+	seconds := int64(tokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	reply, err := client.CoreV1().ServiceAccounts(user.namespace).CreateToken(ctx, user.name, request, metav1.CreateOptions{})
 	if err != nil {
@@ -67,8 +66,8 @@ func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, 
 	return config, nil
 }
 
-// KubeconfigFor writes a kubeconfig of user, readable by the owner alone, and returns its path. A file of the same name
-// is replaced. See ConfigFor for how long a service account's credentials last.
+// KubeconfigFor writes a kubeconfig for user, readable by the file owner only, and returns its path. An existing file
+// of that name is replaced. See ConfigFor for the validity of the credentials.
 func (c *ControlPlane) KubeconfigFor(ctx context.Context, name string, user User) (string, error) {
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
 		return "", fmt.Errorf("kubeconfig name %q is not a plain file name", name)
@@ -81,33 +80,34 @@ func (c *ControlPlane) KubeconfigFor(ctx context.Context, name string, user User
 	return path, writeKubeconfig(path, user.name, config)
 }
 
-// IssueServing makes a server certificate, signed by the cluster's authority, for hosts: DNS names or IP addresses.
-// Kubelets and aggregated API servers on loopback use it.
+// IssueServing issues a server certificate, signed by the cluster CA, for hosts: DNS names or IP addresses. Kubelets
+// and aggregated API servers on loopback use it.
 func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
 	pair, err := c.authority.IssueServing(hosts...)
 	return pair.CertPEM, pair.KeyPEM, err
 }
 
-// CAPEM is the certificate of the cluster's authority, which signs server and client certificates alike.
+// CAPEM returns the certificate of the cluster CA, which signs server and client certificates.
 func (c *ControlPlane) CAPEM() []byte { return c.authority.CertPEM() }
 
-// CAFile is the file that holds CAPEM. A kubelet takes it as its client CA: the API server shows a certificate of it.
+// CAFile returns the path of the file that contains CAPEM. Kubelets use it as their client CA, because the API server
+// authenticates with a certificate signed by it.
 func (c *ControlPlane) CAFile() string { return c.layout.pki("ca.crt") }
 
-// FrontProxy returns what an aggregated API server needs to trust the user headers that the API server sends: the file of
-// the authority and the allowed names of its client certificate. The same stands in ConfigMap
-// kube-system/extension-apiserver-authentication.
+// FrontProxy returns what an aggregated API server needs to trust the user headers set by the API server: the CA file
+// and the allowed names of its client certificate. ConfigMap kube-system/extension-apiserver-authentication contains
+// the same data.
 func (c *ControlPlane) FrontProxy() (caFile string, allowedNames []string) {
 	return c.layout.pki("front-proxy-ca.crt"), []string{frontProxyName}
 }
 
-// URL is the address of the API server.
+// URL returns the address of the API server.
 func (c *ControlPlane) URL() string { return fmt.Sprintf("https://%s:%d", loopback.IP, c.port) }
 
-// Port is the API server's port on 127.0.0.1.
+// Port returns the API server's port on 127.0.0.1.
 func (c *ControlPlane) Port() int { return c.port }
 
-// anonymousConfig trusts the API server and has no identity.
+// anonymousConfig returns a client configuration that trusts the API server and has no identity.
 func (c *ControlPlane) anonymousConfig() *rest.Config {
 	return &rest.Config{
 		Host:            c.URL(),
@@ -126,8 +126,8 @@ func (c *ControlPlane) certificateConfig(user User) (*rest.Config, error) {
 	return config, nil
 }
 
-// makeIdentities makes what the components need to know each other: the authorities and keys once for the life of the
-// directory, the certificates anew.
+// makeIdentities loads or creates the CAs and keys, which stay the same for the life of the directory, and issues new
+// certificates for the components.
 func (c *ControlPlane) makeIdentities() error {
 	dir := c.layout.pki("")
 	var err error
@@ -151,7 +151,7 @@ func (c *ControlPlane) makeIdentities() error {
 	return errors.Join(serving.Write(dir, "apiserver"), proxy.Write(dir, frontProxyName), kubelet.Write(dir, "kubelet-client"))
 }
 
-// writeKubeconfigs writes those of the administrator and of the components, for the port of this run.
+// writeKubeconfigs writes the kubeconfigs of the administrator and of the components for the port of this run.
 func (c *ControlPlane) writeKubeconfigs() error {
 	users := map[string]User{
 		"admin":                   CertificateUser("crane-admin", "system:masters"),
@@ -173,7 +173,7 @@ func (c *ControlPlane) writeKubeconfigs() error {
 	return nil
 }
 
-// writeKubeconfig writes config for user to path in one step.
+// writeKubeconfig writes config for user to path atomically.
 func writeKubeconfig(path, user string, config *rest.Config) error {
 	const name = "crane"
 	kubeconfig := clientcmdapi.Config{

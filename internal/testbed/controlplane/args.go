@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// serviceCIDR is what ClusterIPs are taken from. Nothing routes them here.
+	// serviceCIDR is the range of ClusterIPs. No route leads to it on this machine.
 	serviceCIDR = "10.96.0.0/16"
-	// ServiceIP is what the API server takes from it for service default/kubernetes. Whoever makes it an address of the API
-	// server, as internal/testbed/realnode does, lets pods find the server as in any cluster.
+	// ServiceIP is the ClusterIP of service default/kubernetes. Pods reach the API server as in any cluster where this
+	// address is assigned to the API server's host, as internal/testbed/realnode does.
 	ServiceIP = "10.96.0.1"
 	issuer    = "https://kubernetes.default.svc"
-	// gcPercent is GOGC of the components: memory is scarcer here than CPU time.
+	// gcPercent is GOGC of the components: memory is scarcer than CPU time in a test bed.
 	gcPercent = "50"
 	// frontProxyName is the common name with which the API server calls aggregated API servers.
 	frontProxyName = "front-proxy-client"
 )
 
-// controllers are those that workloads, quotas, budgets and autoscaling need. The two protection controllers are among
-// them because the API server's default admission adds their finalizers, which nobody else removes.
+// controllers lists the controllers that workloads, quotas, budgets and autoscaling need. It includes the two
+// protection controllers because the API server's default admission adds finalizers that only they remove.
 const controllers = "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller," +
 	"job-controller,cronjob-controller,ttl-after-finished-controller," +
 	"endpoints-controller,endpointslice-controller," +
@@ -34,7 +34,7 @@ const controllers = "deployment-controller,replicaset-controller,statefulset-con
 	"disruption-controller,resourcequota-controller,horizontal-pod-autoscaler-controller,clusterrole-aggregation-controller," +
 	"persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"
 
-// args returns the arguments of the controlplane binary for component c.
+// args returns the arguments of the controlplane binary for a component.
 func (c *ControlPlane) args(component Component) []string {
 	var args []string
 	switch component {
@@ -76,7 +76,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--kubelet-certificate-authority=" + pki("ca.crt"),
 		"--kubelet-client-certificate=" + pki("kubelet-client.crt"),
 		"--kubelet-client-key=" + pki("kubelet-client.key"),
-		// Simulated nodes have an external address where the API server is to reach them through a tunnel.
+		// Simulated nodes have an external address if the API server reaches them through a tunnel.
 		"--kubelet-preferred-address-types=ExternalIP,InternalIP",
 		"--profiling=false",
 		// On SIGTERM end the open watches, wait for the other requests, then close what is still open after 2 s; without
@@ -84,15 +84,16 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--shutdown-watch-termination-grace-period=1s",
 		"--shutdown-send-retry-after",
 	}
-	if off := c.pointlessAdmission(); len(off) > 0 {
+	if off := c.unusedAdmissionPlugins(); len(off) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
 	}
 	return args
 }
 
-// pointlessAdmission lists the admission plugins that wait for a controller which does not run: without it no pod could
-// be made (its service account would be missing), no node would ever lose its not-ready taint, and no claim would go.
-func (c *ControlPlane) pointlessAdmission() []string {
+// unusedAdmissionPlugins returns the admission plugins that depend on the controller manager where it does not run:
+// without it pods cannot be created (their service account is missing), nodes keep their not-ready taint, and claims
+// keep their finalizer.
+func (c *ControlPlane) unusedAdmissionPlugins() []string {
 	if c.options.has(ControllerManager) {
 		return nil
 	}
@@ -111,7 +112,7 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 
 func (c *ControlPlane) schedulerArgs() []string { return c.clientArgs(Scheduler) }
 
-// clientArgs are the flags of a component that talks to the API server, alone and without a port of its own.
+// clientArgs returns the flags of a client of the API server that runs without leader election and without a port.
 func (c *ControlPlane) clientArgs(component Component) []string {
 	return []string{
 		"--kubeconfig=" + c.layout.kubeconfig(string(component)),

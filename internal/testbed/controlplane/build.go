@@ -18,8 +18,8 @@ import (
 // ldflagsFile holds the linker flags of the binary, relative to the module's root; the Makefile reads it too.
 const ldflagsFile = "hack/controlplane-ldflags"
 
-// buildBinary builds bin/controlplane of the module around the working directory and returns its path. Test packages
-// that run at the same time wait for one another; only the first of them builds.
+// buildBinary builds bin/controlplane of the module that contains the working directory and returns its path. A file
+// lock serializes test packages that run at the same time; only the first one builds.
 func buildBinary(ctx context.Context) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -51,7 +51,7 @@ func buildBinary(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// moduleRoot is the nearest directory upwards that holds a go.mod.
+// moduleRoot returns the nearest parent directory that contains a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -67,7 +67,7 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no go.mod upwards of the working directory")
+			return "", errors.New("no go.mod in the working directory or its parents")
 		}
 		dir = parent
 	}

@@ -27,19 +27,19 @@ type ControlPlane struct {
 	lock      *os.File
 
 	port      int
-	held      *loopback.Port // the API server's, nil where it was asked for by its number
+	heldPort  *loopback.Port // reserved for the API server; nil if Options.APIServerPort is set
 	authority *pki.Authority
 	admin     *rest.Config
 
-	// operations makes starts and stops follow one another; mu guards the map alone.
+	// operations serializes starts and stops; mu guards processes only.
 	operations sync.Mutex
 	mu         sync.Mutex
 	processes  map[Component]*process.Process
 }
 
-// Start runs a control plane and returns when it serves: the API server is ready, the system namespaces are there and,
-// with the controller manager, pods can be made in namespace default. On error nothing is left running. The end of ctx
-// ends the start, not what has been started: that is for Stop.
+// Start runs a control plane and returns when it serves: the API server is ready, the system namespaces exist and, with
+// the controller manager, pods can be created in namespace default. After an error nothing is left running. Cancelling
+// ctx aborts the start; a started control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -55,7 +55,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// prepare takes the directory and makes the identities.
+// prepare creates and locks the state directory and creates the identities.
 func (c *ControlPlane) prepare() error {
 	root := c.options.Dir
 	if root == "" {
@@ -99,8 +99,8 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 	return c.awaitUsable(ctx, exits)
 }
 
-// Stop ends every component, the API server last, and removes a temporary directory. What does not end by itself in time,
-// or before ctx ends, is killed; nothing runs when Stop returns. It may be called again.
+// Stop stops every component, the API server last, and removes a temporary directory. A component that does not exit in
+// time or before ctx ends is killed; nothing runs when Stop returns. It is idempotent.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
@@ -113,29 +113,29 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return errors.Join(errors.Join(errs...), c.stop(ctx, APIServer), c.release())
 }
 
-// release gives the directory back.
+// release unlocks the state directory, releases the port and removes a temporary directory.
 func (c *ControlPlane) release() error {
 	if c.lock != nil {
 		c.lock.Close()
 		c.lock = nil
 	}
-	err := c.giveBackPort()
+	err := c.releasePort()
 	if c.temporary {
 		err = errors.Join(err, os.RemoveAll(c.layout.root))
 	}
 	return err
 }
 
-// StopComponent ends one component and returns when it is gone; its data stays. Stopping one that does not run is no
-// error. The error is process.ErrKilled where it had to be killed.
+// StopComponent stops one component and returns after its exit; its data stays. Stopping a component that does not run
+// is not an error. The error is process.ErrKilled if the component had to be killed.
 func (c *ControlPlane) StopComponent(ctx context.Context, component Component) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
 	return c.stop(ctx, component)
 }
 
-// StartComponent starts a component again that StopComponent has ended, the API server on its old port, and returns when
-// it serves (the controller manager and the scheduler: when they were launched).
+// StartComponent starts a component that StopComponent has stopped, the API server on its previous port, and returns
+// when the API server serves or the other component's process has started.
 func (c *ControlPlane) StartComponent(ctx context.Context, component Component) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
@@ -155,10 +155,10 @@ func (c *ControlPlane) StartComponent(ctx context.Context, component Component) 
 	return nil
 }
 
-// Dir is the directory of the state, logs/COMPONENT.log among it.
+// Dir returns the state directory. It contains logs/COMPONENT.log.
 func (c *ControlPlane) Dir() string { return c.layout.root }
 
-// PID is the process id of a component, 0 while it does not run.
+// PID returns the process ID of a component, 0 while it does not run.
 func (c *ControlPlane) PID(component Component) int {
 	if p := c.process(component); p != nil {
 		return p.PID()
@@ -166,7 +166,7 @@ func (c *ControlPlane) PID(component Component) int {
 	return 0
 }
 
-// LastLines returns the end of a component's output, oldest first.
+// LastLines returns the last lines of a component's output, oldest first.
 func (c *ControlPlane) LastLines(component Component) []string {
 	if p := c.process(component); p != nil {
 		return p.LastLines()
@@ -188,7 +188,7 @@ func (c *ControlPlane) stop(ctx context.Context, component Component) error {
 	return p.Stop(ctx)
 }
 
-// launch starts a component's process. The channel gets its first unwanted end.
+// launch starts the process of a component. The returned channel receives its first unrequested exit.
 func (c *ControlPlane) launch(component Component) (<-chan process.Exit, error) {
 	exits := make(chan process.Exit, 1)
 	spec := process.Spec{
@@ -225,12 +225,12 @@ func (c *ControlPlane) report(e process.Exit) {
 	}
 }
 
-// logf prints one report. The caller's writer is not closed and its errors are its own.
+// logf writes one progress line. Write errors of the caller's writer are ignored.
 func (c *ControlPlane) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.options.Log, "control plane: "+format+"\n", args...)
 }
 
-// running lists the components that have a process.
+// running returns the components that have a process, sorted by name.
 func (c *ControlPlane) running() []Component {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The cluster itself is tested in test/integration/controlplane; here is what needs none.
+// These tests run without a cluster; test/integration/controlplane tests the running cluster.
 
 func TestComplete(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "controlplane")
@@ -87,7 +87,7 @@ func TestArgs(t *testing.T) {
 	}
 	c.options.Components = []Component{ControllerManager}
 	if slices.ContainsFunc(c.args(APIServer), func(a string) bool { return strings.HasPrefix(a, "--disable-admission") }) {
-		t.Error("admission is cut although the controllers run")
+		t.Error("admission plugins are disabled although the controller manager runs")
 	}
 	for _, arg := range c.args(ControllerManager) {
 		if strings.Contains(arg, "profiling") && arg != "--profiling=false" {
@@ -117,7 +117,7 @@ func TestLastPort(t *testing.T) {
 	}
 }
 
-// TestVersionOfTheBinary checks that the version given to the linker is that of the module.
+// TestVersionOfTheBinary checks that the linker flags and go.mod name the same Kubernetes version.
 func TestVersionOfTheBinary(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -140,7 +140,7 @@ func TestVersionOfTheBinary(t *testing.T) {
 	}
 	for _, f := range found {
 		if f[1] != want {
-			t.Errorf("%s says %s, go.mod %s", ldflagsFile, f[1], want)
+			t.Errorf("%s contains version %s, go.mod %s", ldflagsFile, f[1], want)
 		}
 	}
 }

@@ -1,11 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane runs a real Kubernetes control plane on this machine, on loopback alone and without root: an API
-// server with its own etcd, and where asked the controller manager and the scheduler, each a child process. It makes their
-// certificates, writes their kubeconfigs, waits until they serve, and stops and starts them for fault scenarios. The
-// playground and the integration tests share it.
+// Package controlplane runs a real Kubernetes control plane as child processes of a test or of the playground, on
+// loopback and without root: an API server with an embedded etcd and, optionally, the controller manager and the
+// scheduler. It issues their certificates, writes their kubeconfigs, waits until they serve, and stops and restarts
+// them for fault scenarios.
 //
-// It is light: the components themselves live in the binary cmd/controlplane, so that what imports this package does not
-// link k8s.io/kubernetes. It must not know of nodes, of workloads, or of Crane's own binaries.
+// The components are in the binary cmd/controlplane, so that importing this package does not link k8s.io/kubernetes.
+// The package is independent of nodes, workloads and Crane's own binaries.
 package controlplane

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// testStop bounds the end of a test's control plane.
+// testStop bounds the shutdown of a test's control plane.
 const testStop = 30 * time.Second
 
-// TB is what ForTest needs of testing.TB, which satisfies it; so that programs do not link package testing.
+// TB is the subset of testing.TB that ForTest uses, so that programs do not link package testing.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -27,9 +27,9 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// ForTest runs a control plane for the length of a test. It builds the binary without the race detector if need be,
-// fails the test where the control plane does not start, and checks at the end that no process is left. The last lines
-// of the components are logged if the test failed.
+// ForTest runs a control plane for the duration of a test. It builds the binary, without the race detector, unless
+// Options or the environment name one, fails the test if the control plane does not start, and checks at the end that
+// no process is left. If the test failed, it logs the last lines of the components.
 func ForTest(t TB, o Options) *ControlPlane {
 	t.Helper()
 	c, err := startForTest(t.Context(), o)
@@ -50,14 +50,14 @@ func ForTest(t TB, o Options) *ControlPlane {
 	return c
 }
 
-// Runner is what ForMain needs of *testing.M, which satisfies it.
+// Runner is the subset of *testing.M that ForMain uses.
 type Runner interface{ Run() int }
 
-// ForMain runs a package's tests with one control plane shared by all of them, handed over by use, and returns the exit
+// ForMain runs the tests of a package with one shared control plane, which it passes to use, and returns the exit
 // status:
 //
 //	func TestMain(m *testing.M) {
-//		os.Exit(controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { shared = c }))
+//	os.Exit(controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { shared = c }))
 //	}
 func ForMain(m Runner, o Options, use func(*ControlPlane)) (status int) {
 	c, err := startForTest(context.Background(), o)
@@ -86,7 +86,7 @@ func startForTest(ctx context.Context, o Options) (*ControlPlane, error) {
 	return Start(ctx, o)
 }
 
-// stopForTest stops the control plane and looks for processes of its groups.
+// stopForTest stops the control plane and reports processes of its process groups that are left.
 func (c *ControlPlane) stopForTest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), testStop)
 	defer cancel()

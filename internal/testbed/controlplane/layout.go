@@ -24,17 +24,17 @@ func (l layout) kubeconfig(name string) string {
 }
 func (l layout) portFile() string { return filepath.Join(l.root, "apiserver.port") }
 
-// create makes the directories, readable by the owner alone: they hold keys.
+// create creates the directories, readable by their owner only because they contain keys.
 func (l layout) create() error {
 	for _, dir := range []string{"pki", "data", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(l.root, dir), 0o700); err != nil {
-			return fmt.Errorf("make state directory: %w", err)
+			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
 	return nil
 }
 
-// lock takes the directory for this process, until the file is closed or the process ends.
+// lock locks the directory for this process until the returned file is closed.
 func (l layout) lock() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(l.root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l layout) lock() (*os.File, error) {
 	return f, nil
 }
 
-// lastPort is the port of the previous run, 0 if there was none.
+// lastPort returns the port of the previous run, 0 if there was none.
 func (l layout) lastPort() int {
 	data, err := os.ReadFile(l.portFile())
 	if err != nil {

@@ -14,44 +14,45 @@ import (
 	"crane.io/crane/internal/testbed/process"
 )
 
-// Component names a role of the control plane, which is also the subcommand of the controlplane binary.
+// Component is a component of the control plane and the subcommand of the controlplane binary that runs it.
 type Component string
 
-// The components there are.
+// Components of the control plane.
 const (
 	APIServer         Component = "apiserver"
 	ControllerManager Component = "controller-manager"
 	Scheduler         Component = "scheduler"
 )
 
-// BinaryEnv names the environment variable that holds the path of a built controlplane binary.
+// BinaryEnv is the environment variable with the path of the controlplane binary.
 const BinaryEnv = "CRANE_CONTROLPLANE"
 
-// DefaultReadyTimeout bounds the wait for a component to serve. It takes about 3 s; the bound is for a loaded machine.
+// DefaultReadyTimeout bounds the wait for a component to become ready. It takes about 3 s on an idle machine.
 const DefaultReadyTimeout = 2 * time.Minute
 
-// Options say what to run. The zero value runs an API server alone, in a temporary directory, for as long as the caller
-// lives.
+// Options configures a control plane. The zero value runs only an API server, in a temporary directory, for as long as
+// the calling process lives.
 type Options struct {
-	// Dir holds the state: etcd's data, certificates, kubeconfigs, logs. What is there is used again, so that a cluster
+	// Dir contains the state: etcd's data, certificates, kubeconfigs, logs. Existing state is reused, so a cluster
 	// survives a restart. Empty means a temporary directory that Stop removes.
 	Dir string
 	// Binary is the path of the controlplane binary; empty means $CRANE_CONTROLPLANE, else the file "controlplane" beside
 	// the running executable.
 	Binary string
-	// Components to run beside the API server, which always runs.
+	// Components lists the components to run in addition to the API server.
 	Components []Component
-	// APIServerPort is a port of 127.0.0.1; 0 means the one of the last run in Dir if it is free, else any free one.
+	// APIServerPort is a port of 127.0.0.1; 0 selects the port of the last run in Dir if it is free, otherwise any free
+	// one.
 	APIServerPort int
-	// ExtraArgs are added to a component's own flags and win over them where a flag takes one value.
+	// ExtraArgs are appended to a component's arguments and override flags that take one value.
 	ExtraArgs map[Component][]string
-	// Restart makes a component that ends by itself start again, with back-off.
+	// Restart restarts a component that exits unrequested, with backoff.
 	Restart bool
-	// OnExit is told of each component that ended without having been stopped.
+	// OnExit is called for each component that exited without being stopped.
 	OnExit func(process.Exit)
-	// Log receives the progress and the reports, one line or more each; nil means none.
+	// Log receives progress messages, each of one or more lines; nil discards them.
 	Log io.Writer
-	// ReadyTimeout bounds the wait for each component to serve; 0 means DefaultReadyTimeout.
+	// ReadyTimeout bounds the wait for each component to become ready; 0 means DefaultReadyTimeout.
 	ReadyTimeout time.Duration
 }
 
@@ -63,7 +64,7 @@ func (o Options) complete() (Options, error) {
 	}
 	for c := range o.ExtraArgs {
 		if c != APIServer && !slices.Contains(o.Components, c) {
-			return o, fmt.Errorf("control plane: extra arguments for component %q, which is not to run", c)
+			return o, fmt.Errorf("control plane: extra arguments for component %q, which is not listed in Components", c)
 		}
 	}
 	if o.APIServerPort < 0 || o.APIServerPort > 65535 {

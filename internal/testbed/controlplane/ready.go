@@ -20,7 +20,7 @@ import (
 
 const (
 	pollInterval = 50 * time.Millisecond
-	// portTries is how often another free port is tried when the one that was free has been taken meanwhile.
+	// portTries bounds the attempts to find a free port when another process binds the chosen one first.
 	portTries = 5
 )
 
@@ -52,13 +52,13 @@ func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 		if err := c.stop(ctx, APIServer); err != nil {
 			return err
 		}
-		c.logf("port %d was taken meanwhile, trying another", c.port)
+		c.logf("port %d is in use by another process, trying another one", c.port)
 	}
 }
 
-// choosePort sets the port: the one asked for, that of the last run in this directory, or any that is free.
+// choosePort sets the port: the configured one, that of the last run in this directory, or any free one.
 func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
-	if err := c.giveBackPort(); err != nil {
+	if err := c.releasePort(); err != nil {
 		return err
 	}
 	if c.options.APIServerPort != 0 {
@@ -69,28 +69,28 @@ func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
 	if try == 1 {
 		want = c.layout.lastPort()
 	}
-	// Kept until the end: who starts the API server again finds its port free.
-	port, err := loopback.Hold(ctx, want)
+	// The port stays reserved until Stop, so that the API server can be restarted on it.
+	port, err := loopback.Reserve(ctx, want)
 	if err != nil && want != 0 {
-		port, err = loopback.Hold(ctx, 0)
+		port, err = loopback.Reserve(ctx, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
-	c.held, c.port = port, port.Number()
+	c.heldPort, c.port = port, port.Number()
 	return nil
 }
 
-func (c *ControlPlane) giveBackPort() error {
-	if c.held == nil {
+func (c *ControlPlane) releasePort() error {
+	if c.heldPort == nil {
 		return nil
 	}
-	held := c.held
-	c.held = nil
+	held := c.heldPort
+	c.heldPort = nil
 	return held.Close()
 }
 
-// awaitReady waits until the API server says that it is ready, or its process ends.
+// awaitReady waits until the API server's /readyz succeeds. It returns an error if the process exits first.
 func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -101,7 +101,8 @@ func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit
 	})
 }
 
-// awaitUsable waits for what the components make by themselves shortly after their start and what nothing works without.
+// awaitUsable waits for the namespaces and the service account that the components create shortly after their start and
+// that all clients need.
 func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.Exit) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -125,7 +126,7 @@ func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.E
 	})
 }
 
-// poll calls check until it returns nil, a process ends, the ready timeout is over or ctx ends.
+// poll calls check until it returns nil, a process exits, the ready timeout expires or ctx ends.
 func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan process.Exit, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.ReadyTimeout, fmt.Errorf("not within %s", c.options.ReadyTimeout))
 	defer cancel()

@@ -10,36 +10,37 @@ import (
 	"strconv"
 )
 
-// IP is the address whose ports are kept.
+// IP is the address on which ports are reserved.
 const IP = "127.0.0.1"
 
-// Port is a port that is kept for whoever is told of it: a server of this process or of another can listen on it, end, and listen
-// again. On Linux nobody gets it by chance from Hold until Close: neither who asks the kernel or Hold for any port, nor a connection
-// that goes out. Elsewhere it is only known to have been free.
+// Port is a reserved port. Any process that knows its number can listen on it, stop, and listen again. On Linux the
+// kernel assigns it neither to listeners on port 0 nor to outgoing connections, and Reserve does not return it again,
+// until Close. On other systems the port was merely free when Reserve was called.
 type Port struct {
 	number int
 	close  func() error
 }
 
-// Hold keeps the port of that number, or any free one where it is 0. It is an error if somebody listens there.
-func Hold(ctx context.Context, number int) (*Port, error) {
-	p, err := hold(ctx, number)
+// Reserve reserves the port of that number, or any free one if number is 0. It returns an error if another process
+// listens on the port.
+func Reserve(ctx context.Context, number int) (*Port, error) {
+	p, err := reserve(ctx, number)
 	if err != nil {
-		return nil, fmt.Errorf("keep port %d of %s: %w", number, IP, err)
+		return nil, fmt.Errorf("reserve port %d of %s: %w", number, IP, err)
 	}
 	return p, nil
 }
 
-// Number is the number of the port.
+// Number returns the port number.
 func (p *Port) Number() int { return p.number }
 
-// Address is host:port.
+// Address returns host:port.
 func (p *Port) Address() string { return net.JoinHostPort(IP, strconv.Itoa(p.number)) }
 
-// Close keeps the port no longer. Who listens on it goes on. It is to be called once.
+// Close ends the reservation. Listeners on the port are not affected. It must be called once.
 func (p *Port) Close() error {
 	if err := p.close(); err != nil {
-		return fmt.Errorf("give back port %d of %s: %w", p.number, IP, err)
+		return fmt.Errorf("release port %d of %s: %w", p.number, IP, err)
 	}
 	return nil
 }

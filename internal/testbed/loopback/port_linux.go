@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold binds a socket that never listens. While both have SO_REUSEADDR, as all listeners of Go have, Linux lets one listener bind
-// beside it, but gives the port to nobody who left the choice to the kernel.
-func hold(_ context.Context, number int) (*Port, error) {
+// reserve binds a socket that never listens. If both sockets set SO_REUSEADDR, as all listeners of Go do, Linux lets
+// one listener bind to the same port, but never assigns that port to sockets that request port 0.
+func reserve(_ context.Context, number int) (*Port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
+		return nil, fmt.Errorf("create socket: %w", err)
 	}
 	number, err = bind(fd, number)
 	if err != nil {
@@ -29,7 +29,7 @@ func hold(_ context.Context, number int) (*Port, error) {
 func bind(fd, number int) (int, error) {
 	reuse := func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) }
 	address := &unix.SockaddrInet4{Port: number, Addr: netip.MustParseAddr(IP).As4()}
-	// A port that is asked for by its number may have connections that ended a moment ago; any port must have nobody.
+	// A requested port may have recently closed connections; an automatically assigned port must have none.
 	if number != 0 {
 		if err := reuse(); err != nil {
 			return 0, fmt.Errorf("share the port: %w", err)
@@ -47,7 +47,7 @@ func bind(fd, number int) (int, error) {
 	}
 	bound, ok := name.(*unix.SockaddrInet4)
 	if !ok {
-		return 0, fmt.Errorf("read the port: %T is not an address of IPv4", name)
+		return 0, fmt.Errorf("read the port: %T is not an IPv4 address", name)
 	}
 	return bound.Port, nil
 }

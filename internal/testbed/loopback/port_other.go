@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// hold looks for a free port. Not every system lets a listener bind beside a socket that only keeps the port.
+// reserve finds a free port. Not every system lets a listener bind to a port that another socket is bound to.
 func hold(ctx context.Context, number int) (*Port, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(IP, strconv.Itoa(number)))
 	if err != nil {

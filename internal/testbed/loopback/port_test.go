@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-func held(t *testing.T, number int) *Port {
+func reservePort(t *testing.T, number int) *Port {
 	t.Helper()
-	p, err := Hold(t.Context(), number)
+	p, err := Reserve(t.Context(), number)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +35,13 @@ func dial(t *testing.T, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 }
 
-// TestServerComesAndGoes: a kept port refuses connections until somebody listens on it, who may do so again and again, while
-// connections of before end; nobody else listens beside.
-func TestServerComesAndGoes(t *testing.T) {
-	p := held(t, 0)
+// TestServerRestarts: a reserved port refuses connections until a process listens on it, which may stop and listen
+// again while earlier connections close; a second listener is rejected.
+func TestServerRestarts(t *testing.T) {
+	p := reservePort(t, 0)
 	for range 3 {
 		if _, err := dial(t, p.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Fatalf("nobody listens on %s, and it answers %v", p.Address(), err)
+			t.Fatalf("connection to %s without a listener: %v", p.Address(), err)
 		}
 		l, err := listen(t, p.Address())
 		if err != nil {
@@ -50,8 +50,8 @@ func TestServerComesAndGoes(t *testing.T) {
 		if _, err := listen(t, p.Address()); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("a second listener: %v", err)
 		}
-		if _, err := Hold(t.Context(), p.Number()); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("kept for another while somebody listens: %v", err)
+		if _, err := Reserve(t.Context(), p.Number()); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("reserved while a listener is active: %v", err)
 		}
 		out, err := dial(t, p.Address())
 		if err != nil {
@@ -61,26 +61,26 @@ func TestServerComesAndGoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.Close() // First, so that it is the server's side which remembers the connection for a minute.
+		in.Close() // first, so that the server's side enters TIME_WAIT
 		out.Close()
 		l.Close()
 	}
-	if again := held(t, p.Number()); again.Number() != p.Number() {
+	if again := reservePort(t, p.Number()); again.Number() != p.Number() {
 		t.Errorf("port %d, want %d", again.Number(), p.Number())
 	}
 }
 
-// TestNobodyGetsItByChance asks the kernel for half as many ports as it has to give.
-func TestNobodyGetsItByChance(t *testing.T) {
+// TestReservedPortsAreNotAssigned requests half of the kernel's ephemeral ports.
+func TestReservedPortsAreNotAssigned(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("ports are kept on Linux alone")
+		t.Skip("ports are reserved on Linux only")
 	}
-	kept := map[int]bool{}
+	reserved := map[int]bool{}
 	for range 500 {
-		kept[held(t, 0).Number()] = true
+		reserved[reservePort(t, 0).Number()] = true
 	}
-	if len(kept) != 500 {
-		t.Fatalf("%d ports, want 500 of their own", len(kept))
+	if len(reserved) != 500 {
+		t.Fatalf("%d distinct ports, want 500", len(reserved))
 	}
 	for range 14_000 {
 		l, err := listen(t, IP+":0")
@@ -89,8 +89,8 @@ func TestNobodyGetsItByChance(t *testing.T) {
 		}
 		got := l.Addr().(*net.TCPAddr).Port
 		l.Close()
-		if kept[got] {
-			t.Fatalf("port %d was given to somebody else", got)
+		if reserved[got] {
+			t.Fatalf("reserved port %d was assigned to another listener", got)
 		}
 	}
 }

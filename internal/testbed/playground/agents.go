@@ -21,16 +21,16 @@ import (
 	"crane.io/crane/internal/testbed/simnode"
 )
 
-// A node with an agent is of this size, whatever the workloads need, so that a demo can say what fills it.
+// Nodes with an agent have a fixed size, whatever the workloads need, so that scenarios can name quantities.
 const (
 	agentNodeCPU    = 16
 	agentNodeMemory = 32 << 30
 )
 
-// agentPool is the value of label and taint of nodes with an agent: nothing runs there that does not ask for it.
+// agentPool is the value of the label and of the taint of nodes with an agent: only pods that tolerate it run there.
 const agentPool = "agent"
 
-// agentNodes are n nodes that agents run on.
+// agentNodes returns n specs of nodes with an agent.
 func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 	specs := make([]simnode.NodeSpec, n)
 	for i := range specs {
@@ -44,11 +44,12 @@ func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 	return specs
 }
 
-// hostDir is the root of the host below a simulated node.
+// hostDir returns the root directory of the host emulated for a simulated node.
 func (p *playground) hostDir(node string) string { return filepath.Join(p.dir, "hosts", node) }
 
-// putHosts puts hosts under the nodes that have an agent; what containers use is from then on what these let them.
-func (p *playground) putHosts(nodes []simnode.NodeSpec) error {
+// addHosts emulates hosts for the nodes that have an agent; from then on cgroup limits bound the use of their
+// containers.
+func (p *playground) addHosts(nodes []simnode.NodeSpec) error {
 	p.hosts = nodehost.New(p.source, clock.RealClock{})
 	for _, node := range nodes {
 		if err := p.hosts.Add(p.hostDir(node.Name), node); err != nil {
@@ -59,7 +60,7 @@ func (p *playground) putHosts(nodes []simnode.NodeSpec) error {
 	return nil
 }
 
-// startAgents starts a crane-agent for each node that has a host, with the rights of config/.
+// startAgents starts a crane-agent for each node that has a host, with the RBAC rules of config/.
 func (p *playground) startAgents(ctx context.Context) error {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
@@ -69,11 +70,11 @@ func (p *playground) startAgents(ctx context.Context) error {
 	p.onStop(p.stopAgents)
 	kubeconfig := ""
 	for _, node := range p.agentNames {
-		d, err := findDaemon(objects, componentCraneAgent, node)
+		d, err := findDaemonSet(objects, componentCraneAgent, node)
 		if err != nil {
 			return err
 		}
-		if kubeconfig == "" { // All have the same rights.
+		if kubeconfig == "" { // all agents share one service account
 			if kubeconfig, err = p.kubeconfigOf(ctx, d); err != nil {
 				return err
 			}
@@ -88,13 +89,13 @@ func (p *playground) startAgents(ctx context.Context) error {
 		}
 		maps.Copy(flags, p.options.scenario.Agent)
 		spec := process.Spec{
-			Name: d.name + "/" + node, Path: filepath.Join(p.options.BinDir, d.name), Args: d.with(flags), Env: d.env,
+			Name: d.name + "/" + node, Path: filepath.Join(p.options.BinDir, d.name), Args: d.argsWith(flags), Env: d.env,
 			LogFile: filepath.Join(p.dir, "logs", d.name+"-"+node+".log"), Restart: process.Always, OnExit: p.reportExit,
 		}
 		if p.agents[spec.Name], err = process.Start(spec); err != nil {
 			return err
 		}
-		p.console.progressf("an agent runs on %s; http://%s/metrics", node, addresses[0])
+		p.console.progressf("crane-agent runs on %s; http://%s/metrics", node, addresses[0])
 	}
 	return nil
 }

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// console prints what happens, one line at a time, from any goroutine: results on out, progress and trouble on err.
+// console prints lines from any goroutine: results to out, progress and errors to err.
 type console struct {
 	mu       sync.Mutex
 	out, err io.Writer
-	began    time.Time
+	start    time.Time
 }
 
 func newConsole(out, err io.Writer) *console {
-	return &console{out: out, err: err, began: time.Now()}
+	return &console{out: out, err: err, start: time.Now()}
 }
 
-// elapsed is the time since the playground was started.
-func (c *console) elapsed() time.Duration { return time.Since(c.began) }
+// elapsed returns the time since the start of the playground.
+func (c *console) elapsed() time.Duration { return time.Since(c.start) }
 
-// progressf tells a step that is done or begun, with the time since the start.
+// progressf prints the progress of a step, prefixed by the time since the start.
 func (c *console) progressf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.err, "%6.1fs  %s\n", c.elapsed().Seconds(), fmt.Sprintf(format, args...))
 }
 
-// resultf prints what the user asked for.
+// resultf prints a result.
 func (c *console) resultf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintf(c.out, format+"\n", args...)
 }
 
-// Write lets others print progress: whole lines, each marked like progressf's.
+// Write implements io.Writer: it prints each line like progressf.
 func (c *console) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		c.progressf("%s", strings.TrimRight(line, "\n"))
@@ -47,7 +47,7 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// print runs a function with the result writer, so that nothing comes between its lines.
+// print calls write with the result writer, so that no other output interleaves.
 func (c *console) print(write func(io.Writer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

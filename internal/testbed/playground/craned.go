@@ -20,34 +20,33 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/internal/testbed/loopback"
-	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
-// deployed is what a Deployment or a DaemonSet of config/ says about a binary: the playground starts the child process as
-// the cluster would start the pod.
-type deployed struct {
+// binarySpec contains what a Deployment or DaemonSet of config/ defines for a binary: the playground starts the child
+// process as the cluster would start the container.
+type binarySpec struct {
 	name, namespace, serviceAccount string
 	args                            []string
 	env                             []string
 }
 
-// findDeployed reads the Deployment of that name out of manifests. Environment taken from the API (fieldRef) is given
-// the value that it would have in the pod; other sources are an error, so that none is silently empty.
-func findDeployed(objects []*unstructured.Unstructured, name string) (deployed, error) {
-	return findPod(objects, "Deployment", name, nil)
+// findDeployment reads the Deployment of that name from manifests. Environment variables from the API (fieldRef) get
+// the value that they would have in the pod; other sources are an error, so that none is silently empty.
+func findDeployment(objects []*unstructured.Unstructured, name string) (binarySpec, error) {
+	return findPodTemplate(objects, "Deployment", name, nil)
 }
 
-// findDaemon is findDeployed for the DaemonSet of that name, with the pod that runs on a node.
-func findDaemon(objects []*unstructured.Unstructured, name, node string) (deployed, error) {
-	return findPod(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node})
+// findDaemonSet reads the DaemonSet of that name, like findDeployment, for its pod on a node.
+func findDaemonSet(objects []*unstructured.Unstructured, name, node string) (binarySpec, error) {
+	return findPodTemplate(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node})
 }
 
-func findPod(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (deployed, error) {
+func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (binarySpec, error) {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
 	if i < 0 {
-		return deployed{}, fmt.Errorf("config holds no %s %s", kind, name)
+		return binarySpec{}, fmt.Errorf("config holds no %s %s", kind, name)
 	}
 	var pod corev1.PodTemplateSpec
 	template, _, err := unstructured.NestedMap(objects[i].Object, "spec", "template")
@@ -55,13 +54,13 @@ func findPod(objects []*unstructured.Unstructured, kind, name string, fields map
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod)
 	}
 	if err != nil {
-		return deployed{}, fmt.Errorf("%s %s: %w", kind, name, err)
+		return binarySpec{}, fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	if n := len(pod.Spec.Containers); n != 1 {
-		return deployed{}, fmt.Errorf("%s %s: %d containers, want 1", kind, name, n)
+		return binarySpec{}, fmt.Errorf("%s %s: %d containers, want 1", kind, name, n)
 	}
 	c := pod.Spec.Containers[0]
-	out := deployed{name: name, namespace: objects[i].GetNamespace(), serviceAccount: pod.Spec.ServiceAccountName, args: c.Args}
+	out := binarySpec{name: name, namespace: objects[i].GetNamespace(), serviceAccount: pod.Spec.ServiceAccountName, args: c.Args}
 	known := map[string]string{"metadata.namespace": out.namespace}
 	maps.Copy(known, fields)
 	for _, e := range c.Env {
@@ -72,7 +71,7 @@ func findPod(objects []*unstructured.Unstructured, kind, name string, fields map
 				value, ok = known[e.ValueFrom.FieldRef.FieldPath]
 			}
 			if !ok {
-				return deployed{}, fmt.Errorf("%s %s: env %s: the playground cannot say where its value comes from", kind, name, e.Name)
+				return binarySpec{}, fmt.Errorf("%s %s: env %s: the source of its value is not supported", kind, name, e.Name)
 			}
 		}
 		out.env = append(out.env, e.Name+"="+value)
@@ -80,35 +79,35 @@ func findPod(objects []*unstructured.Unstructured, kind, name string, fields map
 	return out, nil
 }
 
-// child is what it takes to start a binary that has a Deployment.
-type child struct {
-	deployed
+// deployment contains what is needed to start a binary that has a Deployment.
+type deployment struct {
+	binarySpec
 	// objects are all of config/.
 	objects []*unstructured.Unstructured
-	// kubeconfig has the rights that config/ gives it.
+	// kubeconfig authenticates as the binary's service account.
 	kubeconfig string
 }
 
-func (p *playground) child(ctx context.Context, name string) (child, error) {
+func (p *playground) deployment(ctx context.Context, name string) (deployment, error) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
-		return child{}, err
+		return deployment{}, err
 	}
-	d, err := findDeployed(objects, name)
+	d, err := findDeployment(objects, name)
 	if err != nil {
-		return child{}, err
+		return deployment{}, err
 	}
 	kubeconfig, err := p.kubeconfigOf(ctx, d)
-	return child{deployed: d, objects: objects, kubeconfig: kubeconfig}, err
+	return deployment{binarySpec: d, objects: objects, kubeconfig: kubeconfig}, err
 }
 
-// kubeconfigOf writes a kubeconfig of a binary's service account and returns its path.
-func (p *playground) kubeconfigOf(ctx context.Context, d deployed) (string, error) {
+// kubeconfigOf writes a kubeconfig for a binary's service account and returns its path.
+func (p *playground) kubeconfigOf(ctx context.Context, d binarySpec) (string, error) {
 	return p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
 }
 
-// with returns the arguments with some flags set: one that is there is replaced, another is added.
-func (d deployed) with(flags map[string]string) []string {
+// argsWith returns the arguments with flags set: existing flags are replaced, others appended.
+func (d binarySpec) argsWith(flags map[string]string) []string {
 	var args []string
 	for _, a := range d.args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
@@ -122,9 +121,10 @@ func (d deployed) with(flags map[string]string) []string {
 	return args
 }
 
-// startCraned starts craned as a child with a token of its own ServiceAccount, and so with the rights of config/rbac.
+// startCraned starts craned as a child process with a token of its own ServiceAccount, and so with the RBAC rules of
+// config/rbac.
 func (p *playground) startCraned(ctx context.Context) error {
-	d, err := p.child(ctx, componentCraned)
+	d, err := p.deployment(ctx, componentCraned)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 		"kubeconfig":                d.kubeconfig,
 		"prometheus-address":        p.prometheus.URL(),
 		"metrics-bind-address":      addresses[0],
-		"metrics-secure":            "false", // Loopback, to be looked at with a browser.
+		"metrics-secure":            "false", // loopback only; readable by a browser
 		"server-bind-address":       webHost,
 		"server-bind-port":          webPort,
 		"health-probe-bind-address": addresses[1],
@@ -164,28 +164,19 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if p.options.scenario != nil {
 		maps.Copy(flags, p.options.scenario.Craned)
 	}
-	p.cranedSpec = process.Spec{
-		Name:    d.name,
-		Path:    filepath.Join(p.options.BinDir, d.name),
-		Args:    d.with(flags),
-		Env:     d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
-		Restart: process.Always,
-		OnExit:  p.reportExit,
-	}
-	if err := p.launchCraned(); err != nil {
+	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
 	return p.configureWebhooks(ctx, d.objects, addresses[3])
 }
 
-// configureWebhooks lets the API server call craned's webhooks at its address on loopback: here no Service leads to it.
+// configureWebhooks points craned's webhook configurations to its address on loopback, because no Service routes to it.
 func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructured.Unstructured, address string) error {
 	for _, o := range objects {
-		if !directwebhook.IsConfiguration(o) {
+		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
-		local, err := directwebhook.Configuration(o, address)
+		local, err := redirect.WebhookConfiguration(o, address)
 		if err != nil {
 			return err
 		}
@@ -196,14 +187,14 @@ func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructu
 	return nil
 }
 
-// Where config/ keeps the node-load policy.
+// The ConfigMap of config/ with the node-load policy and its key.
 const (
 	policyConfigMap = "crane-node-load-policy"
 	policyKey       = "policy.yaml"
 )
 
-// writePolicy writes the node-load policy to a file, as a kubelet brings it into a pod, and returns its path. A file that
-// is there is left as it is: whoever keeps the data directory may have changed it.
+// writePolicy writes the node-load policy to a file, as a kubelet mounts it into a pod, and returns its path. An
+// existing file is kept: users of --data-dir may have changed it.
 func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, error) {
 	path := p.policyPath()
 	if _, err := os.Stat(path); err == nil {
@@ -216,31 +207,7 @@ func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, 
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-func (p *playground) launchCraned() error {
-	child, err := process.Start(p.cranedSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.craned = child
-	return nil
-}
-
-func (p *playground) cranedProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.craned
-}
-
-func (p *playground) stopCraned(ctx context.Context) error {
-	if child := p.cranedProcess(); child != nil {
-		return child.Stop(ctx)
-	}
-	return nil
-}
-
-// splitAddress is net.SplitHostPort with an error that says what was split.
+// splitAddress is net.SplitHostPort with an error that names the address.
 func splitAddress(address string) (host, port string, err error) {
 	if host, port, err = net.SplitHostPort(address); err != nil {
 		return "", "", fmt.Errorf("address %s: %w", address, err)
@@ -248,12 +215,12 @@ func splitAddress(address string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// freeAddresses returns addresses on loopback that nobody listens on. They are kept until the playground has stopped, for
-// processes that start again.
+// freeAddresses returns n free addresses on loopback. They stay reserved until the playground has stopped, so that
+// processes can restart.
 func (p *playground) freeAddresses(ctx context.Context, n int) ([]string, error) {
 	var addresses []string
 	for range n {
-		port, err := loopback.Hold(ctx, 0)
+		port, err := loopback.Reserve(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +230,7 @@ func (p *playground) freeAddresses(ctx context.Context, n int) ([]string, error)
 	return addresses, nil
 }
 
-// checkBinaries reports the binaries that are missing beside the playground's own.
+// checkBinaries returns an error for the first binary that is missing in dir.
 func checkBinaries(dir string, names ...string) error {
 	for _, name := range names {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {

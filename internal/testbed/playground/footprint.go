@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// footprint is what the processes of the playground hold, by name, in MiB of resident memory: now and at their peak.
+// footprint is the resident memory of a process in MiB: current and peak.
 type footprint struct {
 	name      string
 	now, peak int
 }
 
-// footprints reads the resident memory of processes from /proc. A process that is gone, or a system without /proc, gives
-// no entry: what was not measured is not reported.
+// footprints reads the resident memory of processes from /proc. Processes that have exited, and systems without /proc,
+// yield no entry.
 func footprints(pids map[string]int) []footprint {
 	var all []footprint
 	for name, pid := range pids {
@@ -50,12 +50,12 @@ func residentMemory(pid int) (now, peak int, err error) {
 		}
 	}
 	if now == 0 && peak == 0 {
-		return 0, 0, fmt.Errorf("process %d: no memory in its status", pid)
+		return 0, 0, fmt.Errorf("process %d: no memory figures in its status", pid)
 	}
 	return now, peak, nil
 }
 
-// describe puts footprints into one line: the sum first, then each process.
+// describe formats footprints in one line: the sum first, then each process.
 func describe(all []footprint) string {
 	now, peak := 0, 0
 	parts := make([]string, 0, len(all))

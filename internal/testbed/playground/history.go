@@ -24,10 +24,10 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// liveInterval is the scrape interval of the samples that are appended while the playground runs.
+// liveInterval is the interval at which samples are appended while the playground runs.
 const liveInterval = 15 * time.Second
 
-// startPrometheus writes the history of what runs now, opens the Prometheus and keeps it up to date.
+// startPrometheus opens Prometheus, writes the history of the current pods and keeps it up to date.
 func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCauseFunc) error {
 	objects, err := p.watch(ctx, fail)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	p.prometheus, err = promserver.Open(promserver.Options{
 		Dir:    filepath.Join(p.dir, "prometheus"),
 		Listen: fmt.Sprintf("127.0.0.1:%d", p.port(portPrometheus)),
-		// The coarser of the two, so that a client that takes its rate windows from it sees the past as well.
+		// The coarser of the two intervals, so that clients that derive rate windows from it cover the history as well.
 		ScrapeInterval: p.options.Step,
 		Targets:        clusterseries.Targets(p.nodeNames()),
 		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
@@ -58,7 +58,7 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	return nil
 }
 
-// watch returns a reader of the objects that kube-state-metrics would watch.
+// watch returns a cached reader of the objects that kube-state-metrics watches.
 func (p *playground) watch(ctx context.Context, fail context.CancelCauseFunc) (client.Reader, error) {
 	watched, err := cache.New(p.control.Config(), cache.Options{Scheme: p.client.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
@@ -70,20 +70,20 @@ func (p *playground) watch(ctx context.Context, fail context.CancelCauseFunc) (c
 		}
 	})
 	if !watched.WaitForCacheSync(ctx) {
-		return nil, errors.New("watching objects: the caches did not fill")
+		return nil, errors.New("watching objects: the caches did not sync")
 	}
 	return watched, nil
 }
 
-// backfill writes what the pods that run now used in the days before, up to the last whole step. After a restart with the
-// same data directory only the time since the last sample is written.
+// backfill writes the past use of the current pods up to the last whole step. After a restart with the same data
+// directory it writes only the time since the last sample.
 func (p *playground) backfill(ctx context.Context, objects client.Reader) error {
 	end := time.Now().Truncate(p.options.Step)
 	past, err := p.past(end)
 	if err != nil {
 		return err
 	}
-	p.demandFrom(past)
+	p.setExternalLoad(past)
 	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
 	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
 		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
@@ -99,7 +99,7 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 	if err != nil {
 		return err
 	}
-	stats, err := p.prometheus.Backfill(ctx, grid, append(history.Series, p.demandBefore(grid)...))
+	stats, err := p.prometheus.Backfill(ctx, grid, append(history.Series, p.externalLoadHistory(grid)...))
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 	return nil
 }
 
-// past is the stretch that the history of this data directory covers. Its beginning is written down at the first start,
-// so that after a restart the load goes on from where it was.
+// past returns the period that the history of this data directory covers. Its start is stored at the first start, so
+// that the load continues unchanged after a restart.
 func (p *playground) past(end time.Time) (load.Past, error) {
 	file := filepath.Join(p.dir, "history-begins")
 	content, err := os.ReadFile(file)
@@ -128,8 +128,8 @@ func (p *playground) past(end time.Time) (load.Past, error) {
 	return load.Past{Start: start, End: end}, nil
 }
 
-// keepUpToDate appends what the exporters would say, each interval until ctx ends. A failed append is counted by the
-// server (which may be stopped by a scenario); only a snapshot that cannot be taken is an error.
+// keepUpToDate appends the exporters' samples at each interval until ctx ends. The server counts failed appends (a
+// scenario may have stopped it); only a failed snapshot is an error.
 func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) error {
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
@@ -150,10 +150,10 @@ func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) er
 }
 
 func (p *playground) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
-	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.demandAt(snapshot.At)...))
+	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.externalLoadSamples(snapshot.At)...))
 }
 
-// snapshot collects what the exporters see now.
+// snapshot collects the current input of the exporters.
 func (p *playground) snapshot(ctx context.Context, objects client.Reader) (clusterseries.Snapshot, error) {
 	s := clusterseries.Snapshot{At: time.Now(), Containers: p.fleet.Snapshot(), Nodes: p.fleet.Nodes()}
 	o := &s.Objects

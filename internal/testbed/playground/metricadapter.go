@@ -14,20 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 
-	"crane.io/crane/internal/testbed/directapiservice"
-	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
-// externalMetrics is the aggregated API that HPAs read forecasts from, and externalBound how long it may take to be served.
+// externalMetrics is the aggregated API that HPAs read forecasts from; externalBound limits the wait until it is
+// served.
 const (
 	externalMetrics = "external.metrics.k8s.io/v1beta1"
 	externalBound   = 2 * time.Minute
 )
 
-// startMetricAdapter starts metric-adapter as a child with a token of its own ServiceAccount, and so with the rights of config/rbac, and
-// leads the aggregation layer to it.
+// startMetricAdapter starts metric-adapter as a child process with a token of its own ServiceAccount, and so with the
+// RBAC rules of config/rbac, and routes the aggregation layer to it.
 func (p *playground) startMetricAdapter(ctx context.Context) error {
-	d, err := p.child(ctx, componentMetricAdapter)
+	d, err := p.deployment(ctx, componentMetricAdapter)
 	if err != nil {
 		return err
 	}
@@ -53,37 +53,32 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	flags := map[string]string{
 		"lister-kubeconfig": d.kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
 		"prometheus-adapter-config": filepath.Join(p.dir, "metric-adapter.yaml"),
-		// Without a Prometheus here nobody answers at this address, and rules say so.
+		// Without Prometheus nothing listens at this address, and the rules report the error.
 		"prometheus-address": "http://127.0.0.1:1",
 	}
 	if p.prometheus != nil {
 		flags["prometheus-address"] = p.prometheus.URL()
 	}
-	// Who keeps the data directory may have changed the rules.
+	// Users of --data-dir may have changed the rules.
 	if _, err := os.Stat(flags["prometheus-adapter-config"]); err != nil {
 		if err := os.WriteFile(flags["prometheus-adapter-config"], []byte(rules), 0o600); err != nil {
 			return err
 		}
 	}
-	p.metricAdapterSpec = process.Spec{
-		Name: d.name, Path: filepath.Join(p.options.BinDir, d.name), Args: d.with(flags), Env: d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"), Restart: process.Always, OnExit: p.reportExit,
-	}
-	led, err := directapiservice.Objects(d.objects, port)
+	redirected, err := redirect.MetricAdapter(d.objects, port)
 	if err != nil {
 		return err
 	}
-	if err := p.applier.Apply(ctx, led...); err != nil {
+	if err := p.applier.Apply(ctx, redirected...); err != nil {
 		return err
 	}
-	p.onStop(p.stopMetricAdapter)
-	if err := p.launchMetricAdapter(); err != nil {
+	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
 	return p.awaitExternalMetrics(ctx)
 }
 
-// awaitExternalMetrics returns when the API server has found the adapter.
+// awaitExternalMetrics waits until the API server serves the adapter's API.
 func (p *playground) awaitExternalMetrics(ctx context.Context) error {
 	client, err := discovery.NewDiscoveryClientForConfig(p.control.Config())
 	if err != nil {
@@ -98,29 +93,5 @@ func (p *playground) awaitExternalMetrics(ctx context.Context) error {
 		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
 	}
 	p.console.progressf("metric-adapter serves %s", externalMetrics)
-	return nil
-}
-
-func (p *playground) launchMetricAdapter() error {
-	child, err := process.Start(p.metricAdapterSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.metricAdapter = child
-	return nil
-}
-
-func (p *playground) metricAdapterProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.metricAdapter
-}
-
-func (p *playground) stopMetricAdapter(ctx context.Context) error {
-	if child := p.metricAdapterProcess(); child != nil {
-		return child.Stop(ctx)
-	}
 	return nil
 }

@@ -20,17 +20,17 @@ import (
 	"crane.io/crane/internal/testbed/simnode"
 )
 
-// headroom is how much larger the cluster is than what its workloads ask for or use at their peak, so that a pod
-// always finds a place although pods do not divide evenly.
+// headroom is the ratio of the cluster's capacity to the sum of requests or peak use, whichever is larger. It leaves
+// room for pods that do not divide evenly among nodes.
 const headroom = 1.4
 
-// A node is at least this large, as real ones are.
+// Minimum size of a node.
 const (
 	leastNodeCPU    = 8
 	leastNodeMemory = 32 << 30
 )
 
-// nodeSpecs sizes n equal nodes so that the workloads fit, the largest pod included.
+// nodeSpecs returns n equal nodes sized so that the workloads fit, the largest pod included.
 func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 	nodes := float64(n)
 	cpu := max(leastNodeCPU, headroom*d.CPU/nodes+d.NodeCPU, headroom*d.PodCPU+d.NodeCPU)
@@ -52,7 +52,7 @@ func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 	return specs
 }
 
-// spareNodes are n more of the same size, with a taint that no workload tolerates: a pool that outlived its purpose.
+// spareNodes returns n more nodes of the same size with a taint that no workload tolerates: an unused node pool.
 func spareNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 	specs := make([]simnode.NodeSpec, n)
 	for i := range specs {
@@ -75,9 +75,9 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
 	}
 	var use simnode.Load = p.source
-	if p.options.wantsAgents() {
+	if p.options.hasAgents() {
 		nodes := agentNodes(p.options.scenario.AgentNodes, specs[0])
-		if err := p.putHosts(nodes); err != nil {
+		if err := p.addHosts(nodes); err != nil {
 			return err
 		}
 		use, specs = p.hosts, append(specs, nodes...)
@@ -109,20 +109,20 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 	return nil
 }
 
-// serving collects the identities of the kubelets' endpoints and of metrics.k8s.io.
+// serving returns the certificates and CAs of the kubelet endpoints and of metrics.k8s.io.
 func (p *playground) serving() (*simnode.Serving, error) {
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM(p.control.CAPEM()) {
-		return nil, errors.New("the cluster's authority cannot be read")
+		return nil, errors.New("the certificate of the cluster CA is invalid")
 	}
 	proxyFile, proxyNames := p.control.FrontProxy()
 	proxyPEM, err := os.ReadFile(proxyFile)
 	if err != nil {
-		return nil, fmt.Errorf("authority of the front proxy: %w", err)
+		return nil, fmt.Errorf("read the front-proxy CA: %w", err)
 	}
 	proxies := x509.NewCertPool()
 	if !proxies.AppendCertsFromPEM(proxyPEM) {
-		return nil, fmt.Errorf("authority of the front proxy: %s cannot be read", proxyFile)
+		return nil, fmt.Errorf("front-proxy CA: %s contains no certificate", proxyFile)
 	}
 	return &simnode.Serving{
 		Cert: func(hosts ...string) (tls.Certificate, error) {

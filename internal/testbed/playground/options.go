@@ -29,7 +29,7 @@ const (
 	componentCraneScheduler    = "crane-scheduler"
 	componentMetricAdapter     = "metric-adapter"
 
-	// componentCraneAgent runs where a scenario asks for it.
+	// componentCraneAgent runs only in scenarios with agentNodes.
 	componentCraneAgent = "crane-agent"
 )
 
@@ -40,36 +40,36 @@ func components() []string {
 	}
 }
 
-// Options of the playground; the zero value is not valid, see NewOptions.
+// Options configures a playground. The zero value is not valid; use NewOptions.
 type Options struct {
 	// Nodes is the number of simulated nodes, 1 to 1000.
 	Nodes int
 	// Workloads is the number of generated workloads, 0 to 5000. With Traces it defaults to 0.
 	Workloads int
-	// Days of history to write before the start, 1 to 60.
+	// Days is the length of the history written at the start, 1 to 60 days.
 	Days int
-	// Step between two samples of that history, 15 s to 60 s.
+	// Step is the interval between samples of that history, 15 s to 60 s.
 	Step time.Duration
-	// Seed of the load generator: the same seed makes the same workloads and the same load.
+	// Seed is the seed of the load generator: the same seed generates the same workloads and the same load.
 	Seed uint64
 	// Traces is a directory of CSV series that become workloads; empty for none.
 	Traces string
-	// Resource that the traces measure: cpu or memory.
+	// Resource is the resource that the traces measure: cpu or memory.
 	Resource string
-	// Speed compresses the load pattern: 48 makes its day last half an hour. The clock is never compressed.
+	// Speed compresses the load pattern: at 48 one of its days lasts half an hour. The clock is never compressed.
 	Speed float64
-	// DataDir keeps the state across restarts; empty for a temporary directory that is removed at the end.
+	// DataDir keeps the state across restarts; empty for a temporary directory that is removed on exit.
 	DataDir string
-	// BinDir holds craned, crane and controlplane; empty for the directory of the running binary.
+	// BinDir contains craned, crane and controlplane; empty for the directory of the running binary.
 	BinDir string
-	// Once ends the playground after the first recommendations (and the demo, if there is one).
+	// Once stops the playground after the first recommendations and, if set, the demo.
 	Once bool
 	// Only lists the components to start; empty for all.
 	Only []string
 	// Demo is the name of a built-in scenario, or the path of a scenario file; empty for none.
 	Demo string
 
-	// RealNodes is the number of real nodes beside the simulated ones, 0 to 3. They need Linux and root.
+	// RealNodes is the number of real nodes in addition to the simulated ones, 0 to 3. They require Linux and root.
 	RealNodes int
 
 	scenario *demo.Scenario
@@ -92,22 +92,22 @@ func NewOptions() *Options {
 // AddFlags binds the options to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Nodes, "nodes", o.Nodes, "number of simulated nodes")
-	fs.IntVar(&o.Workloads, "workloads", o.Workloads, "number of generated workloads (0 where --traces is given and this is not)")
-	fs.IntVar(&o.Days, "days", o.Days, "days of history to write at the start")
-	fs.DurationVar(&o.Step, "step", o.Step, "step of that history, 15s to 1m")
+	fs.IntVar(&o.Workloads, "workloads", o.Workloads, "number of generated workloads (with --traces the default is 0)")
+	fs.IntVar(&o.Days, "days", o.Days, "days of history to write at the start, 1 to 60")
+	fs.DurationVar(&o.Step, "step", o.Step, "interval between samples of the history, 15s to 1m")
 	fs.Uint64Var(&o.Seed, "seed", o.Seed, "seed of the load generator")
-	fs.StringVar(&o.Traces, "traces", o.Traces, "directory of CSV series (header ts,value) that become workloads; other files are skipped")
-	fs.StringVar(&o.Resource, "resource", o.Resource, "what the traces measure: cpu or memory")
-	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, past included: 48 makes its day last half an hour")
-	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "keep the state here across restarts (default: a temporary directory, removed at the end)")
-	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of craned and controlplane (default: that of this binary)")
-	fs.BoolVar(&o.Once, "once", o.Once, "end after the first recommendations, and after the demo if there is one")
-	fs.IntVar(&o.RealNodes, "real-nodes", o.RealNodes, "number of real nodes beside the simulated ones (Linux, root; make build-nodes)")
+	fs.StringVar(&o.Traces, "traces", o.Traces, "directory of CSV series (header ts,value) to replay as workloads; other files are skipped")
+	fs.StringVar(&o.Resource, "resource", o.Resource, "resource that the traces measure: cpu or memory")
+	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, history included: at 48 one of its days lasts half an hour")
+	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory that keeps the state across restarts (default: a temporary directory, removed on exit)")
+	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of Crane's binaries (default: that of this binary)")
+	fs.BoolVar(&o.Once, "once", o.Once, "exit after the first recommendations and, with --demo, after the demo")
+	fs.IntVar(&o.RealNodes, "real-nodes", o.RealNodes, "number of real nodes in addition to the simulated ones (requires Linux, root and make build-nodes)")
 	fs.StringSliceVar(&o.Only, "only", o.Only, "start only these components: "+strings.Join(components(), ", "))
 	fs.StringVar(&o.Demo, "demo", o.Demo, "play a scenario: "+strings.Join(demo.Names(), ", ")+", or the path of a scenario file")
 }
 
-// Complete fills in what follows from other options and from the machine.
+// Complete sets defaults that depend on other options or on the machine, and loads the scenario.
 func (o *Options) Complete(fs *pflag.FlagSet) error {
 	if o.Traces != "" && !fs.Changed("workloads") {
 		o.Workloads = 0
@@ -148,7 +148,7 @@ func (o *Options) Validate() error {
 	check(o.Nodes >= 1 && o.Nodes <= 1000, "--nodes: %d is not between 1 and 1000", o.Nodes)
 	check(o.RealNodes >= 0 && o.RealNodes <= maxRealNodes, "--real-nodes: %d is not between 0 and %d", o.RealNodes, maxRealNodes)
 	check(o.Workloads >= 0 && o.Workloads <= 5000, "--workloads: %d is not between 0 and 5000", o.Workloads)
-	check(o.Workloads > 0 || o.Traces != "", "--workloads: 0 leaves nothing to run; give --traces or more workloads")
+	check(o.Workloads > 0 || o.Traces != "", "--workloads: 0 leaves nothing to run; set --traces or more workloads")
 	check(o.Days >= 1 && o.Days <= 60, "--days: %d is not between 1 and 60", o.Days)
 	check(o.Step >= 15*time.Second && o.Step <= time.Minute && o.Step%time.Second == 0,
 		"--step: %s is not a whole number of seconds between 15s and 1m", o.Step)
@@ -167,10 +167,10 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// runs tells whether --only leaves the component on.
+// runs reports whether --only includes the component.
 func (o *Options) runs(component string) bool {
 	return len(o.Only) == 0 || slices.Contains(o.Only, component)
 }
 
-// wantsAgents tells whether the scenario has nodes with an agent.
-func (o *Options) wantsAgents() bool { return o.scenario != nil && o.scenario.AgentNodes > 0 }
+// hasAgents reports whether the scenario has nodes with an agent.
+func (o *Options) hasAgents() bool { return o.scenario != nil && o.scenario.AgentNodes > 0 }

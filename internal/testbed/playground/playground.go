@@ -1,11 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package playground is the whole system on one machine: a Kubernetes control plane, simulated nodes, a Prometheus with
-// two weeks of history, and Crane's own binaries as child processes with the rights that config/ gives them.
+// Package playground runs the whole system on one machine: a Kubernetes control plane, simulated nodes, a Prometheus
+// with two weeks of history, and Crane's own binaries as child processes with the RBAC rules of config/.
 //
-// It puts other rooms together and knows their order; what a load looks like is load's, what an exporter says is
-// export's, and what happens in a demo is scenario's. Nothing but cmd/playground and tests may import it.
+// It combines other packages in the required order: package load generates the load, clusterseries exports metrics and
+// demo runs scenarios. Only cmd/playground and tests may import it.
 package playground
 
 import (
@@ -41,83 +41,77 @@ import (
 	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
-// Bounds of what the playground waits for; each is many times what it takes.
+// Bounds of waits; each is many times the usual duration.
 const (
 	podsBound            = 2 * time.Minute
 	recommendationsBound = 5 * time.Minute
 	stopBound            = 30 * time.Second
 )
 
-// fieldManager owns what the playground applies.
+// fieldManager is the field manager of objects that the playground applies.
 const fieldManager = "crane-playground"
 
-// playground is one running system. Its parts are set in the order of start and not changed afterwards, but for craned and
-// crane-scheduler.
+// playground is a running system. Its fields are set in the order of the start and not changed afterwards, except the
+// processes of craned, crane-scheduler and metric-adapter.
 type playground struct {
 	options *Options
 	console *console
 	dir     string
 
-	workloads  []*load.Workload
-	source     *load.Source
-	control    *controlplane.ControlPlane
-	client     client.Client
-	applier    *manifest.Applier
-	tunnel     *tunnel.Tunnel // through which the API server reaches the nodes
-	fleet      *simnode.Fleet
-	hosts      *nodehost.Set // below the nodes with an agent, nil for none
-	agentNames []string      // those nodes
-	agents     map[string]*process.Process
-	exporter   *clusterseries.Exporter
-	prometheus *promserver.Server
-	demand     *demand // the scenario's load from outside, nil for none
+	workloads    []*load.Workload
+	source       *load.Source
+	control      *controlplane.ControlPlane
+	client       client.Client
+	applier      *manifest.Applier
+	tunnel       *tunnel.Tunnel // through which the API server reaches the simulated nodes
+	fleet        *simnode.Fleet
+	hosts        *nodehost.Set // emulated hosts of the nodes with an agent, nil without
+	agentNames   []string      // names of the nodes with an agent
+	agents       map[string]*process.Process
+	exporter     *clusterseries.Exporter
+	prometheus   *promserver.Server
+	externalLoad *externalLoad // the scenario's external load, nil without
 
-	cranedSpec    process.Spec
 	cranedMetrics string
 	cranedWeb     string
 
-	schedulerSpec process.Spec // crane-scheduler
-	explains      string       // where it says why it chose
+	explainAddress string // address at which crane-scheduler explains its decisions
 
-	metricAdapterSpec process.Spec
-
-	background sync.WaitGroup // what runs beside: the fleet, the exporter
+	background sync.WaitGroup // fleet, caches, exporter
 	closers    []func(context.Context) error
 
-	mu        sync.Mutex // guards the three below; each is nil where it does not run
-	craned    *process.Process
-	scheduler *process.Process
-
-	metricAdapter *process.Process
+	mu       sync.Mutex       // guards children
+	children map[string]child // by component
 }
 
-// Run starts a playground and returns when it has ended: after the first recommendations with Once, else when ctx ends.
-// Results go to out, progress to errOut. Nothing that it started runs any more when it returns.
+// Run starts a playground and returns when it has ended: after the first recommendations with Once, otherwise when ctx
+// ends. It writes results to out and progress to errOut, and stops everything it started before it returns.
 func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
-	p := &playground{options: o, console: newConsole(out, errOut)}
+	p := &playground{options: o, console: newConsole(out, errOut), children: map[string]child{}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(nil)
 		err = errors.Join(err, p.stop(context.WithoutCancel(ctx)))
 	}()
 	if err := p.start(ctx, cancel); err != nil {
-		return interrupted(ctx, err)
+		return ignoreCancellation(ctx, err)
 	}
 	if o.scenario != nil {
-		if err := p.play(ctx); err != nil {
-			return interrupted(ctx, err)
+		if err := p.playScenario(ctx); err != nil {
+			return ignoreCancellation(ctx, err)
 		}
 	}
 	if o.Once {
 		return nil
 	}
-	p.console.resultf("Ctrl-C ends it and leaves nothing behind.")
+	p.console.resultf("Press Ctrl-C to stop the playground and remove everything it started.")
 	<-ctx.Done()
-	return interrupted(ctx, nil)
+	return ignoreCancellation(ctx, nil)
 }
 
-// interrupted turns the end of the context into success where a person asked for it, and into its cause otherwise.
-func interrupted(ctx context.Context, err error) error {
+// ignoreCancellation returns nil if the user cancelled the context, its cause if something else ended it, and err
+// otherwise.
+func ignoreCancellation(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -127,7 +121,7 @@ func interrupted(ctx context.Context, err error) error {
 	return nil
 }
 
-// start brings everything up in order. fail ends the playground for the fault of something that runs beside.
+// start starts everything in order. Background tasks call fail to end the playground with an error.
 func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) error {
 	for _, phase := range []struct {
 		name string
@@ -138,7 +132,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		{name: "control plane", run: p.startControlPlane},
 		{name: "manifests", run: p.install},
 		{name: "nodes", run: func(ctx context.Context) error { return p.startNodes(ctx, fail) }},
-		{name: "agents", run: p.startAgents, skip: !p.options.wantsAgents()},
+		{name: "agents", run: p.startAgents, skip: !p.options.hasAgents()},
 		{name: "real nodes", run: p.startRealNodes, skip: p.options.RealNodes == 0},
 		{name: "workloads", run: p.createWorkloads},
 		{name: "history", run: func(ctx context.Context) error { return p.startPrometheus(ctx, fail) }, skip: !p.options.runs(componentPrometheus)},
@@ -153,10 +147,10 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}
 	}
-	return p.present(ctx)
+	return p.printSummary(ctx)
 }
 
-// prepare checks the binaries, takes the data directory and decides what the workloads are.
+// prepare checks the binaries, creates the data directory and generates the workloads.
 func (p *playground) prepare(context.Context) error {
 	binaries := []string{"controlplane", componentCraned}
 	if p.options.runs(componentCraneScheduler) {
@@ -165,7 +159,7 @@ func (p *playground) prepare(context.Context) error {
 	if p.options.runs(componentMetricAdapter) {
 		binaries = append(binaries, componentMetricAdapter)
 	}
-	if p.options.wantsAgents() {
+	if p.options.hasAgents() {
 		binaries = append(binaries, componentCraneAgent)
 	}
 	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
@@ -198,8 +192,7 @@ func (p *playground) prepare(context.Context) error {
 	return nil
 }
 
-// logLibraries sends what the Kubernetes libraries log in this process to a file beside the children's logs: a person
-// who watches the console has no use for it.
+// logLibraries redirects the logs of the Kubernetes libraries in this process to a file, to keep the console readable.
 func (p *playground) logLibraries() error {
 	file, err := os.OpenFile(filepath.Join(p.dir, "logs", "playground.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -256,7 +249,7 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// controllerManagerArgs are the flags that the scenario needs.
+// controllerManagerArgs returns the controller manager flags of the scenario.
 func (p *playground) controllerManagerArgs() []string {
 	if p.options.scenario == nil || !p.options.runs(componentControllerManager) {
 		return nil
@@ -268,17 +261,17 @@ func (p *playground) controllerManagerArgs() []string {
 	return args
 }
 
-// reportExit tells of a child that ended by itself, with its last lines.
+// reportExit prints the unrequested exit of a child process with its last lines.
 func (p *playground) reportExit(e process.Exit) { p.console.progressf("%s", e) }
 
-// onStop registers what undoes a step; the last registered is called first.
+// onStop registers a cleanup function; they run in reverse order.
 func (p *playground) onStop(f func(context.Context) error) { p.closers = append(p.closers, f) }
 
-// stop ends everything within a bound, in the opposite order of its start.
+// stop stops everything within a bound, in reverse order of the start.
 func (p *playground) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
-	errs := []error{p.stopCraned(ctx)}
+	errs := []error{p.stopChild(ctx, componentCraned)}
 	p.background.Wait()
 	for _, v := range slices.Backward(p.closers) {
 		errs = append(errs, v(ctx))
@@ -286,21 +279,17 @@ func (p *playground) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pids are the processes of the playground, this one included.
+// pids returns the process IDs of the playground and its children by name.
 func (p *playground) pids() map[string]int {
 	all := map[string]int{"playground": os.Getpid()}
 	for _, c := range []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		all[string(c)] = p.control.PID(c)
 	}
-	if child := p.cranedProcess(); child != nil {
-		all[componentCraned] = child.PID()
+	p.mu.Lock()
+	for name, child := range p.children {
+		all[name] = child.process.PID()
 	}
-	if child := p.schedulerProcess(); child != nil {
-		all[componentCraneScheduler] = child.PID()
-	}
-	if child := p.metricAdapterProcess(); child != nil {
-		all[componentMetricAdapter] = child.PID()
-	}
+	p.mu.Unlock()
 	for name, child := range p.agents {
 		all[name] = child.PID()
 	}

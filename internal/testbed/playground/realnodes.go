@@ -17,13 +17,13 @@ import (
 	"crane.io/crane/internal/testbed/realnode/sandbox"
 )
 
-// realTaint keeps the generated workloads off real nodes, which have no image of theirs.
+// realTaint keeps the generated workloads off real nodes, which cannot pull their images.
 const realTaint = "crane.io/real-node"
 
-// maxRealNodes is what a machine that runs a playground as well may bear.
+// maxRealNodes bounds the load on a machine that runs a playground as well.
 const maxRealNodes = 3
 
-// Ports of this machine that a playground in namespaces of its own is to be reached by.
+// Ports of this machine that are forwarded to a playground in namespaces of its own.
 const (
 	portAPIServer = iota
 	portPrometheus
@@ -31,18 +31,18 @@ const (
 	ports
 )
 
-// Enter runs the playground where its options want it: in this process, or, with real nodes, in a second one in namespaces
-// of its own (see package sandbox). It returns the exit status.
+// Enter runs the playground in this process or, with real nodes, in a second process in namespaces of its own (see
+// package sandbox). It returns the exit status.
 func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, error) {
 	if o.RealNodes == 0 {
 		return 0, run(o)
 	}
 	if !sandbox.Inside() {
-		if err := doctor.Problems(doctor.Capsule(ctx)); err != nil {
+		if err := doctor.Problems(doctor.CheckNamespaces(ctx)); err != nil {
 			return 1, fmt.Errorf("--real-nodes: this machine cannot run real nodes:\n%w", err)
 		}
 	}
-	set, err := assets.In(o.BinDir)
+	set, err := assets.FromDir(o.BinDir)
 	if err != nil {
 		return 1, fmt.Errorf("--real-nodes: %w", err)
 	}
@@ -60,7 +60,7 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 	return status, err
 }
 
-// port is that of this machine which leads to ours of the same number; 0, any free one, where we are on the machine itself.
+// port returns the forwarded port of this machine, or 0 (any free port) outside of namespaces.
 func (p *playground) port(which int) int {
 	if p.options.session == nil {
 		return 0
@@ -70,7 +70,7 @@ func (p *playground) port(which int) int {
 
 // startRealNodes joins real nodes to the cluster, for pods that tolerate their taint.
 func (p *playground) startRealNodes(ctx context.Context) error {
-	set, err := assets.In(p.options.BinDir)
+	set, err := assets.FromDir(p.options.BinDir)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 	return nil
 }
 
-// stateDir is the directory of a playground without one of its own choice inside of namespaces, removed with them.
+// stateDir returns the default state directory inside of namespaces, which is removed with them; empty outside.
 func (o *Options) stateDir() string {
 	if o.session == nil {
 		return ""
@@ -101,7 +101,8 @@ func (o *Options) stateDir() string {
 	return filepath.Join(o.session.Dir, "playground")
 }
 
-// directNetworks hold the nodes that the API server reaches directly, not through the tunnel to the simulated ones.
+// directNetworks returns the networks of nodes that the API server reaches directly, not through the tunnel to the
+// simulated ones.
 func (p *playground) directNetworks() []string {
 	if p.options.RealNodes == 0 {
 		return nil

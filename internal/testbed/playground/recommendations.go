@@ -23,7 +23,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// ruleName names the RecommendationRule that the playground starts with.
+// ruleName is the name of the playground's RecommendationRule.
 const ruleName = "playground"
 
 const ruleManifest = `
@@ -46,8 +46,8 @@ spec:
     config: {creation-cooldown: 0s}
 `
 
-// waitForRecommendations waits until the rule has finished its first round and returns what it wrote. While it waits,
-// progress is told how many there are.
+// waitForRecommendations waits until the rule has finished its first pass and returns its recommendations. While it
+// waits, it calls progress with their number.
 func waitForRecommendations(
 	ctx context.Context, c client.Client, bound time.Duration, progress func(int),
 ) ([]analysisv1alpha1.Recommendation, error) {
@@ -67,9 +67,9 @@ func waitForRecommendations(
 		return list.Items, nil
 	}
 	if ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); ready != nil {
-		return nil, fmt.Errorf("no recommendations: %w; the rule says %s: %s", err, ready.Reason, ready.Message)
+		return nil, fmt.Errorf("no recommendations: %w; the rule's condition Ready is %s: %s", err, ready.Reason, ready.Message)
 	}
-	return nil, fmt.Errorf("no recommendations: %w; craned has not touched the rule (its log says why)", err)
+	return nil, fmt.Errorf("no recommendations: %w; craned has not updated the rule (see its log)", err)
 }
 
 // row is one container of one workload in the table of recommendations.
@@ -93,7 +93,7 @@ type podTemplatePatch struct {
 	} `json:"spec"`
 }
 
-// rows turns Recommendations into rows of the table; one without a value becomes a row that says why.
+// rows converts Recommendations to rows of the table; a recommendation without a value becomes a row with the reason.
 func rows(items []analysisv1alpha1.Recommendation) ([]row, error) {
 	var out []row
 	for _, r := range items {
@@ -162,7 +162,7 @@ func quantity(list corev1.ResourceList, name corev1.ResourceName) string {
 	return ""
 }
 
-// writeTable prints the rows, a missing value as a dash.
+// writeTable prints the rows; missing values are dashes.
 func writeTable(w io.Writer, rows []row) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

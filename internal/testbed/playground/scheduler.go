@@ -12,14 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"crane.io/crane/internal/testbed/process"
 )
 
-// startCraneScheduler starts crane-scheduler beside the cluster's own, with the configuration and the rights of config/:
-// pods that name it as their scheduler are its.
+// startCraneScheduler starts crane-scheduler beside the default scheduler, with the configuration and the RBAC rules of
+// config/. It schedules pods with schedulerName crane-scheduler.
 func (p *playground) startCraneScheduler(ctx context.Context) error {
-	d, err := p.child(ctx, componentCraneScheduler)
+	d, err := p.deployment(ctx, componentCraneScheduler)
 	if err != nil {
 		return err
 	}
@@ -35,54 +33,20 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.explains = addresses[1]
+	p.explainAddress = addresses[1]
 	file, err := p.writeSchedulerConfig(d.objects, d.kubeconfig, policy)
 	if err != nil {
 		return err
 	}
-	p.schedulerSpec = process.Spec{
-		Name: d.name,
-		Path: filepath.Join(p.options.BinDir, d.name),
-		Args: d.with(map[string]string{
-			"config": file, "secure-port": port, "bind-address": "127.0.0.1",
-			"cert-dir":                  filepath.Join(p.dir, d.name),
-			"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
-		}),
-		Env:     d.env,
-		LogFile: filepath.Join(p.dir, "logs", d.name+".log"),
-		Restart: process.Always,
-		OnExit:  p.reportExit,
-	}
-	p.onStop(p.stopCraneScheduler)
-	return p.launchCraneScheduler()
+	return p.startChild(p.childSpec(d.binarySpec, map[string]string{
+		"config": file, "secure-port": port, "bind-address": "127.0.0.1",
+		"cert-dir":                  filepath.Join(p.dir, d.name),
+		"authentication-kubeconfig": d.kubeconfig, "authorization-kubeconfig": d.kubeconfig,
+	}))
 }
 
-func (p *playground) launchCraneScheduler() error {
-	child, err := process.Start(p.schedulerSpec)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.scheduler = child
-	return nil
-}
-
-func (p *playground) schedulerProcess() *process.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.scheduler
-}
-
-func (p *playground) stopCraneScheduler(ctx context.Context) error {
-	if child := p.schedulerProcess(); child != nil {
-		return child.Stop(ctx)
-	}
-	return nil
-}
-
-// writeSchedulerConfig writes the scheduler's configuration with what is at another place here than in a pod: the way to
-// the API server, the policy, and the address of explanations.
+// writeSchedulerConfig writes the scheduler's configuration with the values that differ from those in a pod: the
+// kubeconfig, the policy file and the address of explanations.
 func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, kubeconfig, policy string) (string, error) {
 	text, err := configMapText(objects, componentCraneScheduler, "config.yaml")
 	if err != nil {
@@ -107,7 +71,7 @@ func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, 
 			plugin, _ := entry.(map[string]any)
 			args, ok := plugin["args"].(map[string]any)
 			if ok && plugin["name"] == "Dynamic" {
-				args["policyConfigPath"], args["explainAddress"], set = policy, p.explains, true
+				args["policyConfigPath"], args["explainAddress"], set = policy, p.explainAddress, true
 			}
 		}
 	}
@@ -123,7 +87,7 @@ func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, 
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// configMapText is what a ConfigMap of config/ holds under a key.
+// configMapText returns the value of a key of a ConfigMap of config/.
 func configMapText(objects []*unstructured.Unstructured, name, key string) (string, error) {
 	for _, o := range objects {
 		if o.GetKind() != "ConfigMap" || o.GetName() != name {
@@ -138,5 +102,5 @@ func configMapText(objects []*unstructured.Unstructured, name, key string) (stri
 	return "", fmt.Errorf("config holds no ConfigMap %s", name)
 }
 
-// policyPath is where the processes here find the node-load policy.
+// policyPath returns the path of the node-load policy file.
 func (p *playground) policyPath() string { return filepath.Join(p.dir, policyKey) }

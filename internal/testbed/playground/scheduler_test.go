@@ -12,13 +12,13 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// TestSchedulerConfiguration: what is elsewhere here than in a pod is replaced, and nothing of a pod's paths is left.
+// TestSchedulerConfiguration: values that differ from those in a pod are replaced, and no path of a pod is left.
 func TestSchedulerConfiguration(t *testing.T) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &playground{dir: t.TempDir(), explains: "127.0.0.1:4711"}
+	p := &playground{dir: t.TempDir(), explainAddress: "127.0.0.1:4711"}
 	policy, err := p.writePolicy(objects)
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +39,11 @@ func TestSchedulerConfiguration(t *testing.T) {
 	if strings.Contains(string(content), "/etc/") {
 		t.Errorf("a path of a pod is left in\n%s", content)
 	}
-	d, err := findDeployed(objects, componentCraneScheduler)
+	d, err := findDeployment(objects, componentCraneScheduler)
 	if err != nil || d.serviceAccount != "crane-scheduler" {
 		t.Errorf("deployed as %+v, %v", d, err)
 	}
-	// A demo replaces the policy; a restart of the scheduler does not bring the old one back.
+	// A demo replaces the policy; a restart of the scheduler does not restore the original one.
 	if err := p.Policy(t.Context(), "changed"); err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,12 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/metrics/csv"
-	adapter "crane.io/crane/internal/testbed/directapiservice"
-	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
-// workloads are the generated ones and those of the traces. Files of the traces' directory that hold no series are
-// told on the console and left out.
+// workloads returns the generated workloads and those of the traces. Files of the traces' directory that contain no
+// series are reported on the console and skipped.
 func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) {
 	all := load.Catalog(o.Seed, o.Workloads)
 	if o.Traces == "" {
@@ -48,25 +47,26 @@ func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) 
 		return nil, fmt.Errorf("--traces: %w", err)
 	}
 	if len(traced) == 0 && len(all) == 0 {
-		return nil, fmt.Errorf("--traces: %s holds no CSV file with the header ts,value", o.Traces)
+		return nil, fmt.Errorf("--traces: %s contains no CSV file with the header ts,value", o.Traces)
 	}
 	return append(traced, all...), nil
 }
 
-// install applies what config/ holds: CRDs, namespaces, rights and manifests. The Deployments are left out, for no node
-// here can pull their images: the playground starts those binaries itself. Webhooks are configured when craned serves them.
+// install applies the objects of config/: CRDs, namespaces, RBAC rules and other manifests. Deployments and DaemonSets
+// are skipped because simulated nodes cannot run their images: the playground starts those binaries itself. Webhooks
+// are configured once craned serves them.
 func (p *playground) install(ctx context.Context) error {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return err
 	}
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || adapter.Is(o) || directwebhook.IsConfiguration(o)
+		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || redirect.IsMetricAdapter(o) || redirect.IsWebhookConfiguration(o)
 	})
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
-	p.console.progressf("%d objects of config/ are applied: CRDs, rights, services", len(objects))
+	p.console.progressf("applied %d objects of config/: CRDs, RBAC rules, services", len(objects))
 	return nil
 }
 
@@ -90,15 +90,15 @@ func (p *playground) createWorkloads(ctx context.Context) error {
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
-	p.console.progressf("%d workloads in %d namespaces are applied", len(p.workloads), len(namespaces))
+	p.console.progressf("applied %d workloads in %d namespaces", len(p.workloads), len(namespaces))
 	if !p.options.runs(componentControllerManager) || !p.options.runs(componentScheduler) {
-		p.console.progressf("without %s and %s no pod runs, and the history is that of empty nodes", componentControllerManager, componentScheduler)
+		p.console.progressf("without %s and %s no pod runs, and the history covers empty nodes only", componentControllerManager, componentScheduler)
 		return nil
 	}
 	return p.waitForPods(ctx)
 }
 
-// toUnstructured drops what the server owns, so that an apply names only the fields that are meant.
+// toUnstructured converts an object without its status, so that server-side apply owns only the intended fields.
 func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -114,7 +114,7 @@ func namespace(name string) *unstructured.Unstructured {
 	}}
 }
 
-// waitForPods waits until as many pods run as the workloads ask for. Pods of CronJobs come and go and do not count.
+// waitForPods waits until as many pods are ready as the workloads define. Pods of CronJobs do not count.
 func (p *playground) waitForPods(ctx context.Context) error {
 	want := map[string]int{}
 	total := 0
@@ -135,13 +135,13 @@ func (p *playground) waitForPods(ctx context.Context) error {
 		if err := p.client.List(ctx, &pods); err != nil {
 			return false, err
 		}
-		missing = stillMissing(want, pods.Items)
+		missing = missingPods(want, pods.Items)
 		return len(missing) == 0, nil
 	})
 	switch {
 	case wait.Interrupted(err) && ctx.Err() == nil && len(missing) > 0:
-		// What is in the way may be the user's own: a quota, say, in a data directory that is used again.
-		p.console.progressf("going on without these pods, which are not ready after %s: %s", podsBound, describeMissing(missing))
+		// The cause may be the user's own, such as a quota in a reused data directory.
+		p.console.progressf("continuing without these pods, which are not ready after %s: %s", podsBound, describeMissing(missing))
 		return nil
 	case err != nil:
 		return fmt.Errorf("waiting until the pods run: %w", err)
@@ -150,8 +150,8 @@ func (p *playground) waitForPods(ctx context.Context) error {
 	return nil
 }
 
-// stillMissing is how many ready pods each workload lacks.
-func stillMissing(want map[string]int, pods []corev1.Pod) map[string]int {
+// missingPods returns the number of missing ready pods by workload.
+func missingPods(want map[string]int, pods []corev1.Pod) map[string]int {
 	missing := map[string]int{}
 	maps.Copy(missing, want)
 	for i := range pods {
@@ -169,7 +169,7 @@ func stillMissing(want map[string]int, pods []corev1.Pod) map[string]int {
 	return missing
 }
 
-// describeMissing names the workloads that lack pods, the first few of them.
+// describeMissing lists the first few workloads that miss pods.
 func describeMissing(missing map[string]int) string {
 	const most = 5
 	var parts []string
@@ -183,7 +183,7 @@ func describeMissing(missing map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// applyYAML applies a manifest as the cluster's administrator.
+// applyYAML applies a manifest as the cluster administrator.
 func (p *playground) applyYAML(ctx context.Context, text string) error {
 	objects, err := manifest.ParseString(text)
 	if err != nil {

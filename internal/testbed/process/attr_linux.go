@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysProcAttr puts the child into its own group, so that Ctrl-C reaches only us, and lets the kernel end it with us.
+// sysProcAttr starts the child in its own process group, so that Ctrl-C does not reach it, and makes the kernel kill it
+// with its parent.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitZombie blocks until pid has ended and leaves it unreaped: its pid, and so its group's id, stay taken.
+// awaitZombie blocks until pid has exited without reaping it: the pid, and so the process group ID, stays allocated.
 func awaitZombie(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -7,9 +7,9 @@ package process
 
 import "syscall"
 
-// sysProcAttr puts the child into its own group, so that Ctrl-C reaches only us. The end of its stdin tells it when we
-// are gone.
+// sysProcAttr starts the child in its own process group, so that Ctrl-C does not reach it. The child detects the exit
+// of its parent by the end of its stdin.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitZombie cannot wait without reaping here.
+// awaitZombie cannot wait without reaping on this system.
 func awaitZombie(int) bool { return false }

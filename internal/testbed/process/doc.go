@@ -1,7 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs other programs as children of this one: started in a process group of their own, their output kept
-// in a bounded log file and in a ring of last lines, restarted with back-off when asked, stopped within a bound, and never
-// left behind. It must not know what the programs are.
+// Package process runs programs as child processes: in a process group of their own, with their output in a bounded log
+// file and a ring of last lines, restarted with backoff on request, stopped within a bound, and never left behind.
 package process

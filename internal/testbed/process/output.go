@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// maxLineBytes bounds one kept line; a longer one is cut.
+// maxLineBytes bounds one kept line; a longer one is truncated.
 const maxLineBytes = 4 << 10
 
-// output takes what a process prints: all of it into a bounded file, the last lines into a ring. It never fails a write,
-// so that a full disk does not stop the process that logs.
+// output receives a process's output: all of it to a bounded file, the last lines to a ring. Writes never fail, so that
+// a full disk does not stop the process.
 type output struct {
 	path  string
 	limit int64
@@ -73,7 +73,7 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) rotate() {
 	_ = o.file.Close()
 	o.file = nil
-	// If the old file cannot be set aside, logging goes on into it.
+	// If the old file cannot be renamed, logging continues in it.
 	_ = os.Rename(o.path, o.path+".1")
 	_ = o.open()
 }

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// ErrKilled is returned by Stop when the process did not end by itself in time. It is gone nevertheless.
-var ErrKilled = errors.New("killed, because it did not end by itself in time")
+// ErrKilled is returned by Stop when the process had to be killed because it did not exit in time.
+var ErrKilled = errors.New("killed because it did not exit in time")
 
-// pipeDelay bounds the wait for output after the process itself has ended.
+// pipeDelay bounds the wait for output after the process has exited.
 const pipeDelay = 2 * time.Second
 
-// Process is a running, possibly restarting child. Its methods may be called from any goroutine.
+// Process is a child process that may be restarted. Its methods may be called from any goroutine.
 type Process struct {
 	spec Spec
 	out  *output
@@ -30,7 +30,7 @@ type Process struct {
 	stop     chan struct{} // closed by Stop: no restarts, SIGTERM
 	killOnce sync.Once
 	kill     chan struct{} // closed when Stop's context ends: SIGKILL now
-	done     chan struct{} // closed when nothing runs any more
+	done     chan struct{} // closed after the last exit
 
 	mu       sync.Mutex
 	pid      int
@@ -39,17 +39,17 @@ type Process struct {
 	err      error
 }
 
-// child is one incarnation of the process.
+// child is one run of the process.
 type child struct {
 	cmd  *exec.Cmd
-	pipe *os.File // our end of its stdin: it sees EOF when we are gone
+	pipe *os.File // write end of its stdin: it reads EOF when this process exits
 
 	mu    sync.Mutex
-	ended bool // the pid may belong to someone else from now on
+	ended bool // the pid may have been reused
 }
 
-// Start runs spec's program and watches it until it has ended for good. The error is that of the first start: the
-// program is not there, or its log file cannot be written.
+// Start runs spec's program and supervises it until its last exit. It returns an error if the first start fails: the
+// program does not exist, or its log file cannot be written.
 func Start(spec Spec) (*Process, error) {
 	spec, err := spec.withDefaults()
 	if err != nil {
@@ -71,8 +71,8 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// Stop sends SIGTERM, waits up to the Spec's StopTimeout or the end of ctx, then kills the whole process group. When it
-// returns, the process and its descendants in that group are gone. The error is ErrKilled where force was needed.
+// Stop sends SIGTERM, waits up to the Spec's StopTimeout or the end of ctx, then kills the process group. When it
+// returns, the process and its descendants in that group are gone. The error is ErrKilled if they had to be killed.
 func (p *Process) Stop(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stop) })
 	select {
@@ -89,35 +89,35 @@ func (p *Process) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Done is closed when the process has ended and will not be restarted.
+// Done returns a channel that is closed when the process has exited and will not be restarted.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says why the process ended by itself for good: nil while it runs, after Stop, and after exit status 0.
+// Err returns the error of the last exit: nil while the process runs, after Stop, and after exit status 0.
 func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// PID is the id of the running child, 0 while there is none.
+// PID returns the ID of the running process, 0 if there is none.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
 }
 
-// Restarts counts the starts after the first.
+// Restarts returns the number of starts after the first.
 func (p *Process) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.restarts
 }
 
-// LastLines returns the end of the output so far, oldest first.
+// LastLines returns the last lines of output, oldest first.
 func (p *Process) LastLines() []string { return p.out.lastLines() }
 
-// supervise runs the child again and again. It stays on one thread, because on Linux the signal that a child gets at
-// its parent's death is bound to the thread that made it.
+// supervise runs the child and restarts it. It stays on one thread, because on Linux the parent death signal is bound
+// to the thread that created the child.
 func (p *Process) supervise(first chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -153,7 +153,7 @@ func (p *Process) supervise(first chan<- error) {
 	}
 }
 
-// report tells OnExit of an end that nobody asked for.
+// report calls OnExit for an unrequested exit.
 func (p *Process) report(c *child, err error, uptime, wait time.Duration) {
 	if p.spec.OnExit == nil {
 		return
@@ -168,7 +168,7 @@ func (p *Process) report(c *child, err error, uptime, wait time.Duration) {
 	p.spec.OnExit(e)
 }
 
-// pause waits before a restart; false means that Stop came first.
+// pause waits before a restart. It returns false if Stop was called.
 func (p *Process) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -209,10 +209,10 @@ func (p *Process) setPID(pid int) {
 func (p *Process) launch() (*child, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make pipe: %w", err)
+		return nil, fmt.Errorf("create pipe: %w", err)
 	}
 	defer r.Close()
-	//nolint:noctx // running the given program is the purpose; its life is ended by Stop, not by a context
+	//nolint:noctx // Stop ends the process, not a context
 	cmd := exec.Command(p.spec.Path, p.spec.Args...)
 	cmd.Env = append(append(os.Environ(), ParentPipeEnv+"=stdin"), p.spec.Env...)
 	cmd.Dir = p.spec.Dir
@@ -228,18 +228,18 @@ func (p *Process) launch() (*child, error) {
 	return &child{cmd: cmd, pipe: w}, nil
 }
 
-// watch waits for the end of c, stopping it when asked, and leaves nothing of its group behind.
+// watch waits for the exit of c, stops it on request, and kills what is left of its process group.
 func (p *Process) watch(c *child) error {
 	ended := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		p.stopWhenAsked(c, ended)
+		p.stopOnRequest(c, ended)
 	}()
 	zombie := awaitZombie(c.cmd.Process.Pid)
 	c.mu.Lock()
 	if zombie {
-		// The leader still holds its pid, so the group is certainly ours.
+		// The leader has not been reaped, so its pid, the group ID, cannot have been reused.
 		killGroup(c.cmd.Process.Pid)
 	}
 	c.ended = zombie
@@ -258,8 +258,8 @@ func (p *Process) watch(c *child) error {
 	return err
 }
 
-// stopWhenAsked sends SIGTERM on Stop, SIGKILL to the group after the bound.
-func (p *Process) stopWhenAsked(c *child, ended <-chan struct{}) {
+// stopOnRequest sends SIGTERM on Stop, and SIGKILL to the process group after StopTimeout.
+func (p *Process) stopOnRequest(c *child, ended <-chan struct{}) {
 	select {
 	case <-ended:
 		return
@@ -282,7 +282,7 @@ func (p *Process) stopWhenAsked(c *child, ended <-chan struct{}) {
 	})
 }
 
-// signal calls send while the pid is surely that of the child.
+// signal calls send if the pid still belongs to the child.
 func (c *child) signal(send func(pid int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,5 +291,5 @@ func (c *child) signal(send func(pid int)) {
 	}
 }
 
-// killGroup ends every process of the group that pid leads.
+// killGroup kills every process of the group that pid leads.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }

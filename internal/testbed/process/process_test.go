@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// bound is how long a test waits for something that takes milliseconds.
+// bound limits waits for events that take milliseconds.
 const bound = 30 * time.Second
 
-// roleEnv makes the test binary play a child, see roles.
+// roleEnv selects the child process that the test binary acts as; see roles.
 const roleEnv = "CRANE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func roles() map[string]func() {
 			select {}
 		},
 		"hang": func() { select {} },
-		// orphan ends only because its stdin does.
+		// orphan ends only because its stdin is closed.
 		"orphan": func() {
 			ExitWithParent(time.Minute)
 			fmt.Println("ready")
@@ -177,7 +177,7 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 	}
 }
 
-func TestLeaderThatEndsTakesItsGroupAlong(t *testing.T) {
+func TestExitOfTheLeaderKillsItsGroup(t *testing.T) {
 	p := start(t, shell(t, `sleep 1000 & echo $!`))
 	<-p.Done()
 	eventually(t, "end of the child", func() bool { return !running(awaitPID(t, p)) })
@@ -312,7 +312,7 @@ func TestExitWithParentSeesTheEndOfItsStdin(t *testing.T) {
 	}
 }
 
-// running reports whether pid is there and not a zombie: who reaps orphans is not our matter.
+// running reports whether process pid exists and is not a zombie. Orphans may be reaped late.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

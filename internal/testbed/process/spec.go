@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// RestartPolicy says what happens when a process ends without having been stopped.
+// RestartPolicy defines what happens after an unrequested exit.
 type RestartPolicy int
 
 const (
-	// Never leaves it ended.
+	// Never does not restart the process.
 	Never RestartPolicy = iota
-	// Always starts it again after a back-off, whatever its exit status.
+	// Always restarts the process with backoff, whatever its exit status.
 	Always
 )
 
@@ -26,14 +26,13 @@ const (
 	DefaultMinBackoff  = time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultLastLines   = 20
-	// maxLogBytes is the size at which a log file is set aside as LogFile.1 and begun anew: two such files per process
-	// are enough to see how a failure began and small beside the data of a playground.
+	// maxLogBytes is the size at which a log file is renamed to LogFile.1 and a new one is started.
 	maxLogBytes = 16 << 20
 )
 
-// Spec describes one process to run. The zero value of every field but Name and Path is usable.
+// Spec describes a process. All fields except Name and Path are optional.
 type Spec struct {
-	// Name is what reports and errors call the process.
+	// Name identifies the process in reports and errors.
 	Name string
 	// Path is the program; it is not looked up in PATH.
 	Path string
@@ -44,17 +43,17 @@ type Spec struct {
 	Dir string
 	// LogFile receives stdout and stderr, appended, with mode 0600; empty keeps only the last lines.
 	LogFile string
-	// Restart says what to do when the process ends by itself.
+	// Restart is the restart policy.
 	Restart RestartPolicy
-	// MinBackoff is the wait before the first restart; it doubles up to MaxBackoff and falls back to MinBackoff once the
-	// process has stayed up for MaxBackoff.
+	// MinBackoff is the wait before the first restart; it doubles up to MaxBackoff and is reset to MinBackoff after an
+	// uptime of MaxBackoff.
 	MinBackoff, MaxBackoff time.Duration
 	// StopTimeout bounds the time between SIGTERM and SIGKILL in Stop.
 	StopTimeout time.Duration
-	// LastLines is how many lines of output are kept for reports.
+	// LastLines is the number of output lines kept for reports.
 	LastLines int
-	// OnExit is called, from the goroutine that watches the process, each time it ends without having been stopped. It
-	// must not call Stop on the same process.
+	// OnExit is called from the supervising goroutine after each unrequested exit. It must not call Stop on the same
+	// process.
 	OnExit func(Exit)
 }
 
@@ -77,21 +76,21 @@ func (s Spec) withDefaults() (Spec, error) {
 	return s, nil
 }
 
-// Exit tells how a process ended that had not been stopped.
+// Exit describes an unrequested exit.
 type Exit struct {
 	Name string
-	// PID is 0 when the program could not be started at all.
+	// PID is 0 if the program could not be started.
 	PID int
 	// Err is nil for exit status 0.
 	Err    error
 	Uptime time.Duration
-	// LastLines is the end of its output, oldest first.
+	// LastLines contains the last lines of output, oldest first.
 	LastLines []string
-	// RestartIn is the time until the next start; negative means that there is none.
+	// RestartIn is the time until the next start; negative if there is none.
 	RestartIn time.Duration
 }
 
-// String is the report for a person: one line of what happened, then the last lines of output, indented.
+// String returns a line that describes the exit, followed by the indented last lines of output.
 func (e Exit) String() string {
 	var b strings.Builder
 	status := "exit status 0"
@@ -108,8 +107,7 @@ func (e Exit) String() string {
 	return b.String()
 }
 
-// backoff returns the wait before the next start, given the wait before the last one (0 for none) and how long the
-// process stayed up.
+// backoff returns the wait before the next start, given the previous wait (0 for none) and the uptime.
 func (s Spec) backoff(last, uptime time.Duration) time.Duration {
 	if last == 0 || uptime >= s.MaxBackoff {
 		return s.MinBackoff

@@ -29,7 +29,7 @@ import (
 
 const (
 	apiPrefix = "/api/v1"
-	// version is the Prometheus release whose engine and database are linked (module v0.315.0).
+	// version is the Prometheus release of the linked module v0.315.0.
 	version = "3.15.0"
 	// Remote read limits are Prometheus' defaults.
 	remoteReadSamples     = 50_000_000
@@ -37,12 +37,12 @@ const (
 	remoteReadFrameBytes  = 1 << 20
 )
 
-// newHandler assembles the routes of a Prometheus without its web pages.
+// newHandler returns the routes of a Prometheus without its web pages.
 func (s *Server) newHandler() (http.Handler, error) {
 	gather := prometheus.Gatherers{s.reg, s.data}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/-/healthy", say("Prometheus Server is Healthy.\n"))
-	mux.HandleFunc("/-/ready", s.ready(say("Prometheus Server is Ready.\n")))
+	mux.HandleFunc("/-/healthy", respond("Prometheus Server is Healthy.\n"))
+	mux.HandleFunc("/-/ready", s.ready(respond("Prometheus Server is Ready.\n")))
 	mux.Handle("/metrics", promhttp.HandlerFor(gather, promhttp.HandlerOpts{}))
 	external, err := url.Parse("http://" + s.opts.Listen)
 	if err != nil {
@@ -57,9 +57,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	return mux, nil
 }
 
-func say(text string) http.HandlerFunc {
+func respond(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, text) // a client that has gone needs no answer
+		_, _ = io.WriteString(w, text) // the client may have disconnected
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
 	)
 }
 
-// ready answers 503 while the data is closed.
+// ready responds with 503 while the data is closed.
 func (s *Server) ready(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := s.data.get(); err != nil {
@@ -115,7 +115,7 @@ func (s *Server) runtimeInfo() (v1.RuntimeInfo, error) {
 	}, nil
 }
 
-// startRules evaluates the rule file, if there is one, until its manager is stopped.
+// startRules evaluates the rule file, if configured, until the returned manager is stopped.
 func (s *Server) startRules() (*rules.Manager, error) {
 	if s.opts.Rules == "" {
 		return nil, nil
@@ -153,7 +153,7 @@ func (s *Server) AlertingRules() []*rules.AlertingRule {
 	return nil
 }
 
-// inlineRules reads the one rule file from memory.
+// inlineRules loads the rule file from memory.
 type inlineRules struct {
 	content string
 	parser  parser.Parser

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// Sample is one live value of one series.
+// Sample is one live sample of a series.
 type Sample struct {
 	// Labels include __name__.
 	Labels labels.Labels
@@ -23,26 +23,26 @@ type Sample struct {
 	Value float64
 }
 
-// AppendStats count live samples since Open.
+// AppendStats counts live samples since Open.
 type AppendStats struct {
-	// Appended were stored, Stale are the staleness markers among them.
+	// Appended were stored, including the Stale staleness markers.
 	Appended, Stale uint64
-	// OutOfOrder, Duplicate and TooOld were refused by the database; Dropped came while the server was stopped.
+	// OutOfOrder, Duplicate and TooOld were rejected by the database; Dropped arrived while the server was stopped.
 	OutOfOrder, Duplicate, TooOld, Dropped uint64
 }
 
-// liveSeries is a series that the last batch of its source held.
+// liveSeries is a series of the last batch of its source.
 type liveSeries struct {
 	labels labels.Labels
 	ref    storage.SeriesRef
 }
 
-// StaleMarker returns the value that ends a series, as Prometheus writes it when a target no longer exposes a series.
+// StaleMarker returns the value that ends a series, as Prometheus writes it when a target no longer exposes the series.
 func StaleMarker() float64 { return math.Float64frombits(value.StaleNaN) }
 
-// Append stores a batch of samples that all have the time ts. A series that the previous batch of the same source held
-// and this one lacks gets a staleness marker. Samples that the database refuses for their time are counted and do not
-// fail the batch.
+// Append stores a batch of samples with the timestamp ts. A series that the previous batch of the same source contained
+// and this one lacks gets a staleness marker. Samples that the database rejects because of their time are counted and
+// do not fail the batch.
 func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch []Sample) error {
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
@@ -55,7 +55,7 @@ func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch 
 		return fmt.Errorf("promserver: append: %w", err)
 	}
 	app := db.Appender(ctx)
-	ms, before, now := ts.UnixMilli(), s.seen[source], make(map[uint64]liveSeries, len(batch))
+	ms, before, now := ts.UnixMilli(), s.lastBatch[source], make(map[uint64]liveSeries, len(batch))
 	stats := s.stats
 	for _, sample := range batch {
 		hash := sample.Labels.Hash()
@@ -80,12 +80,12 @@ func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch 
 	if err := app.Commit(); err != nil {
 		return fmt.Errorf("promserver: commit %s: %w", source, err)
 	}
-	s.seen[source], s.stats = now, stats
+	s.lastBatch[source], s.stats = now, stats
 	s.targets.report(ts)
 	return nil
 }
 
-// count sorts the outcome of one append; it returns the errors that are not about the sample's time.
+// count counts the result of one append; it returns errors that are not about the sample's time.
 func (a *AppendStats) count(err error) error {
 	switch {
 	case err == nil:

@@ -19,13 +19,13 @@ import (
 
 const day = 24 * time.Hour
 
-// Grid is the times of a history: Start, Start+Step, ... before End.
+// Grid defines the times of a history: Start, Start+Step, ... before End.
 type Grid struct {
 	Start, End time.Time
 	Step       time.Duration
 }
 
-// Len is the number of times of the grid.
+// Len returns the number of times of the grid.
 func (g Grid) Len() int {
 	if g.Step <= 0 || !g.End.After(g.Start) {
 		return 0
@@ -35,26 +35,26 @@ func (g Grid) Len() int {
 
 // Series is the history of one series on a Grid.
 type Series struct {
-	// Labels include __name__ and differ between any two series of a history.
+	// Labels include __name__ and are unique within a history.
 	Labels labels.Labels
-	// Fill writes the values at the grid's times first, first+1, ... into dst, all of it: NaN for a gap,
-	// StaleMarker where the series ends. It is called with windows of at most a day, in time order, each once and
-	// never from two goroutines, so it may carry a counter from one window to the next.
+	// Fill writes the values at the grid's times first, first+1, ... to all of dst: NaN for a gap, StaleMarker where
+	// the series ends. It is called with windows of at most a day, in time order, each once and never concurrently, so
+	// it may keep state between windows.
 	Fill func(dst []float64, first int)
 }
 
-// BackfillStats say what a backfill wrote.
+// BackfillStats describes a completed backfill.
 type BackfillStats struct {
-	// Series are those with a sample, Blocks one for each day UTC, Bytes their size on disk.
+	// Series is the number of series with samples, Blocks the number of blocks, one per day UTC, Bytes their size on
+	// disk.
 	Series, Blocks  int
 	Samples, Chunks uint64
 	Bytes           int64
 	Took            time.Duration
 }
 
-// Backfill writes a history as finished blocks, one for each day UTC, which costs a small part of what appending would.
-// The server does not listen meanwhile, as a Prometheus under restore, and then listens again if it did before. The grid
-// must lie after every sample that the server already has; live samples follow it.
+// Backfill writes a history as finished blocks, one per day UTC, which is much cheaper than appending. The server does
+// not listen in the meantime. The grid must start after the newest sample of the server.
 func (s *Server) Backfill(ctx context.Context, grid Grid, series []Series) (BackfillStats, error) {
 	began := s.opts.Now()
 	s.mu.Lock()
@@ -78,7 +78,7 @@ func (s *Server) Backfill(ctx context.Context, grid Grid, series []Series) (Back
 	return stats, err
 }
 
-// rewrite adds blocks to the closed data directory and opens it again, also where writing failed.
+// rewrite adds blocks to the closed data directory and reopens it, also after a write error.
 func (s *Server) rewrite(ctx context.Context, grid Grid, series []Series) (BackfillStats, error) {
 	if err := s.data.flush(); err != nil {
 		return BackfillStats{}, err
@@ -90,13 +90,13 @@ func (s *Server) rewrite(ctx context.Context, grid Grid, series []Series) (Backf
 	return stats, errors.Join(err, s.data.open())
 }
 
-// WriteBlocks writes a history into a data directory that no server has open. A block appears whole or not at all.
+// WriteBlocks writes a history to a data directory that no server has open. Blocks appear atomically.
 func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (BackfillStats, error) {
 	var stats BackfillStats
 	if grid.Len() == 0 || grid.Step%time.Millisecond != 0 {
-		return stats, fmt.Errorf("promserver: bad grid: from %s to %s by %s (a start before the end and a step of whole milliseconds are needed)", grid.Start, grid.End, grid.Step)
+		return stats, fmt.Errorf("promserver: invalid grid: from %s to %s with step %s (requires a start before the end and a step of whole milliseconds)", grid.Start, grid.End, grid.Step)
 	}
-	sorted, symbols, err := arrange(series)
+	sorted, symbols, err := sortSeries(series)
 	if err != nil {
 		return stats, err
 	}
@@ -119,7 +119,7 @@ func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (B
 
 func (g Grid) time(i int) time.Time { return g.Start.Add(time.Duration(i) * g.Step).UTC() }
 
-// window is the number of grid times from first to the end of its day UTC or of the grid.
+// window returns the number of grid times from first to the end of its day UTC or of the grid.
 func (g Grid) window(first int) int {
 	t := g.time(first)
 	midnight := t.Truncate(day).Add(day)
@@ -127,8 +127,8 @@ func (g Grid) window(first int) int {
 	return min(n, g.Len()-first)
 }
 
-// arrange returns the series in the order that an index wants, and the sorted strings of all their labels.
-func arrange(series []Series) ([]Series, []string, error) {
+// sortSeries returns the series in index order and the sorted symbols of all their labels.
+func sortSeries(series []Series) ([]Series, []string, error) {
 	sorted := slices.Clone(series)
 	slices.SortFunc(sorted, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
 	set := map[string]struct{}{}
@@ -137,7 +137,7 @@ func arrange(series []Series) ([]Series, []string, error) {
 			return nil, nil, fmt.Errorf("promserver: series %s has no name", s.Labels)
 		}
 		if i > 0 && labels.Equal(s.Labels, sorted[i-1].Labels) {
-			return nil, nil, fmt.Errorf("promserver: series %s comes twice", s.Labels)
+			return nil, nil, fmt.Errorf("promserver: duplicate series %s", s.Labels)
 		}
 		s.Labels.Range(func(l labels.Label) {
 			set[l.Name] = struct{}{}
@@ -147,13 +147,13 @@ func arrange(series []Series) ([]Series, []string, error) {
 	return sorted, slices.Sorted(maps.Keys(set)), nil
 }
 
-// isGap tells whether a filled value stands for no sample.
+// isGap reports whether a filled value represents no sample.
 func isGap(v float64) bool {
 	return math.IsNaN(v) && math.Float64bits(v) != math.Float64bits(StaleMarker())
 }
 
-// size is the number of bytes below a directory.
-func size(dir string) (int64, error) {
+// dirSize returns the number of bytes below a directory.
+func dirSize(dir string) (int64, error) {
 	var n int64
 	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// BenchmarkWriteBlocks measures a day of 1,000 series at a step of a minute: half of them counters with noise, a
-// quarter gauges of whole pages, a quarter constants.
+// BenchmarkWriteBlocks measures writing a day of 1,000 series at a step of a minute: half of them counters with noise,
+// a quarter gauges of whole pages, a quarter constants.
 func BenchmarkWriteBlocks(b *testing.B) {
 	end := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	grid := Grid{Start: end.Add(-day), End: end, Step: time.Minute}

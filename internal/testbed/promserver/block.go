@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// samplesPerChunk is what Prometheus aims at.
+	// samplesPerChunk is Prometheus' target size.
 	samplesPerChunk = 120
-	// tmpSuffix makes Prometheus remove a block that was not finished.
+	// tmpSuffix marks an unfinished block, which Prometheus removes.
 	tmpSuffix = ".tmp-for-creation"
-	// buffers is how many series may wait between filling and encoding.
+	// buffers bounds the series between filling and encoding.
 	buffers = 8
-	// maxConstants bounds the values whose chunks are kept for other series.
+	// maxConstants bounds the number of constant values whose chunks are cached.
 	maxConstants = 256
 )
 
@@ -42,22 +42,22 @@ type block struct {
 	first, n int
 	series   []Series
 	symbols  []string
-	// written marks the series that have had a sample in any block.
+	// written marks the series that have a sample in any block.
 	written []bool
 
 	chunks *chunks.Writer
 	index  *index.Writer
 	meta   tsdb.BlockMeta
-	// pool and metas are reused from series to series.
+	// pool and metas are reused for each series.
 	pool  []*chunkenc.XORChunk
 	metas []chunks.Meta
-	// constants are the chunks of series that have one value throughout, by its bits: most series of a cluster have, and
-	// a few values serve them all.
+	// constants caches the chunks of series with one value throughout by the bits of the value: most series of a
+	// cluster are constant and share a few values.
 	constants map[uint64][]chunks.Meta
 }
 
-// filled is a series of the block with its values.
-type filled struct {
+// filledSeries is a series of the block with its values.
+type filledSeries struct {
 	i      int
 	values []float64
 }
@@ -65,7 +65,7 @@ type filled struct {
 func (b *block) write(ctx context.Context, stats *BackfillStats) (err error) {
 	id, err := ulid.New(ulid.Timestamp(b.grid.time(b.first+b.n)), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("identity: %w", err)
+		return fmt.Errorf("block ID: %w", err)
 	}
 	final := filepath.Join(b.dir, id.String())
 	tmp := final + tmpSuffix
@@ -85,13 +85,13 @@ func (b *block) write(ctx context.Context, stats *BackfillStats) (err error) {
 	if b.meta.Stats.NumSamples == 0 {
 		return nil
 	}
-	if err := b.seal(tmp); err != nil {
+	if err := b.writeMeta(tmp); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, final); err != nil {
 		return err
 	}
-	bytes, err := size(final)
+	bytes, err := dirSize(final)
 	if err != nil {
 		return err
 	}
@@ -119,14 +119,14 @@ func (b *block) populate(ctx context.Context, tmp string) (err error) {
 	}
 	b.constants = map[uint64][]chunks.Meta{}
 	ctx, cancel := context.WithCancel(ctx)
-	free, ready := make(chan []float64, buffers), make(chan filled, buffers)
+	free, ready := make(chan []float64, buffers), make(chan filledSeries, buffers)
 	for range buffers {
 		free <- make([]float64, b.n)
 	}
 	go b.fill(ctx, free, ready)
 	defer func() {
 		cancel()
-		for range ready { // until fill has ended: it may still be calling the caller's functions
+		for range ready { // wait for fill, which may still call Series.Fill
 		}
 	}()
 	for f := range ready {
@@ -138,8 +138,8 @@ func (b *block) populate(ctx context.Context, tmp string) (err error) {
 	return ctx.Err()
 }
 
-// fill computes the values of each series while earlier ones are encoded. It closes ready when it is done or stopped.
-func (b *block) fill(ctx context.Context, free <-chan []float64, ready chan<- filled) {
+// fill computes the values of each series while earlier ones are encoded. It closes ready when it returns.
+func (b *block) fill(ctx context.Context, free <-chan []float64, ready chan<- filledSeries) {
 	defer close(ready)
 	for i, s := range b.series {
 		select {
@@ -147,12 +147,12 @@ func (b *block) fill(ctx context.Context, free <-chan []float64, ready chan<- fi
 			return
 		case values := <-free:
 			s.Fill(values, b.first)
-			ready <- filled{i: i, values: values} // never blocks: it has room for every buffer
+			ready <- filledSeries{i: i, values: values} // never blocks: its capacity is the number of buffers
 		}
 	}
 }
 
-// add encodes the values and writes them as series number i of the block; a series of gaps alone is left out.
+// add encodes the values and writes them as series number i of the block; a series without samples is skipped.
 func (b *block) add(i int, values []float64) error {
 	metas, err := b.encode(values)
 	if err != nil || len(metas) == 0 {
@@ -175,7 +175,7 @@ func (b *block) add(i int, values []float64) error {
 	return nil
 }
 
-// encode returns the chunks of some values, good until the next call.
+// encode returns the chunks of values, valid until the next call.
 func (b *block) encode(values []float64) ([]chunks.Meta, error) {
 	if !constant(values) {
 		b.metas = b.metas[:0]
@@ -190,14 +190,14 @@ func (b *block) encode(values []float64) ([]chunks.Meta, error) {
 		return nil, err
 	}
 	if len(b.constants) < maxConstants {
-		// The chunks stay as they are: take them out of the pool.
+		// Cached chunks must not be reused: remove them from the pool.
 		b.constants[bits] = slices.Clone(b.metas)
 		b.pool = b.pool[min(len(b.metas), len(b.pool)):]
 	}
 	return b.metas, nil
 }
 
-// constant tells whether all values are the same sample.
+// constant reports whether all values are the same sample.
 func constant(values []float64) bool {
 	first := math.Float64bits(values[0])
 	if isGap(values[0]) {
@@ -211,7 +211,7 @@ func constant(values []float64) bool {
 	return true
 }
 
-// compress turns values into b.metas.
+// compress encodes values to b.metas.
 func (b *block) compress(values []float64) error {
 	var (
 		app  chunkenc.Appender
@@ -252,8 +252,8 @@ func (b *block) chunk() *chunkenc.XORChunk {
 	return c
 }
 
-// seal writes what makes a directory a block: its description and an empty list of deletions.
-func (b *block) seal(tmp string) error {
+// writeMeta writes meta.json and an empty tombstones file.
+func (b *block) writeMeta(tmp string) error {
 	meta, err := json.MarshalIndent(&b.meta, "", "\t")
 	if err != nil {
 		return fmt.Errorf("meta.json: %w", err)

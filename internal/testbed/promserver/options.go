@@ -1,11 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promserver is a whole Prometheus in this process: its time series database, its query engine and its HTTP
-// API, on loopback, for the playground, for integration tests and for benchmarks.
+// Package promserver runs a Prometheus in this process: its time series database, query engine and HTTP API, on
+// loopback, for the playground, integration tests and benchmarks.
 //
-// What belongs in: opening and stopping the server, writing history as finished blocks, appending live samples. It must
-// not know what the series mean (internal/testbed/playground/clusterseries does) nor who reads them (internal/metrics does).
+// It writes history as finished blocks and appends live samples; it does not scrape.
 package promserver
 
 import (
@@ -25,40 +24,39 @@ const (
 	defaultLookback       = 5 * time.Minute
 )
 
-// Options say where the server keeps its data and what it reports about itself. The zero value of every field but Dir
-// is a usable default.
+// Options configures a Server. All fields except Dir are optional.
 type Options struct {
-	// Dir holds blocks and write-ahead log; it is made if absent. Required.
+	// Dir contains blocks and the write-ahead log; it is created if absent. Required.
 	Dir string
-	// Listen is host:port; default 127.0.0.1:0, a free port that Stop and Start keep.
+	// Listen is host:port; the default is 127.0.0.1:0, a free port that stays the same across Stop and Start.
 	Listen string
-	// Retention drops blocks older than this; 0 keeps all.
+	// Retention is the age at which blocks are deleted; 0 keeps all.
 	Retention time.Duration
-	// MaxSamples is the most samples that one query may hold in memory; default 50 million, as Prometheus.
+	// MaxSamples bounds the samples that one query may load; the default is 50 million, as in Prometheus.
 	MaxSamples int
-	// Timeout ends a query; default 2 minutes, as Prometheus.
+	// Timeout bounds a query; the default is 2 minutes, as in Prometheus.
 	Timeout time.Duration
-	// ScrapeInterval is what the configuration and the targets report; default 1 minute. Nothing is scraped.
+	// ScrapeInterval is the interval that the configuration and the targets report; the default is 1 minute.
 	ScrapeInterval time.Duration
 	// Targets are reported as scraped, each with the health "up".
 	Targets []Target
-	// Rules is a rule file in Prometheus' YAML, evaluated while the server runs; empty for none.
+	// Rules is the content of a Prometheus rule file, evaluated while the server runs; empty for none.
 	Rules string
-	// Middleware wraps the whole HTTP handler, for authentication and for faults; nil for none.
+	// Middleware wraps the HTTP handler, for authentication and fault injection; nil for none.
 	Middleware func(http.Handler) http.Handler
-	// TLS makes the server speak HTTPS; nil for plain HTTP.
+	// TLS enables HTTPS; nil for plain HTTP.
 	TLS *tls.Config
-	// Logger receives what the database and the engine log; nil discards it.
+	// Logger receives the logs of the database and the engine; nil discards them.
 	Logger *slog.Logger
-	// Now is the clock that target reports use; nil is time.Now.
+	// Now returns the current time for target reports; nil is time.Now.
 	Now func() time.Time
 }
 
-// Target is one scrape target that the server claims to have.
+// Target is one scrape target that the server reports.
 type Target struct {
 	// Job and Instance are the labels of the same names.
 	Job, Instance string
-	// Metadata are the metric families that the target exposes.
+	// Metadata describes the metric families of the target.
 	Metadata []Metadata
 }
 
@@ -97,20 +95,20 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// RequireBasicAuth is a middleware that answers 401 unless the request carries this user and password.
+// RequireBasicAuth returns a middleware that responds with 401 to requests without this user and password.
 func RequireBasicAuth(user, password string) func(http.Handler) http.Handler {
-	return require(func(r *http.Request) bool {
+	return requireAuth(func(r *http.Request) bool {
 		u, p, ok := r.BasicAuth()
 		return ok && u == user && p == password
 	}, `Basic realm="prometheus"`)
 }
 
-// RequireBearer is a middleware that answers 401 unless the request carries this bearer token.
+// RequireBearer returns a middleware that responds with 401 to requests without this bearer token.
 func RequireBearer(token string) func(http.Handler) http.Handler {
-	return require(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }, "Bearer")
+	return requireAuth(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }, "Bearer")
 }
 
-func require(allowed func(*http.Request) bool, challenge string) func(http.Handler) http.Handler {
+func requireAuth(allowed func(*http.Request) bool, challenge string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !allowed(r) {

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/internal/testbed/loopback"
 )
 
-// shutdownGrace is how long Stop waits for queries that run.
+// shutdownGrace bounds the wait of Stop for running queries.
 const shutdownGrace = 2 * time.Second
 
 // Server is a Prometheus that listens on loopback. Its methods may be called from several goroutines.
@@ -38,26 +38,26 @@ type Server struct {
 	handler http.Handler
 	rules   atomic.Pointer[rules.Manager] // nil while stopped or without rules
 
-	mu     sync.Mutex
-	addr   string
-	held   *loopback.Port // nil where the caller chose the address
-	http   *http.Server
-	done   chan struct{} // closed when http has ended
-	closed bool
+	mu           sync.Mutex
+	addr         string
+	reservedPort *loopback.Port // nil if Options.Listen is set
+	http         *http.Server
+	done         chan struct{} // closed when http has ended
+	closed       bool
 
-	appendMu sync.Mutex
-	seen     map[string]map[uint64]liveSeries // by source: what the last batch held
-	stats    AppendStats
+	appendMu  sync.Mutex
+	lastBatch map[string]map[uint64]liveSeries // series of the last batch by source
+	stats     AppendStats
 }
 
-// Open opens the data directory and listens. The caller closes the server.
+// Open opens the data directory and listens. The caller must close the server.
 func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	s := &Server{
 		opts: o, addr: o.Listen, started: o.Now(), reg: prometheus.NewRegistry(),
-		parser: parser.NewParser(parser.Options{}), seen: map[string]map[uint64]liveSeries{},
+		parser: parser.NewParser(parser.Options{}), lastBatch: map[string]map[uint64]liveSeries{},
 	}
 	s.data = &database{dir: o.Dir, opts: &s.opts}
 	s.reg.MustRegister(collectors.NewGoCollector())
@@ -85,19 +85,20 @@ func Open(o Options) (*Server, error) {
 	return s, nil
 }
 
-// listen starts for the first time. A port of our own choice is kept until Close: it is to be free when Start follows Stop.
+// listen starts the server for the first time. An automatically chosen port stays reserved until Close, so that Start
+// succeeds after Stop.
 func (s *Server) listen() error {
 	if s.opts.Listen == defaultListen {
-		port, err := loopback.Hold(context.Background(), 0)
+		port, err := loopback.Reserve(context.Background(), 0)
 		if err != nil {
 			return fmt.Errorf("promserver: %w", err)
 		}
-		s.held, s.addr = port, port.Address()
+		s.reservedPort, s.addr = port, port.Address()
 	}
 	return s.Start()
 }
 
-// URL is the address that clients use, without a trailing slash.
+// URL returns the address for clients, without a trailing slash.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +144,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Stop closes the listener and every connection, as a crash would look to a client. The data stays open; what is
-// appended until Start is dropped and counted. It is a no-op on a stopped server.
+// Stop closes the listener and all connections, which clients cannot distinguish from a crash. The data stays open;
+// samples appended until Start are dropped and counted. It is a no-op on a stopped server.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,7 @@ func (s *Server) stop() error {
 	return nil
 }
 
-// Running tells whether the server listens.
+// Running reports whether the server listens.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,12 +184,12 @@ func (s *Server) Close() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	err := errors.Join(s.stop(), s.data.close())
-	if s.held != nil {
-		err = errors.Join(err, s.held.Close())
-		s.held = nil
+	if s.reservedPort != nil {
+		err = errors.Join(err, s.reservedPort.Close())
+		s.reservedPort = nil
 	}
 	return err
 }
 
-// LastSample returns the time of the newest sample, or false where there is none.
+// LastSample returns the time of the newest sample, or false without samples.
 func (s *Server) LastSample() (time.Time, bool) { return s.data.last() }

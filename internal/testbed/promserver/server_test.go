@@ -121,10 +121,10 @@ func TestBackfillReadsBack(t *testing.T) {
 		t.Errorf("rate %v, want 0.5 across blocks", got)
 	}
 	if v := vector(t, c, "holes", start.Add(102*time.Minute)); len(v) != 0 {
-		t.Errorf("a series answers after its staleness marker: %v", v)
+		t.Errorf("a series is returned after its staleness marker: %v", v)
 	}
 	if v := vector(t, c, "nothing", at); len(v) != 0 {
-		t.Errorf("a series of gaps answers: %v", v)
+		t.Errorf("a series of gaps is returned: %v", v)
 	}
 	r, _, err := c.QueryRange(t.Context(), "wave", v1.Range{Start: start, End: grid.End, Step: 5 * time.Minute})
 	if err != nil {
@@ -151,7 +151,7 @@ func TestBackfillThenLive(t *testing.T) {
 	if _, err := s.Backfill(t.Context(), grid, []Series{{Labels: lset, Fill: fill}}); err != nil {
 		t.Fatal(err)
 	}
-	v += 45 // a minute lies between the last past sample and the first live one
+	v += 45 // the first live sample is a minute after the last backfilled one
 	for i := range 8 {
 		v += 15
 		if err := s.Append(t.Context(), "test", now.Add(time.Duration(i)*15*time.Second), []Sample{{lset, v}}); err != nil {
@@ -169,7 +169,7 @@ func TestBackfillThenLive(t *testing.T) {
 	if _, err := s.Backfill(t.Context(), grid, []Series{{Labels: lset, Fill: fill}}); err == nil || !strings.Contains(err.Error(), "overlaps") {
 		t.Errorf("a second backfill over the same time: error %v, want one that says it overlaps", err)
 	}
-	// The gap of a restart is filled behind what the head held, and nothing of it is lost.
+	// The gap of a restart is backfilled after the samples of the head, without loss.
 	last, ok := s.LastSample()
 	if !ok || !last.Equal(at) {
 		t.Fatalf("last sample %s %v, want %s", last, ok, at)
@@ -215,7 +215,7 @@ func TestAppendCountsAndEnds(t *testing.T) {
 		t.Errorf("stats %+v, want %+v", got, want)
 	}
 	if err := s.Append(t.Context(), "kubelet", now.Add(time.Minute), []Sample{{labels.FromStrings("__name__", "x", "a", "1", "a", "2"), 1}}); err == nil {
-		t.Error("a duplicate label is taken")
+		t.Error("a duplicate label is accepted")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestStopAndStart(t *testing.T) {
 		}
 	}
 	if _, _, err := c.Query(t.Context(), "x", now); err == nil {
-		t.Error("a stopped server answers")
+		t.Error("a stopped server responds")
 	}
 	add(15)
 	for range 2 {
@@ -250,7 +250,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Errorf("URL %s after start, %s before", s.URL(), url)
 	}
 	if got := scalar(t, c, "count_over_time(x[5m])", now.Add(time.Minute)); got != 2 {
-		t.Errorf("%v samples, want the 2 that came while it ran", got)
+		t.Errorf("%v samples, want the 2 appended while it ran", got)
 	}
 	if st := s.AppendStats(); st.Dropped != 1 {
 		t.Errorf("dropped %d, want 1", st.Dropped)
@@ -373,7 +373,7 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := client(t, s, nil).Buildinfo(t.Context()); err == nil {
-		t.Error("a client takes a certificate that nobody vouches for")
+		t.Error("a client accepts an untrusted certificate")
 	}
 }
 
@@ -383,12 +383,15 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client(t, s, nil)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	for len(vector(t, c, "doubled == 42", time.Now())) == 0 {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatal("the rule has not been evaluated")
+		case <-tick.C:
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
@@ -433,7 +436,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := WriteBlocks(ctx, dir, good, []Series{one}); err == nil {
 		t.Error("a cancelled context writes")
 	}
-	if n, err := size(dir); err != nil || n != 0 {
+	if n, err := dirSize(dir); err != nil || n != 0 {
 		t.Errorf("%d bytes left behind (%v)", n, err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// database stands before the tsdb so that the API keeps its handle while the tsdb is closed and opened again, which
-// writing history as blocks needs.
+// database wraps the tsdb so that the API keeps its handle while the tsdb is closed and reopened to write history as
+// blocks.
 type database struct {
 	dir  string
 	opts *Options
@@ -34,7 +34,7 @@ func (d *database) open() error {
 	}
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = d.opts.Retention.Milliseconds()
-	// The head is cut every two hours and left so: merging blocks would cost CPU that the playground has better use for.
+	// The head is cut every two hours; blocks are not compacted, to save CPU.
 	o.MaxBlockDuration = o.MinBlockDuration
 	o.StripeSize = 1 << 10
 	reg := prometheus.NewRegistry()
@@ -72,7 +72,7 @@ func (d *database) get() (*tsdb.DB, error) {
 	return d.db, nil
 }
 
-// flush turns what the head holds into blocks, so that blocks may be written after it.
+// flush writes the head to blocks, so that blocks may be written after it.
 func (d *database) flush() error {
 	db, err := d.get()
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *database) flush() error {
 	return nil
 }
 
-// last returns the time of the newest sample, or false where there is none.
+// last returns the time of the newest sample, or false without samples.
 func (d *database) last() (time.Time, bool) {
 	db, err := d.get()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/scrape"
 )
 
-// targetSet is what the server says about targets that nobody scrapes: the samples come by Append.
+// targetSet implements the target API for targets that are not scraped: their samples arrive by Append.
 type targetSet struct {
 	config *config.Config
 	active map[string][]*scrape.Target
@@ -46,7 +46,7 @@ func newTargetSet(o *Options) (*targetSet, error) {
 	return t, nil
 }
 
-// configYAML is the configuration of a server that would scrape the targets.
+// configYAML returns the configuration of a server that scrapes the targets.
 func configYAML(o *Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "global:\n  scrape_interval: %s\n  evaluation_interval: %[1]s\n", model.Duration(o.ScrapeInterval))
@@ -78,7 +78,7 @@ func (t *targetSet) report(ts time.Time) {
 // TargetsActive implements v1.TargetRetriever.
 func (t *targetSet) TargetsActive() map[string][]*scrape.Target { return t.active }
 
-// TargetsDropped implements v1.TargetRetriever: none ever is.
+// TargetsDropped implements v1.TargetRetriever.
 func (t *targetSet) TargetsDropped() map[string][]*scrape.Target {
 	return map[string][]*scrape.Target{}
 }

@@ -1,10 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package realnode joins real nodes to a control plane on this machine: a real kubelet, containerd and runc on a real kernel
-// each, without Docker and without a registry. It puts other rooms together: sandbox made the namespaces that all of this
-// runs in, plane is their network, capsule and microvm are the two kinds of node, assets the files they are made of. What
-// a test or a person then does with the nodes it does not know.
+// Package realnode joins real nodes to a control plane on this machine: each runs a real kubelet, containerd or CRI-O,
+// and runc on a real kernel, without Docker and without a registry. It combines package sandbox (namespaces), bridge
+// (network), namespacenode and microvm (the two kinds of node) and assets (their files).
 package realnode
 
 import (
@@ -34,10 +33,10 @@ import (
 	"crane.io/crane/internal/testbed/realnode/testprogram"
 )
 
-// servicePort is that of service default/kubernetes.
+// servicePort is the port of service default/kubernetes.
 const servicePort = "443"
 
-// pollInterval is how often the API server is asked for a node's state.
+// pollInterval is the interval between reads of a node's state.
 const pollInterval = 50 * time.Millisecond
 
 // Cluster is a control plane that real nodes can join. Its methods may be called from any goroutine.
@@ -56,7 +55,7 @@ type Cluster struct {
 	nodes map[int]*Node
 }
 
-// Open prepares the network inside of session for nodes that join control. Progress goes to log, nil for none.
+// Open prepares the network inside of session for nodes that join control. Progress is written to log; nil discards it.
 func Open(ctx context.Context, session *sandbox.Session, control *controlplane.ControlPlane, set assets.Set, log io.Writer) (*Cluster, error) {
 	if log == nil {
 		log = io.Discard
@@ -69,7 +68,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	if c.host, err = hostcgroup.Detect(); err != nil {
 		return nil, err
 	}
-	if c.images, err = ownImages(session, set); err != nil {
+	if c.images, err = linkImages(session, set); err != nil {
 		return nil, err
 	}
 	if c.containerd, err = containerdConfiguration(ctx); err != nil {
@@ -82,7 +81,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	if err := bridge.Open(ctx, service); err != nil {
 		return nil, err
 	}
-	// Kubelets and pods find the API server where service default/kubernetes says it is.
+	// Kubelets and pods reach the API server at the ClusterIP of service default/kubernetes.
 	var config net.ListenConfig
 	if c.service, err = config.Listen(ctx, "tcp4", net.JoinHostPort(controlplane.ServiceIP, servicePort)); err != nil {
 		return nil, fmt.Errorf("serve the API server to nodes: %w", err)
@@ -91,8 +90,8 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	return c, nil
 }
 
-// ownImages gives the session its own name for the archive of images: another session that keeps one of newer binaries removes the old.
-func ownImages(session *sandbox.Session, set assets.Set) (string, error) {
+// linkImages links the archive of images into the session: another session with newer binaries removes the cached one.
+func linkImages(session *sandbox.Session, set assets.Set) (string, error) {
 	kept, err := set.Images(testprogram.Names())
 	if err != nil {
 		return "", err
@@ -101,18 +100,18 @@ func ownImages(session *sandbox.Session, set assets.Set) (string, error) {
 	if err := os.Link(kept, own); err == nil || errors.Is(err, os.ErrExist) {
 		return own, nil
 	}
-	// On another file system.
+	// The session is on another file system.
 	content, err := os.ReadFile(kept)
 	if err == nil {
 		err = os.WriteFile(own, content, 0o600)
 	}
 	if err != nil {
-		return "", fmt.Errorf("take the images: %w", err)
+		return "", fmt.Errorf("copy the images: %w", err)
 	}
 	return own, nil
 }
 
-// HostVersion is the cgroup version of a host's nodes in namespaces.
+// HostVersion returns the cgroup version of namespace nodes on a host.
 func HostVersion(h hostcgroup.Host) int {
 	if len(h.V1) > 0 {
 		return 1
@@ -120,8 +119,8 @@ func HostVersion(h hostcgroup.Host) int {
 	return 2
 }
 
-// Can says why this machine cannot run such a node, nil if it can.
-func (c *Cluster) Can(ctx context.Context, o NodeOptions) error {
+// CheckSupport returns an error if this machine cannot run a node with these options.
+func (c *Cluster) CheckSupport(ctx context.Context, o NodeOptions) error {
 	o, err := o.complete(1, HostVersion(c.host))
 	if err != nil {
 		return err
@@ -134,14 +133,14 @@ func (c *Cluster) Can(ctx context.Context, o NodeOptions) error {
 	if !o.Machine {
 		return nil
 	}
-	err = errors.Join(doctor.Problems(doctor.Machine(ctx)), c.assets.HasKernel())
+	err = errors.Join(doctor.Problems(doctor.CheckMachine(ctx)), c.assets.HasKernel())
 	if o.systemd() {
 		err = errors.Join(err, c.assets.HasSystemd())
 	}
 	return err
 }
 
-// StartNodes starts the nodes side by side and returns when all are Ready. On error none of them is left.
+// StartNodes starts nodes concurrently and returns when all are Ready. After an error none of them is left.
 func (c *Cluster) StartNodes(ctx context.Context, options ...NodeOptions) ([]*Node, error) {
 	nodes, err := c.reserve(options)
 	if err != nil {
@@ -162,7 +161,7 @@ func (c *Cluster) StartNodes(ctx context.Context, options ...NodeOptions) ([]*No
 	return nodes, nil
 }
 
-// reserve gives each node its number.
+// reserve assigns each node a number.
 func (c *Cluster) reserve(options []NodeOptions) ([]*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +190,7 @@ func (c *Cluster) reserve(options []NodeOptions) ([]*Node, error) {
 	return nodes, nil
 }
 
-// Close stops all nodes. The network goes with the session.
+// Close stops all nodes. The network is removed with the session.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
 	nodes := make([]*Node, 0, len(c.nodes))
@@ -208,20 +207,20 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return errors.Join(append(errs, c.service.Close())...)
 }
 
-// Client is a client with an administrator's rights.
+// Client returns a client with administrator rights.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }
 
-// Control is the control plane.
+// Control returns the control plane.
 func (c *Cluster) Control() *controlplane.ControlPlane { return c.control }
 
-// logDir takes the logs of a node.
+// logDir returns the directory of a node's logs.
 func (c *Cluster) logDir(name string) string { return filepath.Join(c.session.Dir, "nodes", name) }
 
 func (c *Cluster) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.log, "nodes: "+format+"\n", args...)
 }
 
-// awaitReady waits until the node says that it is Ready, or has ended.
+// awaitReady waits until the node is Ready. It returns an error if the node ends first.
 func (c *Cluster) awaitReady(ctx context.Context, name string, ended <-chan struct{}) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -253,7 +252,7 @@ func isReady(node *corev1.Node) (bool, string) {
 	return false, "it has no condition Ready"
 }
 
-// report logs a step of a node.
+// report returns a function that logs the steps of a node.
 func (c *Cluster) report(name string) func(nodespec.Report) {
 	return func(r nodespec.Report) {
 		if r.Error == "" {

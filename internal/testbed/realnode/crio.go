@@ -12,11 +12,11 @@ import (
 	"crane.io/crane/internal/testbed/realnode/nodespec"
 )
 
-// Places inside a node with CRI-O.
+// Paths in a node with CRI-O.
 const (
 	crioSocket = "/run/crio/crio.sock"
 	crioDir    = "/opt/crane/crio"
-	// boundedRunc is nodekit, which asks nothing of runc that a node in namespaces cannot do.
+	// boundedRunc is nodekit, which drops requests to runc that a namespace node cannot fulfil.
 	boundedRunc = "/opt/crane/" + nodeinit.RuntimeName
 	crioConfig  = configDir + "/crio.conf"
 	crioPolicy  = configDir + "/policy.json"
@@ -25,7 +25,7 @@ const (
 // stepCRIO is the step of a node that starts CRI-O.
 const stepCRIO = "crio"
 
-// crioFiles are the files that CRI-O reads.
+// crioFiles returns the configuration files of CRI-O.
 func crioFiles(o NodeOptions) (map[string]nodespec.File, error) {
 	runc, err := exec.LookPath("runc")
 	if err != nil {
@@ -40,14 +40,14 @@ func crioFiles(o NodeOptions) (map[string]nodespec.File, error) {
 	}
 	return map[string]nodespec.File{
 		crioConfig: {Content: crioConfiguration(o, runc, conmon)},
-		// Who verifies images: nobody, they are of this machine's own making.
+		// Images are built on this machine and are not signed.
 		crioPolicy: {Content: `{"default": [{"type": "insecureAcceptAnything"}]}`},
 	}, nil
 }
 
-// crioConfiguration is CRI-O's own but for where things are, and for what pods of tests do not use.
+// crioConfiguration returns CRI-O's configuration: defaults except for paths and features that test pods do not use.
 func crioConfiguration(o NodeOptions, runc, conmon string) string {
-	cgroups := "cgroup_manager = \"cgroupfs\"\nconmon_cgroup = \"pod\"" // the only place that CRI-O knows of without systemd
+	cgroups := "cgroup_manager = \"cgroupfs\"\nconmon_cgroup = \"pod\"" // the only cgroup that CRI-O supports without systemd
 	if o.systemd() {
 		cgroups = `cgroup_manager = "systemd"`
 	}
@@ -75,13 +75,13 @@ enable_nri = false
 `, crioSocket, cgroups, crioDir+"/pinns", runc, conmon, assets.ImageName("pause"), crioPolicy, pluginDir)
 }
 
-// crioSteps import the images and start CRI-O.
+// crioSteps returns the steps that import the images and start CRI-O.
 func crioSteps(o NodeOptions) []nodespec.Step {
 	return []nodespec.Step{
 		{Name: stepImages, Args: []string{crioDir + "/images", imagesPath}},
 		{
 			Name: stepCRIO, Args: o.service(stepCRIO, crioDir+"/crio", "--config", crioConfig, "--config-dir", ""),
-			Stays: true, Again: o.Restart, Socket: crioSocket,
+			Daemon: true, Restart: o.Restart, Socket: crioSocket,
 		},
 	}
 }

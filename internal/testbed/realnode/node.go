@@ -25,24 +25,24 @@ import (
 
 // Node is one running node.
 type Node struct {
-	cluster *Cluster
-	number  int
-	options NodeOptions
-	capsule *namespacenode.Capsule // the one or the other
-	machine *microvm.Machine
-	ended   <-chan struct{}
+	cluster       *Cluster
+	number        int
+	options       NodeOptions
+	namespaceNode *namespacenode.Node // either this or machine is set
+	machine       *microvm.Machine
+	ended         <-chan struct{}
 }
 
-// Name is that of the Node object.
+// Name returns the name of the Node object.
 func (n *Node) Name() string { return n.options.Name }
 
-// Cgroup is the version of the node's cgroups.
+// Cgroup returns the node's cgroup version.
 func (n *Node) Cgroup() int { return n.options.Cgroup }
 
-// Systemd tells whether systemd is the node's first process and makes its cgroups.
+// Systemd reports whether systemd is the node's first process and manages its cgroups.
 func (n *Node) Systemd() bool { return n.options.systemd() }
 
-// Runtime is the container runtime, Containerd or CRIO.
+// Runtime returns the container runtime, Containerd or CRIO.
 func (n *Node) Runtime() string {
 	if n.options.crio() {
 		return CRIO
@@ -50,25 +50,25 @@ func (n *Node) Runtime() string {
 	return Containerd
 }
 
-// Machine tells whether the node is a virtual machine.
+// Machine reports whether the node is a virtual machine.
 func (n *Node) Machine() bool { return n.options.Machine }
 
-// Done is closed when the node has ended, by itself or by Stop.
+// Done returns a channel that is closed when the node has ended.
 func (n *Node) Done() <-chan struct{} { return n.ended }
 
-// Path returns where a file of the node is to be found from here; empty for a virtual machine, whose files are its own.
-// Cgroup files are at /sys/fs/cgroup as in any node.
+// Path returns the host path of a file of the node; empty for a virtual machine. Cgroup files are below /sys/fs/cgroup
+// of the node.
 func (n *Node) Path(inside string) string {
-	if n.capsule == nil {
+	if n.namespaceNode == nil {
 		return ""
 	}
-	return filepath.Join("/proc", fmt.Sprint(n.capsule.PID()), "root", inside)
+	return filepath.Join("/proc", fmt.Sprint(n.namespaceNode.PID()), "root", inside)
 }
 
-// LogDir holds a log for each of the node's programs.
+// LogDir returns the directory with a log for each of the node's programs.
 func (n *Node) LogDir() string { return n.cluster.logDir(n.options.Name) }
 
-// LastLogs returns the end of each log, for reports.
+// LastLogs returns the last lines of each log.
 func (n *Node) LastLogs(lines int) string {
 	files, _ := filepath.Glob(filepath.Join(n.LogDir(), "*.log"))
 	var b strings.Builder
@@ -83,21 +83,21 @@ func (n *Node) LastLogs(lines int) string {
 	return b.String()
 }
 
-// Kill sends SIGKILL to one of the node's programs: containerd or kubelet. The node ends with it, unless its options say that it is to
-// be started again. Not for virtual machines.
+// Kill sends SIGKILL to one of the node's programs: containerd or kubelet. The node ends with it unless
+// NodeOptions.Restart is set. It is not supported for virtual machines.
 func (n *Node) Kill(program string) error {
-	if n.capsule == nil {
-		return fmt.Errorf("kill %s of %s: it is not in reach", program, n.Name())
+	if n.namespaceNode == nil {
+		return fmt.Errorf("kill %s of %s: not supported for virtual machines", program, n.Name())
 	}
-	return n.capsule.Kill(program)
+	return n.namespaceNode.Kill(program)
 }
 
-// start returns when the node is Ready.
+// start starts the node and returns when it is Ready.
 func (n *Node) start(ctx context.Context) error {
 	c, name, begin := n.cluster, n.options.Name, time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, n.options.bound(), fmt.Errorf("not within %s", n.options.bound()))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.options.startTimeout(), fmt.Errorf("not within %s", n.options.startTimeout()))
 	defer cancel()
-	description, err := c.describe(ctx, n.number, n.options)
+	description, err := c.nodeSpec(ctx, n.number, n.options)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (n *Node) start(ctx context.Context) error {
 	if n.options.Machine {
 		err = n.startMachine(ctx, description)
 	} else {
-		err = n.startCapsule(ctx, description)
+		err = n.startNamespaceNode(ctx, description)
 	}
 	if err == nil {
 		err = c.awaitReady(ctx, name, n.ended)
@@ -119,7 +119,7 @@ func (n *Node) start(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) startCapsule(ctx context.Context, description nodespec.Node) error {
+func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node) error {
 	c := n.cluster
 	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
@@ -128,15 +128,15 @@ func (n *Node) startCapsule(ctx context.Context, description nodespec.Node) erro
 	}
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
-		return fmt.Errorf("make root directory of %s: %w", n.options.Name, err)
+		return fmt.Errorf("create root directory of %s: %w", n.options.Name, err)
 	}
 	var err error
-	n.capsule, err = namespacenode.Start(ctx, namespacenode.Options{
+	n.namespaceNode, err = namespacenode.Start(ctx, namespacenode.Options{
 		Node: description, Kit: c.assets.Kit, Group: c.session.Group, LogDir: n.LogDir(),
 		Attach: func(ctx context.Context, pid int) error { return bridge.Attach(ctx, n.number, pid) },
 	}, c.report(n.options.Name))
 	if err == nil {
-		n.ended = n.capsule.Done()
+		n.ended = n.namespaceNode.Done()
 	}
 	return err
 }
@@ -171,16 +171,16 @@ func (n *Node) startMachine(ctx context.Context, description nodespec.Node) erro
 	return err
 }
 
-// machineHierarchies are those of cgroup v1 in a virtual machine, each controller by itself.
+// machineHierarchies returns the cgroup v1 hierarchies of a virtual machine.
 func machineHierarchies() []string {
 	return []string{"cpu,cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "hugetlb", "name=systemd"}
 }
 
-// Stop ends the node at once, as if its power were cut, and deletes its Node object. It may be called again.
+// Stop ends the node immediately, without a shutdown, and deletes its Node object. It is idempotent.
 func (n *Node) Stop(ctx context.Context) error {
 	var errs []error
-	if n.capsule != nil {
-		errs = append(errs, n.capsule.Stop())
+	if n.namespaceNode != nil {
+		errs = append(errs, n.namespaceNode.Stop())
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Stop())

@@ -37,73 +37,75 @@ const (
 
 // Defaults of NodeOptions.
 const (
-	// defaultDisk is much more than the test images and the logs of a long session need; it is a bound, memory is taken
-	// as files are written.
+	// defaultDisk is sufficient for the test images and the logs of a long session; memory is allocated only for
+	// written files.
 	defaultDisk = 2 << 30
-	// machineCPUs: with the static policy two are too few for the shared pool and an exclusive one beside each other.
+	// machineCPUs must leave room for a shared and an exclusive CPU pool under the static policy.
 	machineCPUs = 4
-	// machineMemory is what containerd, the kubelet and some test pods fit in, in MiB.
+	// machineMemory is sufficient for containerd, the kubelet and some test pods, in MiB.
 	machineMemory = 1536
-	// capsuleBound and machineBound are many times what the start of a node takes.
-	capsuleBound = 60 * time.Second
-	machineBound = 6 * time.Minute
+	// namespaceNodeTimeout and machineTimeout bound the start of a node; each is many times the usual duration.
+	namespaceNodeTimeout = 60 * time.Second
+	machineTimeout       = 6 * time.Minute
 )
 
-// NodeOptions describe one node. The zero value is a node with the host's own cgroup version and the kubelet's defaults.
+// NodeOptions describes a node. The zero value is a node with the host's cgroup version and the kubelet's defaults.
 type NodeOptions struct {
-	// Name of the node; empty means node-1 and so on.
+	// Name is the name of the node; empty means node-1 and so on.
 	Name string
-	// Cgroup is the cgroup version, 1 or 2; 0 means the host's. A version that the host does not have makes the node a
-	// virtual machine, which is much slower. With the driver systemd 0 means 2, and 1 is hybrid.
+	// Cgroup is the cgroup version, 1 or 2; 0 means the host's version, or 2 with the driver systemd. A version other
+	// than the host's requires a virtual machine, which is much slower. With the driver systemd, 1 is hybrid.
 	Cgroup int
-	// Machine makes the node a virtual machine whatever the host's cgroup version.
+	// Machine runs the node as a virtual machine regardless of the cgroup version.
 	Machine bool
-	// CgroupDriver is "cgroupfs", which is the default, or "systemd", which makes the node a virtual machine with systemd as its
-	// first process.
+	// CgroupDriver is "cgroupfs" (default) or "systemd", which requires a virtual machine with systemd as its first
+	// process.
 	CgroupDriver string
-	// Runtime is Containerd, which is the default, or CRIO, which has to be built beforehand.
+	// Runtime is Containerd (default) or CRIO, which must be built beforehand.
 	Runtime string
-	// CPUManagerPolicy is CPUManagerNone, the default, or CPUManagerStatic, which needs ReservedCPUs.
+	// CPUManagerPolicy is CPUManagerNone (default) or CPUManagerStatic, which requires ReservedCPUs.
 	CPUManagerPolicy string
-	// ReservedCPUs are kept from pods, a list such as "0" or "0-1".
+	// ReservedCPUs lists the CPUs that pods may not use, such as "0" or "0-1".
 	ReservedCPUs string
-	// Reserved is kept from pods beside that: a node sees all the memory of its machine.
+	// Reserved lists other resources that pods may not use: a node reports all memory of its machine.
 	Reserved corev1.ResourceList
-	// Scattered spreads the kubelet's configuration as some installations do: its file is not in its directory, ReservedCPUs are in a
-	// drop-in file and Reserved is a flag.
-	Scattered bool
-	// OwnCertificate lets the kubelet serve with a certificate of its own making, as it does where nobody gives it another. The API server
-	// here does not trust it: there are no logs of such a node's pods, and no exec.
+	// SplitConfig distributes the kubelet's configuration as some installations do: the file is not in the kubelet's
+	// directory, ReservedCPUs are in a drop-in file and Reserved is a flag.
+	SplitConfig bool
+	// OwnCertificate makes the kubelet serve with a self-signed certificate, its default. The API server does not trust
+	// it, so logs and exec of such a node's pods fail.
 	OwnCertificate bool
-	// NUMAZones shows the CPUs in so many zones of equal size. It is sysfs alone that says so, which is what the kubelet and agents read;
-	// memory is not divided. 0 leaves the machine's own.
+	// NUMAZones is the number of NUMA zones of equal size reported by sysfs, which the kubelet and agents read; memory
+	// is not divided. 0 keeps the machine's zones.
 	NUMAZones int
-	// RealZones gives a virtual machine these zones, each with its part of the memory.
+	// RealZones gives a virtual machine real NUMA zones, each with a part of the memory.
 	RealZones bool
-	// Threads is how many threads a core of a virtual machine has; 0 means 1.
+	// Threads is the number of threads per core of a virtual machine; 0 means 1.
 	Threads int
 	// TopologyPolicy is the kubelet's topology manager policy, such as "single-numa-node"; empty means "none".
 	TopologyPolicy string
 	// EvictMemoryBelow is the available memory below which the kubelet evicts pods, such as "300Mi"; empty means 100Mi.
 	EvictMemoryBelow string
-	// MemoryThrottling is the kubelet's memoryThrottlingFactor, above 0 and at most 1: with it the kubelet has the gate MemoryQoS and sets
-	// memory.high of containers on cgroup v2. 0 is without.
+	// MemoryThrottling is the kubelet's memoryThrottlingFactor in (0, 1]: the kubelet enables the feature gate
+	// MemoryQoS and sets memory.high of containers on cgroup v2. 0 disables it.
 	MemoryThrottling float64
-	// SwapMiB is a virtual machine's swap. The kubelet then lets pods of class Burstable have some (LimitedSwap). 0 is none.
+	// SwapMiB is the swap of a virtual machine in MiB. The kubelet then allows Burstable pods to use some
+	// (LimitedSwap). 0 is none.
 	SwapMiB int
-	// DiskBytes is the size of a capsule's file system, which is in memory; 0 means 2 GiB.
+	// DiskBytes is the size of a namespace node's file system in memory; 0 means 2 GiB.
 	DiskBytes int64
-	// CPUs and MemoryMiB size a virtual machine; 0 means 4 and 1536.
+	// CPUs and MemoryMiB are the size of a virtual machine; 0 means 4 and 1536.
 	CPUs, MemoryMiB int
-	// Restart starts the runtime and the kubelet again when they end, as a service manager would. Without it their end is the node's.
+	// Restart restarts the runtime and the kubelet when they exit, as a service manager does. Without it the node ends
+	// with them.
 	Restart bool
-	// Taints that the Node object is registered with.
+	// Taints are the taints with which the node is registered.
 	Taints []corev1.Taint
-	// Labels of the Node object.
+	// Labels are labels of the Node object.
 	Labels map[string]string
 }
 
-// complete fills in defaults for node i, counted from 1, on a host with that cgroup version, and checks.
+// complete sets defaults for node i, counted from 1, on a host with that cgroup version, and validates the options.
 func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("node-%d", i)
@@ -140,19 +142,19 @@ func (o NodeOptions) validate() error {
 			errs = append(errs, fmt.Errorf("node %s: "+format, append([]any{o.Name}, args...)...))
 		}
 	}
-	check(regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(o.Name), "not a name for a node")
+	check(regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(o.Name), "invalid node name")
 	check(o.Cgroup == 1 || o.Cgroup == 2, "cgroup version %d, want 1 or 2", o.Cgroup)
 	check(slices.Contains([]string{"", CgroupFS, Systemd}, o.CgroupDriver), "cgroup driver %q, want %s or %s", o.CgroupDriver, CgroupFS, Systemd)
 	check(slices.Contains([]string{"", Containerd, CRIO}, o.Runtime), "runtime %q, want %s or %s", o.Runtime, Containerd, CRIO)
 	check(slices.Contains([]string{"", CPUManagerNone, CPUManagerStatic}, o.CPUManagerPolicy),
 		"CPU manager policy %q, want %s or %s", o.CPUManagerPolicy, CPUManagerNone, CPUManagerStatic)
-	check(o.CPUManagerPolicy != CPUManagerStatic || o.ReservedCPUs != "", "the static CPU manager policy needs reserved CPUs")
+	check(o.CPUManagerPolicy != CPUManagerStatic || o.ReservedCPUs != "", "the static CPU manager policy requires reserved CPUs")
 	check(o.DiskBytes >= 64<<20, "a disk of %d bytes, want 64 MiB or more", o.DiskBytes)
 	check(o.CPUs >= 1 && o.CPUs <= 64, "%d CPUs, want 1 to 64", o.CPUs)
 	check(o.MemoryMiB >= 768, "%d MiB of memory, want 768 or more", o.MemoryMiB)
 	check(o.MemoryThrottling >= 0 && o.MemoryThrottling <= 1, "a memory throttling factor of %g, want 0 to 1", o.MemoryThrottling)
-	check(o.SwapMiB == 0 || o.Machine && o.SwapMiB > 0, "%d MiB of swap take a virtual machine", o.SwapMiB)
-	check(o.Machine || !o.RealZones, "zones that are real take a virtual machine")
+	check(o.SwapMiB == 0 || o.Machine && o.SwapMiB > 0, "%d MiB of swap require a virtual machine", o.SwapMiB)
+	check(o.Machine || !o.RealZones, "real NUMA zones require a virtual machine")
 	check(!o.Machine || o.Threads == 1 && !o.RealZones || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
 	check(o.NUMAZones >= 0 && o.NUMAZones <= o.cpus(), "%d NUMA zones for %d CPUs", o.NUMAZones, o.cpus())
 	if o.ReservedCPUs != "" {
@@ -162,13 +164,13 @@ func (o NodeOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// systemd tells whether systemd makes the cgroups.
+// systemd reports whether systemd manages the cgroups.
 func (o NodeOptions) systemd() bool { return o.CgroupDriver == Systemd }
 
-// crio tells whether the runtime is CRI-O.
+// crio reports whether the runtime is CRI-O.
 func (o NodeOptions) crio() bool { return o.Runtime == CRIO }
 
-// socket is where the kubelet finds the runtime.
+// socket returns the runtime's socket.
 func (o NodeOptions) socket() string {
 	if o.crio() {
 		return crioSocket
@@ -176,19 +178,19 @@ func (o NodeOptions) socket() string {
 	return containerdSocket
 }
 
-// kernelArguments of a virtual machine.
+// kernelArguments returns additional kernel arguments of a virtual machine.
 func (o NodeOptions) kernelArguments() string {
 	switch {
 	case !o.systemd():
 		return ""
 	case o.Cgroup == 1:
-		// With a v2 tree without controllers beside: hybrid.
+		// Hybrid: a v2 hierarchy without controllers exists as well.
 		return "systemd.getty_auto=no systemd.unified_cgroup_hierarchy=no"
 	}
 	return "systemd.getty_auto=no"
 }
 
-// cpus is the number of CPUs that the node sees.
+// cpus returns the number of CPUs of the node.
 func (o NodeOptions) cpus() int {
 	if o.Machine {
 		return o.CPUs
@@ -196,7 +198,7 @@ func (o NodeOptions) cpus() int {
 	return runtime.NumCPU()
 }
 
-// zones are the CPUs of each NUMA zone.
+// zones returns the CPUs of each NUMA zone.
 func (o NodeOptions) zones() []string {
 	var zones []string
 	for z := range o.NUMAZones {
@@ -210,15 +212,15 @@ func (o NodeOptions) zones() []string {
 	return zones
 }
 
-// bound is how long the start of the node may take.
-func (o NodeOptions) bound() time.Duration {
+// startTimeout bounds the start of the node.
+func (o NodeOptions) startTimeout() time.Duration {
 	if o.Machine {
-		return machineBound
+		return machineTimeout
 	}
-	return capsuleBound
+	return namespaceNodeTimeout
 }
 
-// checkNames refuses two nodes of one name, or too many.
+// checkNames returns an error for duplicate names or too many nodes.
 func checkNames(nodes []NodeOptions) error {
 	if len(nodes) > bridge.MaxNodes {
 		return fmt.Errorf("%d nodes, want at most %d", len(nodes), bridge.MaxNodes)
@@ -226,7 +228,7 @@ func checkNames(nodes []NodeOptions) error {
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		if seen[n.Name] {
-			return fmt.Errorf("two nodes of the name %s", n.Name)
+			return fmt.Errorf("duplicate node name %s", n.Name)
 		}
 		seen[n.Name] = true
 	}

@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// minWake keeps a pod that is always due from keeping a worker busy.
+// minWake is the minimum interval between steps of a pod.
 const minWake = 10 * time.Millisecond
 
 // callTimeout bounds one call to the API server.
 const callTimeout = 10 * time.Second
 
-// work steps pods until the queue is shut down. The queue gives a pod to one worker at a time, so that its statuses are
+// work steps pods until the queue is shut down. The queue passes a pod to one worker at a time, so its statuses are
 // written in order.
 func (f *Fleet) work(ctx context.Context) {
 	for {
@@ -32,7 +32,7 @@ func (f *Fleet) work(ctx context.Context) {
 			return
 		}
 		if err := f.step(ctx, key); err != nil && ctx.Err() == nil {
-			f.config.Log.V(1).Info("pod status not written, will try again", "pod", key.namespace+"/"+key.name, "reason", err.Error())
+			f.config.Log.V(1).Info("failed to write pod status, retrying", "pod", key.namespace+"/"+key.name, "reason", err.Error())
 			f.queue.AddRateLimited(key)
 		} else {
 			f.queue.Forget(key)
@@ -41,7 +41,7 @@ func (f *Fleet) work(ctx context.Context) {
 	}
 }
 
-// step asks the model what the pod's status is now and writes it.
+// step computes the pod's current status and writes it.
 func (f *Fleet) step(ctx context.Context, key podKey) error {
 	m, ok := f.members[key.node]
 	if !ok {
@@ -56,7 +56,7 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	out := m.node.Step(key.uid, now)
 	dirty, events := m.node.Dirty(), m.node.Events()
 	m.mu.Unlock()
-	f.tell(m, events)
+	f.recordEvents(m, events)
 	f.enqueue(dirty)
 	if out.Pod == nil {
 		return nil
@@ -80,7 +80,7 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	return nil
 }
 
-// writeStatus patches what differs. A pod that has gone meanwhile is no error.
+// writeStatus patches the difference. A deleted pod is not an error.
 func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.PodStatus) error {
 	if equality.Semantic.DeepEqual(&base.Status, want) {
 		return nil
@@ -101,7 +101,7 @@ func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.
 	return nil
 }
 
-// statusPatch is the strategic merge patch between two statuses of the pod, bound to its UID.
+// statusPatch returns the strategic merge patch between two statuses of the pod, bound to its UID.
 func statusPatch(base *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(corev1.Pod{Status: base.Status})
 	if err != nil {
@@ -114,7 +114,7 @@ func statusPatch(base *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
 	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }
 
-// remove deletes the object of a pod that has ended. One that was deleted with no grace goes by itself.
+// remove deletes the object of a terminated pod. The API server itself deletes one without grace period.
 func (f *Fleet) remove(ctx context.Context, pod *corev1.Pod) error {
 	if g := pod.DeletionGracePeriodSeconds; g != nil && *g == 0 {
 		return nil

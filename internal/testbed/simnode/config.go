@@ -18,31 +18,31 @@ import (
 	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
-// The vocabulary of package kubelet that users of simnode need.
+// Types of package kubelet that users of simnode need.
 type (
-	// Load says what containers use; see kubelet.Load.
+	// Load computes the use of containers; see kubelet.Load.
 	Load = kubelet.Load
-	// Use is what one container uses; see kubelet.Use.
+	// Use is the use of one container; see kubelet.Use.
 	Use = kubelet.Use
 	// NodeSpec describes a node; see kubelet.NodeSpec.
 	NodeSpec = kubelet.NodeSpec
-	// NodeState is a node as it stands; see kubelet.NodeState.
+	// NodeState is the state of a node; see kubelet.NodeState.
 	NodeState = kubelet.NodeState
 	// ContainerState is a running container; see kubelet.ContainerState.
 	ContainerState = kubelet.ContainerState
-	// Timing holds the durations of the model; see kubelet.Timing.
+	// Timing contains the durations of the model; see kubelet.Timing.
 	Timing = kubelet.Timing
 )
 
 // DefaultTiming is kubelet.DefaultTiming.
 func DefaultTiming() Timing { return kubelet.DefaultTiming() }
 
-// The defaults of Config.
+// Defaults of Config.
 const (
-	// DefaultSample is between two samples of all containers: a kubelet's housekeeping takes 10 s, half of which lets a
-	// scenario's kills be seen soon.
+	// DefaultSample is the interval between samples of all containers. A kubelet's housekeeping interval is 10 s; half
+	// of it makes kills in scenarios visible sooner.
 	DefaultSample = 5 * time.Second
-	// DefaultHeartbeat is a quarter of the 40 s that a node lease lasts, as the kubelet has it.
+	// DefaultHeartbeat is a quarter of the node lease duration of 40 s, as in the kubelet.
 	DefaultHeartbeat = 10 * time.Second
 	// DefaultWorkers bounds the concurrent calls to the API server for pods.
 	DefaultWorkers = 8
@@ -51,18 +51,18 @@ const (
 // statusReport is the longest time between two reports of a node's status (kubelet: nodeStatusReportFrequency).
 const statusReport = 5 * time.Minute
 
-// MaxNodes is what the plan of pod addresses has room for.
+// MaxNodes is the number of nodes for which there are pod addresses.
 const MaxNodes = 4096
 
-// Config says what to simulate and with which identities.
+// Config configures a Fleet.
 type Config struct {
-	// Client reaches the API server; its rate limits are replaced by the bound on workers.
+	// Client is the client configuration; its rate limits are replaced by Workers.
 	Client *rest.Config
-	// Nodes to run, with different names.
+	// Nodes are the nodes to simulate, with distinct names.
 	Nodes []NodeSpec
-	// Load of the containers.
+	// Load computes the use of the containers.
 	Load Load
-	// Timing of the model; the zero value means DefaultTiming.
+	// Timing is the timing of the model; the zero value means DefaultTiming.
 	Timing Timing
 	// Sample is the time between two samples of all containers; 0 means DefaultSample.
 	Sample time.Duration
@@ -70,35 +70,35 @@ type Config struct {
 	Heartbeat time.Duration
 	// Workers bounds the concurrent calls for pods; 0 means DefaultWorkers.
 	Workers int
-	// Serving of the kubelets' endpoints and of metrics.k8s.io; nil means that nothing is served.
+	// Serving configures the endpoints of the kubelets and metrics.k8s.io; nil disables them.
 	Serving *Serving
-	// Clock is the time of the simulation; nil means the real one.
+	// Clock is the clock of the simulation; nil means the real one.
 	Clock clock.WithTicker
-	// Log receives what a person may want to know; the zero value discards.
+	// Log receives progress and errors; the zero value discards them.
 	Log logr.Logger
 }
 
-// Serving holds the identities of the HTTPS endpoints.
+// Serving configures the identities of the HTTPS endpoints.
 type Serving struct {
 	// Cert issues a serving certificate for the hosts, signed by CA.
 	Cert func(hosts ...string) (tls.Certificate, error)
-	// CA is the PEM of the authority that signs serving certificates; the API service carries it.
+	// CA is the PEM-encoded CA that signs serving certificates, for the APIService.
 	CA []byte
-	// ClientCA verifies the certificates of users, the API server's kubelet client among them.
+	// ClientCA verifies client certificates, including that of the API server.
 	ClientCA *x509.CertPool
-	// FrontProxyCA and FrontProxyNames tell the API server's proxy.
+	// FrontProxyCA and FrontProxyNames identify the API server's front proxy.
 	FrontProxyCA    *x509.CertPool
 	FrontProxyNames []string
 	// Metrics registers metrics.k8s.io as an aggregated API.
 	Metrics bool
-	// Tunnel gives the nodes addresses through which the API server proxies to them (nodes/NAME/proxy), which it does
-	// not to loopback. It must be among the API server's flags. Nil means that this one path does not work.
+	// Tunnel provides addresses through which the API server proxies to the nodes (nodes/NAME/proxy), which it refuses
+	// to do for loopback addresses. Its flags must be passed to the API server. Nil disables this path.
 	Tunnel *tunnel.Tunnel
 }
 
 func (s *Serving) complete() bool { return s.Cert != nil && s.ClientCA != nil && len(s.CA) > 0 }
 
-// complete fills in defaults and refuses what cannot work.
+// complete sets defaults and validates the configuration.
 func (c Config) complete() (Config, error) {
 	if c.Client == nil {
 		return c, errors.New("simulated nodes: no client configuration")
@@ -144,12 +144,12 @@ func (c Config) validate() error {
 			errs = append(errs, err)
 		}
 		if seen[n.Name] {
-			errs = append(errs, fmt.Errorf("node %s is there twice", n.Name))
+			errs = append(errs, fmt.Errorf("duplicate node %s", n.Name))
 		}
 		seen[n.Name] = true
 	}
 	if c.Serving != nil && !c.Serving.complete() {
-		errs = append(errs, errors.New("serving: a certificate, the CA's PEM and the client CA are all needed"))
+		errs = append(errs, errors.New("serving: Cert, CA and ClientCA are required"))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("simulated nodes: %w", errors.Join(errs...))

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FailNode cuts a node off: no heartbeats, no reports, no endpoints, until RecoverNode. Its containers run on unseen.
+// FailNode disconnects a node: no heartbeats, no reports, no endpoints, until RecoverNode. Its containers keep running.
 func (f *Fleet) FailNode(name string) error { return f.setDown(name, true) }
 
-// RecoverNode brings a failed node back; it catches up with what happened to its pods.
+// RecoverNode reconnects a failed node, which then catches up with changes of its pods.
 func (f *Fleet) RecoverNode(name string) error {
 	if err := f.setDown(name, false); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (f *Fleet) RecoverNode(name string) error {
 func (f *Fleet) setDown(name string, down bool) error {
 	m, ok := f.members[name]
 	if !ok {
-		return fmt.Errorf("there is no simulated node %q", name)
+		return fmt.Errorf("unknown simulated node %q", name)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (f *Fleet) setDown(name string, down bool) error {
 	return nil
 }
 
-// KillContainer ends a running container with the exit code, as a crash would.
+// KillContainer terminates a running container with the exit code, like a crash.
 func (f *Fleet) KillContainer(namespace, pod, container string, code int32) error {
 	for _, m := range f.order {
 		m.mu.Lock()
@@ -57,7 +57,7 @@ func (f *Fleet) KillContainer(namespace, pod, container string, code int32) erro
 	return fmt.Errorf("container %s of pod %s/%s does not run on a simulated node", container, namespace, pod)
 }
 
-// Snapshot lists all running containers, for an exporter. It costs one pass over the pods and shares their objects.
+// Snapshot returns all running containers, for an exporter. It shares the pod objects.
 func (f *Fleet) Snapshot() []ContainerState {
 	var list []ContainerState
 	for _, m := range f.order {
@@ -68,7 +68,7 @@ func (f *Fleet) Snapshot() []ContainerState {
 	return list
 }
 
-// Nodes describes all nodes, in the order of the configuration.
+// Nodes returns the state of all nodes in the order of the configuration.
 func (f *Fleet) Nodes() []NodeState {
 	list := make([]NodeState, 0, len(f.order))
 	for _, m := range f.order {

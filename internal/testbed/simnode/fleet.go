@@ -26,10 +26,10 @@ import (
 	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
-// loopback is the address of every node; ports tell them apart.
+// loopback is the address of every node; they differ by port.
 const loopback = "127.0.0.1"
 
-// podKey names one pod object in the work queue.
+// podKey identifies one pod object in the work queue.
 type podKey struct {
 	node, namespace, name string
 	uid                   types.UID
@@ -39,25 +39,25 @@ func keyOf(pod *corev1.Pod) podKey {
 	return podKey{node: pod.Spec.NodeName, namespace: pod.Namespace, name: pod.Name, uid: pod.UID}
 }
 
-// member is one node of the fleet. The lock guards all fields below it.
+// member is one node of the fleet. The lock guards the fields below it.
 type member struct {
 	spec NodeSpec
-	// recorder writes the node's events; Run sets it before anything happens.
+	// recorder writes the node's events; it is set at the start of Run.
 	recorder record.EventRecorder
-	// external is the node's address through the tunnel; empty where there is none.
+	// external is the node's address through the tunnel; empty without a tunnel.
 	external string
 
 	mu   sync.Mutex
 	node *kubelet.Node
 	down bool
 	port int
-	// reported is when the Node object's status was last written; zero means that it is to be written.
+	// reported is the time of the last write of the Node object's status; zero requests one.
 	reported time.Time
-	// renewed is when the lease was last renewed.
+	// renewed is the time of the last renewal of the lease.
 	renewed time.Time
 }
 
-// Fleet is a set of simulated nodes. Make it with New, then Run it; the other methods are safe for concurrent use.
+// Fleet is a set of simulated nodes, created by New and run by Run; the other methods are safe for concurrent use.
 type Fleet struct {
 	config  Config
 	client  kubernetes.Interface
@@ -67,12 +67,12 @@ type Fleet struct {
 	beats   workqueue.TypedRateLimitingInterface[string]
 	pods    listersv1.PodLister
 	factory informers.SharedInformerFactory
-	// cluster watches what is not bound to nodes: the Node objects, of which little is kept.
+	// cluster watches Node objects, of which only the conditions are kept.
 	cluster informers.SharedInformerFactory
 	ready   chan struct{}
 }
 
-// New checks the configuration and makes a fleet that does nothing yet.
+// New validates the configuration and returns a fleet that has not been started.
 func New(config Config) (*Fleet, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -115,7 +115,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 	return f
 }
 
-// stripManagedFields keeps the largest and least useful part of each pod out of memory.
+// stripManagedFields drops the largest unused part of each pod.
 func stripManagedFields(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
@@ -123,14 +123,16 @@ func stripManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// podPrefix is the /24 of the pods of the node with this index, out of 10.192.0.0/12. The addresses lead nowhere.
+// podPrefix returns the /24 prefix of the pods of the node with this index, out of 10.192.0.0/12. The addresses are not
+// routed.
 func podPrefix(index int) string { return fmt.Sprintf("10.%d.%d.", 192+index/256, index%256) }
 
-// Ready is closed when every node is registered, every endpoint serves, and the pods of an earlier run are taken up.
+// Ready returns a channel that is closed when every node is registered, every endpoint serves, and existing pods have
+// been read.
 func (f *Fleet) Ready() <-chan struct{} { return f.ready }
 
-// Run simulates until the context ends. It returns an error where it could not start; what fails later (the API server
-// goes away) is tried again with back-off.
+// Run simulates until the context ends. It returns an error if the start failed; later failures, such as a stopped API
+// server, are retried with backoff.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

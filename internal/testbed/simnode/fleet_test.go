@@ -28,8 +28,7 @@ func node(name string) NodeSpec {
 	return NodeSpec{Name: name, CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi"), Labels: map[string]string{"pool": "p"}}
 }
 
-// running runs a fleet against a fake API until the test ends. The tests do so in virtual time (synctest): a Sleep takes
-// none, and ends when all has settled.
+// running runs a fleet against a fake API until the test ends. The tests use virtual time (synctest).
 func running(t *testing.T) (*Fleet, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
@@ -95,7 +94,7 @@ func TestFleetRunsAndRemovesPods(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if _, err := pods.Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("web is still there: %v", err)
+			t.Errorf("web still exists: %v", err)
 		}
 		if s := f.Snapshot(); len(s) != 0 {
 			t.Errorf("snapshot: %+v", s)
@@ -138,16 +137,16 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 			t.Errorf("after recovery: %s, lease %v", got.Phase, age("n2"))
 		}
 		if f.FailNode("none") == nil || f.RecoverNode("none") == nil {
-			t.Error("no error for a node that is not there")
+			t.Error("no error for an unknown node")
 		}
 	})
 }
 
-// A cluster that gave a node up for late heartbeats hears from it at once, as soon as it may; one that is down stays silent.
-func TestFleetContradictsTheCluster(t *testing.T) {
+// A node whose condition was set to Unknown after late heartbeats reports immediately; a failed node does not.
+func TestFleetReportsAfterUnknownStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, client := running(t)
-		giveUp := func(name string) {
+		setUnknown := func(name string) {
 			n, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -169,8 +168,8 @@ func TestFleetContradictsTheCluster(t *testing.T) {
 		if err := f.FailNode("n2"); err != nil {
 			t.Fatal(err)
 		}
-		giveUp("n1")
-		giveUp("n2")
+		setUnknown("n1")
+		setUnknown("n2")
 		time.Sleep(time.Second)
 		if a, b := status("n1"), status("n2"); a != corev1.ConditionTrue || b != corev1.ConditionUnknown {
 			t.Errorf("Ready: %s, of the failed node %s", a, b)
@@ -178,8 +177,8 @@ func TestFleetContradictsTheCluster(t *testing.T) {
 	})
 }
 
-// A restart of the API server must cost no more than the time until it is back.
-func TestFleetTriesAgain(t *testing.T) {
+// After a restart of the API server writes are retried.
+func TestFleetRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := running(t)
 		var down atomic.Bool
@@ -202,8 +201,8 @@ func TestFleetTriesAgain(t *testing.T) {
 	})
 }
 
-// A watch that had a gap shows a pod that was deleted and made again as one change.
-func TestFleetTellsPodsOfTheSameNameApart(t *testing.T) {
+// After a gap a watch reports a pod that was deleted and recreated as one update.
+func TestFleetDistinguishesPodsOfTheSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, client := running(t)
 		pods := client.CoreV1().Pods("default")
@@ -254,20 +253,20 @@ func TestNodeObject(t *testing.T) {
 	})
 }
 
-func TestConfigRefusesNonsense(t *testing.T) {
+func TestConfigValidation(t *testing.T) {
 	good := Config{Client: &rest.Config{}, Nodes: []NodeSpec{node("n1")}, Load: kubelet.Idle{}}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
 	for want, edit := range map[string]func(*Config){
-		"no client":          func(c *Config) { c.Client = nil },
-		"no load":            func(c *Config) { c.Load = nil },
-		"0 nodes":            func(c *Config) { c.Nodes = nil },
-		"n1 is there twice":  func(c *Config) { c.Nodes = []NodeSpec{node("n1"), node("n1")} },
-		"name":               func(c *Config) { c.Nodes = []NodeSpec{node("N_1")} },
-		"must be positive":   func(c *Config) { c.Sample = -1 },
-		"timing.stop":        func(c *Config) { c.Timing = DefaultTiming(); c.Timing.Stop = -1 },
-		"serving: a certifi": func(c *Config) { c.Serving = &Serving{} },
+		"no client":         func(c *Config) { c.Client = nil },
+		"no load":           func(c *Config) { c.Load = nil },
+		"0 nodes":           func(c *Config) { c.Nodes = nil },
+		"duplicate node n1": func(c *Config) { c.Nodes = []NodeSpec{node("n1"), node("n1")} },
+		"name":              func(c *Config) { c.Nodes = []NodeSpec{node("N_1")} },
+		"must be positive":  func(c *Config) { c.Sample = -1 },
+		"timing.stop":       func(c *Config) { c.Timing = DefaultTiming(); c.Timing.Stop = -1 },
+		"serving: Cert, CA": func(c *Config) { c.Serving = &Serving{} },
 	} {
 		c := good
 		edit(&c)

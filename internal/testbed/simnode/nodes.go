@@ -19,16 +19,17 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// kubeletVersion is what the nodes say they run.
+// kubeletVersion is the kubelet version of the nodes.
 const kubeletVersion = "v1.36.3"
 
-// heartbeatWorkers renew leases apart from the pods' workers, so that a burst of pods makes no node NotReady.
+// heartbeatWorkers is the number of workers for leases, separate from those for pods so that a burst of pods makes no
+// node NotReady.
 const heartbeatWorkers = 2
 
 // leaseSeconds is the kubelet's nodeLeaseDurationSeconds.
 const leaseSeconds = 40
 
-// registerAll writes every Node object and lease once, and spreads the heartbeats over their interval.
+// registerAll writes every Node object and lease once and spreads the heartbeats over their interval.
 func (f *Fleet) registerAll(ctx context.Context) error {
 	work := make(chan *member)
 	errs := make(chan error)
@@ -61,7 +62,7 @@ func (f *Fleet) beat(ctx context.Context) {
 			return
 		}
 		if err := f.report(ctx, f.members[name]); err != nil && ctx.Err() == nil {
-			f.config.Log.V(1).Info("heartbeat failed, will try again", "node", name, "reason", err.Error())
+			f.config.Log.V(1).Info("heartbeat failed, retrying", "node", name, "reason", err.Error())
 			f.beats.AddRateLimited(name)
 		} else {
 			f.beats.Forget(name)
@@ -71,13 +72,13 @@ func (f *Fleet) beat(ctx context.Context) {
 	}
 }
 
-// report renews the lease of a node and, where it is due, writes the Node object.
+// report renews the lease of a node and writes the Node object if due.
 func (f *Fleet) report(ctx context.Context, m *member) error {
 	now := f.config.Clock.Now()
 	m.mu.Lock()
 	down, last := m.down, m.reported
 	if now.Sub(m.renewed) > leaseSeconds*time.Second {
-		last = time.Time{} // the cluster may have given the node up: say that it is there
+		last = time.Time{} // the cluster may have set the node to Unknown: report now
 	}
 	m.mu.Unlock()
 	if down {
@@ -86,7 +87,7 @@ func (f *Fleet) report(ctx context.Context, m *member) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if last.IsZero() || now.Sub(last) >= statusReport {
-		// Before it is written, so that what asks for another report meanwhile is not forgotten.
+		// Set before the write, so that a concurrent request for another report is kept.
 		m.setReported(now)
 		if err := f.writeNode(ctx, m, now); err != nil {
 			m.setReported(time.Time{})
@@ -102,7 +103,7 @@ func (f *Fleet) report(ctx context.Context, m *member) error {
 	return nil
 }
 
-// renew sets the lease's time, making the lease where there is none.
+// renew renews the lease, or creates it if absent.
 func (f *Fleet) renew(ctx context.Context, name string, now time.Time) error {
 	leases := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
@@ -123,7 +124,7 @@ func (f *Fleet) renew(ctx context.Context, name string, now time.Time) error {
 	return nil
 }
 
-// writeNode makes the Node object or brings its status up to date.
+// writeNode creates the Node object or updates its status.
 func (f *Fleet) writeNode(ctx context.Context, m *member, now time.Time) error {
 	nodes := f.client.CoreV1().Nodes()
 	m.mu.Lock()
@@ -146,14 +147,14 @@ func (f *Fleet) writeNode(ctx context.Context, m *member, now time.Time) error {
 	return nil
 }
 
-// setReported notes when the Node object's status was written; zero asks for the next heartbeat to write it.
+// setReported sets the time of the last status write; zero makes the next heartbeat write it.
 func (m *member) setReported(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reported = at
 }
 
-// updateNode keeps what others put on the object and sets what is the kubelet's.
+// updateNode updates the kubelet's fields of the object and keeps those of others.
 func (f *Fleet) updateNode(ctx context.Context, want *corev1.Node) error {
 	old, err := f.client.CoreV1().Nodes().Get(ctx, want.Name, metav1.GetOptions{})
 	if err != nil {

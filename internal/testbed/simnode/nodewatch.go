@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchNodes follows the Node objects for what others make of them. A kubelet compares its status with the object every ten
-// seconds; one watch tells a whole fleet the same at once, and costs nothing while nobody touches them.
+// watchNodes watches the Node objects for changes by others. A kubelet compares its status with the object every ten
+// seconds; one watch for the whole fleet is faster and cheaper.
 func (f *Fleet) watchNodes(ctx context.Context) error {
 	informer := f.cluster.Core().V1().Nodes().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    f.judged,
-		UpdateFunc: func(_, obj any) { f.judged(obj) },
+		AddFunc:    f.onNodeChanged,
+		UpdateFunc: func(_, obj any) { f.onNodeChanged(obj) },
 	})
 	if err != nil {
 		return fmt.Errorf("simulated nodes: watch the nodes: %w", err)
@@ -31,11 +31,11 @@ func (f *Fleet) watchNodes(ctx context.Context) error {
 	return nil
 }
 
-// judged answers a cluster that gave a node up, after heartbeats that came too late, with a report that it is there:
-// renewing the lease alone would leave it NotReady, and its taints on, until the next report is due.
-func (f *Fleet) judged(obj any) {
+// onNodeChanged requests a report of a node whose Ready condition the cluster has changed after late heartbeats:
+// renewing only the lease would leave it NotReady and tainted until the next report is due.
+func (f *Fleet) onNodeChanged(obj any) {
 	node, ok := obj.(*corev1.Node)
-	if !ok || said(node) {
+	if !ok || isReady(node) {
 		return
 	}
 	m, ok := f.members[node.Name]
@@ -46,8 +46,8 @@ func (f *Fleet) judged(obj any) {
 	f.beats.Add(node.Name)
 }
 
-// said tells whether the object's Ready condition is what every simulated node that is up reports.
-func said(node *corev1.Node) bool {
+// isReady reports whether the object's Ready condition is True, as reported by every running simulated node.
+func isReady(node *corev1.Node) bool {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
@@ -56,7 +56,7 @@ func said(node *corev1.Node) bool {
 	return false
 }
 
-// keepConditions keeps of a Node what judged reads.
+// keepConditions drops all fields of a Node that onNodeChanged does not read.
 func keepConditions(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		return &corev1.Node{

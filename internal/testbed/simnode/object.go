@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeObject is the Node as the kubelet would register it. The member's lock is held.
+// nodeObject returns the Node as a kubelet registers it. The caller holds the member's lock.
 func nodeObject(m *member, now time.Time) *corev1.Node {
 	spec := m.spec
 	id := sha256.Sum256([]byte(spec.Name))

@@ -44,12 +44,12 @@ func (f *Fleet) measure() {
 		dirty, events := m.node.Dirty(), m.node.Events()
 		m.mu.Unlock()
 		f.enqueue(dirty)
-		f.tell(m, events)
+		f.recordEvents(m, events)
 	}
 }
 
-// tell writes events about pods and about the node itself.
-func (f *Fleet) tell(m *member, events []kubelet.Event) {
+// recordEvents writes events about pods and about the node itself.
+func (f *Fleet) recordEvents(m *member, events []kubelet.Event) {
 	for _, e := range events {
 		if e.Pod != nil {
 			m.recorder.Event(e.Pod, e.Type, e.Reason, e.Message)

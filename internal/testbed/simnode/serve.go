@@ -21,29 +21,28 @@ import (
 	"crane.io/crane/internal/testbed/simnode/metricsapi"
 )
 
-// shutdownTimeout bounds the wait for requests that are being answered when the fleet stops.
+// shutdownTimeout bounds the wait for active requests when the fleet stops.
 const shutdownTimeout = 2 * time.Second
 
-// server is an HTTPS server on a listener that is open already.
+// server is an HTTPS server with an open listener.
 type server struct {
 	http     *http.Server
 	listener net.Listener
 }
 
-// serve answers until the context ends.
+// serve serves until the context ends.
 func (s server) serve(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// It ends with ErrServerClosed after Shutdown; a listener that breaks leaves the node without endpoint, which
-		// callers see.
+		// ServeTLS returns ErrServerClosed after Shutdown; other errors disable the endpoint, which clients detect.
 		_ = s.http.ServeTLS(s.listener, "", "")
 	}()
 	<-ctx.Done()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(stop); err != nil {
-		_ = s.http.Close() // nothing more can be done for what is still open
+		_ = s.http.Close() // close the remaining connections
 	}
 	<-done
 }
@@ -113,7 +112,7 @@ func (f *Fleet) openAll(ctx context.Context, guard *access.Guard, open func(http
 	return metricsapi.Install(ctx, f.client, f.config.Serving.CA, port)
 }
 
-// nodeSource is what the endpoint of one node shows.
+// nodeSource is the source of the endpoint of one node.
 type nodeSource struct {
 	fleet  *Fleet
 	member *member

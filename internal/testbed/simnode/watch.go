@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch starts the informer, takes up the pods that have already run and then follows all changes.
+// watch starts the informer, processes existing pods and then follows all changes.
 func (f *Fleet) watch(ctx context.Context) error {
 	informer := f.factory.Core().V1().Pods().Informer()
 	f.factory.StartWithContext(ctx)
@@ -24,7 +24,7 @@ func (f *Fleet) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulated nodes: list the pods: %w", err)
 	}
-	// What has run holds its room; only then may others be admitted.
+	// Running pods keep their resources; only then may others be admitted.
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		switch {
 		case a.Status.StartTime != nil && b.Status.StartTime == nil:
@@ -54,7 +54,7 @@ func (f *Fleet) observed(obj any) {
 	}
 }
 
-// updated takes a changed pod. After a gap in the watch it may be another pod of the same name.
+// updated processes a changed pod. After a gap in the watch it may be another pod of the same name.
 func (f *Fleet) updated(oldObj, obj any) {
 	before, okBefore := oldObj.(*corev1.Pod)
 	after, okAfter := obj.(*corev1.Pod)
@@ -64,7 +64,7 @@ func (f *Fleet) updated(oldObj, obj any) {
 	f.observed(obj)
 }
 
-// observe hands a pod to its node. A failed node sees nothing; it catches up when it comes back.
+// observe passes a pod to its node. A failed node ignores it; RecoverNode passes all pods again.
 func (f *Fleet) observe(pod *corev1.Pod) {
 	m, ok := f.members[pod.Spec.NodeName]
 	if !ok {

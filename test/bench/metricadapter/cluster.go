@@ -26,8 +26,8 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/directapiservice"
 	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/internal/testbed/redirect"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -151,7 +151,7 @@ func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (
 	if err != nil {
 		return nil, err
 	}
-	if objects, err = directapiservice.Objects(objects, port); err != nil {
+	if objects, err = redirect.MetricAdapter(objects, port); err != nil {
 		return nil, err
 	}
 	applier, err := manifest.NewApplier(c.control.Config(), "bench")

@@ -143,7 +143,7 @@ func (b *bench) keepChanging(ctx context.Context, metrics []string) {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-// makePods makes the pods of a run: 100m of CPU as limit and half of it as request, unless told otherwise.
+// makePods makes the pods of a run: 100m of CPU as limit and half of it as request, unless edit changes it.
 func (b *bench) makePods(ctx context.Context, request, limit string) {
 	b.Helper()
 	b.each(b.size.pods, func(i int) error {

@@ -186,8 +186,8 @@ func (b *bench) cpuTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// follow tells of each pod that is bound from now on, at the time when it is seen. It is an informer and not a watch, because
-// an API server under load ends watches that are slow.
+// follow returns a channel with the observation time of each pod that is bound from now on. It uses an informer, because
+// an API server under load terminates slow watches.
 func (b *bench) follow(ctx context.Context) <-chan time.Time {
 	b.Helper()
 	bound := make(chan time.Time, b.size.pods)

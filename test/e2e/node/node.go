@@ -62,7 +62,7 @@ type Setup struct {
 // Main runs the tests of a package inside namespaces and returns their exit status. The control plane starts with the first node.
 func Main(m *testing.M, setup Setup) int {
 	if !sandbox.Inside() {
-		if err := doctor.Problems(doctor.Capsule(context.Background())); err != nil {
+		if err := doctor.Problems(doctor.CheckNamespaces(context.Background())); err != nil {
 			shared.missing = fmt.Errorf("this machine cannot run real nodes: %w", err)
 			return m.Run()
 		}
@@ -79,7 +79,7 @@ func Main(m *testing.M, setup Setup) int {
 		return 1
 	}
 	flag.Parse() //nolint:revive // As TestMain, whose part this is, has to before it asks for -short.
-	if setup.VirtualMachines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.Machine(ctx)) == nil {
+	if setup.VirtualMachines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.CheckMachine(ctx)) == nil {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "no virtual machines:", err)
@@ -153,7 +153,7 @@ func StartAll(t testing.TB, options ...Options) []*Node {
 	t.Helper()
 	cluster := Open(t)
 	for _, o := range options {
-		if err := cluster.Can(t.Context(), o); err != nil {
+		if err := cluster.CheckSupport(t.Context(), o); err != nil {
 			t.Skipf("this machine cannot run such a node: %v", err)
 		}
 	}

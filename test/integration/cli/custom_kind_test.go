@@ -37,7 +37,7 @@ spec:
     subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}}
 `
 
-// defineRollout makes a kind as Argo's Rollout, with a schema that keeps what it does not know.
+// defineRollout creates a custom resource like Argo's Rollout with a schema that preserves unknown fields.
 func defineRollout(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
 	definition, err := manifest.ParseString(rolloutDefinition)
@@ -55,7 +55,7 @@ func defineRollout(t *testing.T) dynamic.ResourceInterface {
 		Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}).Namespace("rollouts")
 }
 
-// rollout makes an object of that kind and a pod that it controls.
+// rollout creates an object of that kind and a pod that it controls.
 func rollout(t *testing.T, rollouts dynamic.ResourceInterface, name string, spec map[string]any) {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{
@@ -77,15 +77,15 @@ func rollout(t *testing.T, rollouts dynamic.ResourceInterface, name string, spec
 		if err == nil {
 			return
 		}
-		// The service account of a new namespace takes a moment.
+		// The service account of a new namespace is created with a delay.
 		if !apierrors.IsForbidden(err) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestCustomKindPatches: what makes pods from spec.template is patched there, and what has no template there is left out
-// with the reason.
+// TestCustomKindPatches: kinds with a pod template in spec.template are patched there; others are skipped with the
+// reason.
 func TestCustomKindPatches(t *testing.T) {
 	namespace(t, "rollouts")
 	rollouts := defineRollout(t)

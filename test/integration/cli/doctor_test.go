@@ -32,7 +32,7 @@ func doctor(t *testing.T, args ...string) (findings []finding, errOut string, co
 	return report.Checks, errOut, code
 }
 
-// line returns the findings of a check; the test fails where there is none.
+// line returns the findings of a check and fails the test if there are none.
 func line(t *testing.T, findings []finding, check string) finding {
 	t.Helper()
 	for _, f := range findings {
@@ -100,7 +100,7 @@ func TestDoctorWithPrometheus(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutCluster: Prometheus alone is enough only where kube-state-metrics names the containers.
+// TestDoctorWithoutCluster: Prometheus alone is sufficient only if kube-state-metrics provides the containers.
 func TestDoctorWithoutCluster(t *testing.T) {
 	prom := servePrometheus(t, history)
 	findings, _, code := doctor(t, "--prometheus", prom.URL())
@@ -133,9 +133,9 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	if f := line(t, findings, "rights"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
 		t.Errorf("%+v", f)
 	}
-	// What the advice says is enough.
+	// Following the advice is sufficient.
 	bind(t, "visitor", "view")
-	heard(t, func() error {
+	awaitAuthorized(t, func() error {
 		if findings, errOut, code = doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL()); code != 0 {
 			return fmt.Errorf("exit %d: %s", code, errOut)
 		}
@@ -146,8 +146,8 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	}
 }
 
-// heard waits until the API server's authorizer has heard of a binding, which takes a moment.
-func heard(t *testing.T, check func() error) {
+// awaitAuthorized waits until the API server's authorizer has processed a binding.
+func awaitAuthorized(t *testing.T, check func() error) {
 	t.Helper()
 	harness.Eventually(t.Context(), t, time.Minute, "the right is known", func(context.Context) error { return check() })
 }

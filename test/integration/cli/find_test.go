@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
-// namespace makes one that stays: deleting takes longer than the tests.
+// namespace creates a namespace and does not delete it, because deletion takes longer than the tests.
 func namespace(t *testing.T, name string) {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -31,7 +31,7 @@ func namespace(t *testing.T, name string) {
 	}
 }
 
-// expose makes a service with one pod behind it, whose address leads to a port of this machine.
+// expose creates a service with one pod whose address leads to a port of this machine.
 func expose(t *testing.T, ns, name string, labels map[string]string, port int32) {
 	t.Helper()
 	ctx, core := t.Context(), client.CoreV1()
@@ -40,12 +40,12 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 	pod, err := core.Pods(ns).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			// Without a token no service account is needed, and it may not be there yet.
+			// Without a token the pod needs no service account, which may not exist yet.
 			AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "server", Image: "i"}},
 		},
 	}, metav1.CreateOptions{})
 	for range 200 {
-		if !apierrors.IsForbidden(err) { // The service account of a new namespace takes a moment.
+		if !apierrors.IsForbidden(err) { // the service account may not exist yet
 			break
 		}
 		pod, err = core.Pods(ns).Create(ctx, &corev1.Pod{
@@ -107,7 +107,7 @@ func portOf(t *testing.T, address string) int32 {
 	return int32(port)
 }
 
-// deployWeb makes the Deployment of which the history tells.
+// deployWeb creates the Deployment of the history.
 func deployWeb(t *testing.T) {
 	t.Helper()
 	namespace(t, "shop")
@@ -130,7 +130,7 @@ func deployWeb(t *testing.T) {
 	}
 }
 
-// request is the recommended CPU request of shop/web in cores.
+// request returns the recommended CPU request of shop/web in cores.
 func request(t *testing.T, out string) float64 {
 	t.Helper()
 	var report struct {
@@ -157,13 +157,13 @@ func request(t *testing.T, out string) float64 {
 
 var prometheusLabels = map[string]string{"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/component": "server"}
 
-// TestRecommendFindsPrometheus: a kubeconfig is all that is needed; what is read through the API server's service proxy
-// is what is read directly, and with GET alone.
+// TestRecommendFindsPrometheus: a kubeconfig is sufficient; results through the API server's service proxy equal those
+// of direct access, and only GET is used.
 func TestRecommendFindsPrometheus(t *testing.T) {
 	deployWeb(t)
 	namespace(t, "monitoring")
 	prom := servePrometheus(t, history)
-	// Another one that looks better by its labels does not answer.
+	// A better match by labels that does not respond.
 	expose(t, "monitoring", "a-dead-one", map[string]string{"app": "kube-prometheus-stack-prometheus"}, 1)
 	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
 	expose(t, "monitoring", "thanos-query", map[string]string{"app.kubernetes.io/name": "thanos-query"}, portOf(t, prom.URL()))
@@ -208,7 +208,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 	}
 }
 
-// TestProxyNeedsARight: who may see the service and not reach it is told what is missing.
+// TestProxyNeedsARight: the error for a user who may read the service but not proxy to it names the missing right.
 func TestProxyNeedsARight(t *testing.T) {
 	namespace(t, "monitoring")
 	prom := servePrometheus(t, history)
@@ -234,7 +234,7 @@ func TestProxyNeedsARight(t *testing.T) {
 	}
 }
 
-// TestRecommendKeepsDays: the second run asks for less and says the same.
+// TestRecommendKeepsDays: the second run sends fewer queries and has the same result.
 func TestRecommendKeepsDays(t *testing.T) {
 	deployWeb(t)
 	prom := servePrometheus(t, history)

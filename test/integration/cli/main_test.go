@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli_test runs the commands of crane against a real API server, and against a real Prometheus that is given by
-// its URL or has to be found in the cluster.
+// Package cli_test runs the commands of crane against a real API server and a real Prometheus, which is given by its
+// URL or discovered in the cluster.
 package cli_test
 
 import (
@@ -28,11 +28,11 @@ import (
 	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
-// What all tests share: starting it takes longer than any of them.
+// Shared by all tests, because the start takes longer than a test.
 var (
 	control *controlplane.ControlPlane
 	client  kubernetes.Interface
-	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	// history is the directory of the history, written once; each test opens its own server on a copy.
 	history string
 )
 
@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	history = filepath.Join(dir, "history")
-	// The API server proxies to the addresses of pods, which must not be loopback: the tunnel leads them there.
+	// The API server does not proxy to loopback addresses of pods: the tunnel forwards other addresses to loopback.
 	pods, err := tunnel.Open(context.Background(), dir)
 	err = errors.Join(err, writeHistory(context.Background(), history), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")), os.Setenv("KUBECONFIG", ""), os.Setenv("HOME", dir))
 	if err != nil {
@@ -78,9 +78,9 @@ const (
 	mib         = 1 << 20
 )
 
-// writeHistory writes what cAdvisor and kube-state-metrics would have exported of Deployment shop/web.
+// writeHistory writes the series that cAdvisor and kube-state-metrics export for Deployment shop/web.
 func writeHistory(ctx context.Context, dir string) error {
-	// The series go on for as long as the tests may take.
+	// The series extend beyond the duration of the tests.
 	now := time.Now().Truncate(scrape)
 	grid := promserver.Grid{Start: now.Add(-historyDays * 24 * time.Hour), End: now.Add(time.Hour), Step: scrape}
 	var all []promserver.Series
@@ -108,7 +108,7 @@ func writeHistory(ctx context.Context, dir string) error {
 	return err
 }
 
-// prometheus serves the shared history and counts the requests by method.
+// prometheus serves the shared history and counts requests by method.
 type prometheus struct {
 	*promserver.Server
 	gets, posts atomic.Int64

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// exporter gathers series that cAdvisor and kube-state-metrics would have exported over two days.
+// exporter collects two days of series of cAdvisor and kube-state-metrics.
 type exporter struct {
 	namespace string
 	series    []promserver.Series
@@ -34,7 +34,7 @@ func (e *exporter) constant(metric string, value float64, pairs ...string) {
 	e.add(func(int) float64 { return value }, append([]string{"__name__", metric}, pairs...)...)
 }
 
-// pod exports a pod of a workload with one container that uses 0.2 cores and 300 MiB.
+// pod adds a pod of a workload with one container that uses 0.2 cores and 300 MiB.
 func (e *exporter) pod(kind, owner, pod, node string) {
 	e.add(func(i int) float64 { return float64(i) * scrape.Seconds() * 0.2 },
 		"__name__", "container_cpu_usage_seconds_total", "namespace", e.namespace, "pod", pod, "container", "app")
@@ -58,7 +58,7 @@ func (e *exporter) node(name string, pairs ...string) {
 	}
 }
 
-// serve opens a Prometheus on what was exported.
+// serve opens a Prometheus with the collected series.
 func (e *exporter) serve(t *testing.T) *prometheus {
 	t.Helper()
 	now, dir := time.Now().Truncate(scrape), t.TempDir()
@@ -69,7 +69,7 @@ func (e *exporter) serve(t *testing.T) *prometheus {
 	return servePrometheus(t, dir)
 }
 
-// recommended is what is looked at of the output.
+// recommended is the compared part of the output.
 type recommended struct {
 	Workloads []struct {
 		Kind, Name string
@@ -92,7 +92,7 @@ type recommended struct {
 	}
 }
 
-// TestMetricsOnly: with no Kubernetes API all that is needed comes from kube-state-metrics, and the output says so.
+// TestMetricsOnly: without the Kubernetes API everything is read from kube-state-metrics, and the output states that.
 func TestMetricsOnly(t *testing.T) {
 	e := &exporter{namespace: "shop"}
 	e.pod("StatefulSet", "db", "db-0", "cheap")
@@ -149,7 +149,7 @@ func TestMetricsOnly(t *testing.T) {
 	}
 }
 
-// TestMetricsThatLack: what kube-state-metrics does not export is said, and nothing is compared with it.
+// TestMetricsThatLack: metrics missing from kube-state-metrics are reported, and comparisons with them are omitted.
 func TestMetricsThatLack(t *testing.T) {
 	e := &exporter{namespace: "shop"}
 	e.pod("StatefulSet", "db", "db-0", "n1")
@@ -180,7 +180,7 @@ func TestMetricsThatLack(t *testing.T) {
 	}
 }
 
-// TestNamespaceWithoutWorkloads: it is said, with the reason, and no table is drawn.
+// TestNamespaceWithoutWorkloads: the reason is reported, and no table is printed.
 func TestNamespaceWithoutWorkloads(t *testing.T) {
 	e := &exporter{namespace: "shop"}
 	e.pod("StatefulSet", "db", "db-0", "n1")

@@ -29,15 +29,15 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// extension is an extension API server on loopback: it serves over TLS with a certificate of the cluster's authority, to
-// callers who show the front proxy's certificate, and remembers whom it served.
+// extension is an extension API server on loopback. It serves over TLS with a certificate of the cluster CA to clients
+// with the front proxy's certificate, and records their users.
 type extension struct {
 	port  int32
 	users chan string
 }
 
-// serveExtension registers group/version of the API, served by a new extension through a Service of type ExternalName in
-// namespace. Objects are answered as JSON under their path.
+// serveExtension registers group/version of the API, served by a new extension through an ExternalName Service in
+// namespace. Objects are served as JSON by path.
 func serveExtension(t *testing.T, namespace, group, version string, objects map[string]any) extension {
 	t.Helper()
 	name := version + "." + group
@@ -170,7 +170,7 @@ func TestAggregatedAPIThroughExternalName(t *testing.T) {
 	}
 	e.awaitUser(t, "crane-admin")
 
-	// An extension API server that delegates authentication reads the front proxy's authority from here.
+	// Extension API servers that delegate authentication read the front proxy's CA from this ConfigMap.
 	settings, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestAutoscalerReadsAggregatedMetrics(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// 80m of 100m is twice the target of 40 %, which wants 2 pods; a queue of 40 at 10 for each wants 4.
+		// 80m of 100m is twice the target of 40 %, which requires 2 pods; a queue of 40 at 10 per pod requires 4.
 		if h.Status.DesiredReplicas != 4 || len(h.Status.CurrentMetrics) != 2 || *h.Status.CurrentMetrics[0].Resource.Current.AverageUtilization != 80 {
 			return fmt.Errorf("status %+v", h.Status)
 		}

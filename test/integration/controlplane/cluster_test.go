@@ -25,8 +25,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// bound is how long a test waits for what a controller does; everything here takes well under a second when the machine
-// is idle.
+// bound limits waits for controllers, which take well under a second on an idle machine.
 const bound = 60 * time.Second
 
 func clientFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
@@ -51,7 +50,7 @@ func eventually(t testing.TB, what string, check func(context.Context) error) {
 	}
 }
 
-// newNamespace makes a namespace that pods can be made in.
+// newNamespace creates a namespace and waits until pods can be created in it.
 func newNamespace(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(),
@@ -93,7 +92,7 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// readyNode makes a node and removes it after the test.
+// readyNode creates a ready node and removes it after the test.
 func readyNode(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	registerNode(t, client, name)
@@ -104,7 +103,7 @@ func readyNode(t testing.TB, client kubernetes.Interface, name string) {
 	})
 }
 
-// registerNode makes a node as a kubelet would, with its status.
+// registerNode creates a node with its status like a kubelet.
 func registerNode(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	_, err := client.CoreV1().Nodes().Create(t.Context(),
@@ -134,7 +133,7 @@ func registerNode(t testing.TB, client kubernetes.Interface, name string) {
 	}
 }
 
-// podsOn returns an error unless want pods are there, each bound to a node exactly when bound is set.
+// podsOn returns an error unless there are want pods that are bound to a node if and only if bound is set.
 func podsOn(ctx context.Context, client kubernetes.Interface, namespace string, want int, onNode bool) error {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -164,7 +163,8 @@ func unschedulable(pod *corev1.Pod) bool {
 	return false
 }
 
-// runPods reports every pod as a kubelet would whose containers have been ready for a while, and returns their names.
+// runPods sets the status of every pod like a kubelet whose containers have been ready for a while, and returns their
+// names.
 func runPods(t testing.TB, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
 	pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
@@ -266,7 +266,7 @@ func TestCertificateUsers(t *testing.T) {
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
-	// NodeRestriction: a kubelet may register itself and nobody else.
+	// NodeRestriction: a kubelet may register only itself.
 	if err := make("n2"); !apierrors.IsForbidden(err) {
 		t.Errorf("node n1 registers n2: %v, want Forbidden", err)
 	}
@@ -280,22 +280,22 @@ func TestCertificateUsers(t *testing.T) {
 	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a node lists all secrets: %v, want Forbidden", err)
 	}
-	nobody, err := shared.ConfigFor(t.Context(), controlplane.CertificateUser("nobody"))
+	noRights, err := shared.ConfigFor(t.Context(), controlplane.CertificateUser("no-rights"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientFor(t, nobody).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("nobody lists pods: %v, want Forbidden", err)
+	if _, err := clientFor(t, noRights).CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without rights lists pods: %v, want Forbidden", err)
 	}
 }
 
 func TestKubeconfigForRefusesPaths(t *testing.T) {
 	for _, name := range []string{"", "..", "a/b", "../admin"} {
 		if _, err := shared.KubeconfigFor(t.Context(), name, controlplane.CertificateUser("u")); err == nil {
-			t.Errorf("name %q was taken", name)
+			t.Errorf("name %q was accepted", name)
 		}
 	}
 	if _, err := shared.KubeconfigFor(t.Context(), "none", controlplane.ServiceAccount("default", "not-there")); !apierrors.IsNotFound(err) {
-		t.Errorf("service account that is not there: %v, want NotFound", err)
+		t.Errorf("missing service account: %v, want NotFound", err)
 	}
 }

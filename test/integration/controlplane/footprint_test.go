@@ -73,7 +73,7 @@ func available(ctx context.Context, client kubernetes.Interface, namespace strin
 	return nil
 }
 
-// memory reads a field of /proc/PID/status that counts kB, in MiB.
+// memory returns a field of /proc/PID/status in MiB.
 func memory(b *testing.B, pid int, field string) float64 {
 	b.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

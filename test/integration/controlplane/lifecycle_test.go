@@ -80,10 +80,10 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 		t.Errorf("the old client after the restart: %v", err)
 	}
 	if err := c.StartComponent(t.Context(), controlplane.APIServer); err == nil {
-		t.Error("a second start of a running API server was taken")
+		t.Error("a second start of a running API server was accepted")
 	}
 
-	// The other components have lived through it.
+	// The other components survive the restart.
 	readyNode(t, client, "after-restart")
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), deployment("web", 2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -115,11 +115,11 @@ func TestStoppedComponentDoesNothing(t *testing.T) {
 	}
 	eventually(t, "pod on the node", func(ctx context.Context) error { return podsOn(ctx, client, "default", 1, true) })
 	if err := c.StartComponent(t.Context(), controlplane.ControllerManager); err == nil {
-		t.Error("start of a component that was not asked for was taken")
+		t.Error("start of an unconfigured component was accepted")
 	}
 }
 
-// TestPortTakenMeanwhile plays the case that somebody takes the free port before the API server does.
+// TestPortTakenMeanwhile: another process binds the free port before the API server does.
 func TestPortTakenMeanwhile(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "controlplane")
@@ -266,7 +266,8 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// parentEnv makes the test binary a parent that starts a control plane, prints the ids and waits to be killed.
+// parentEnv makes the test binary a parent process that starts a control plane, prints the process IDs and waits to be
+// killed.
 const parentEnv = "CRANE_TEST_PARENT"
 
 func runParent() int {
@@ -315,11 +316,11 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 			return nil
 		})
 	}
-	// What a killed control plane leaves on disk is good for another.
+	// A new control plane can use the state of a killed one.
 	controlplane.ForTest(t, controlplane.Options{Dir: dir})
 }
 
-// binary is the controlplane binary that the shared control plane runs.
+// binary returns the path of the controlplane binary of the shared control plane.
 func binary(t *testing.T) string {
 	t.Helper()
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", shared.PID(controlplane.APIServer)))
@@ -329,7 +330,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// alive reports whether a process of this id runs; one that has ended and waits to be reaped does not.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane_test runs a real control plane and checks what the playground and the other integration tests rely
-// on: that it serves, what it refuses, and that nothing of it is left behind.
+// Package controlplane_test tests a real control plane: that it serves, what it rejects, and that nothing of it is left
+// behind.
 package controlplane_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// shared is the control plane of the tests that neither stop nor break it.
+// shared is the control plane of tests that neither stop nor break it.
 var shared *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package harness is what the integration tests of Crane's binaries share: building and installing them, running one as a
-// process, and waiting for what it does. What a test says of the world (history, nodes, rules) belongs to the test.
+// Package harness is shared by the integration tests: it builds and installs Crane's binaries, runs them as processes,
+// and waits for their effects.
 package harness
 
 import (
@@ -21,8 +21,8 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
-	"crane.io/crane/internal/testbed/directwebhook"
 	"crane.io/crane/internal/testbed/loopback"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
 // Build builds a command of this module.
@@ -35,9 +35,10 @@ func Build(ctx context.Context, path, command string) error {
 	return nil
 }
 
-// Install applies what config/ holds, by kind, without Deployments and DaemonSets, whose binaries the tests start themselves, and without the
-// webhook configurations, whose Service the API server of a test does not reach. An APIService
-// that nobody serves would keep namespaces from going: who starts its server installs it.
+// Install applies the objects of config/ of the selected kinds, except Deployments and DaemonSets, whose binaries the
+// tests start themselves, and webhook configurations, whose Service the API server of a test cannot reach. APIServices
+// are excluded as well, because without a server they block the deletion of namespaces: tests that start a server
+// install its APIService.
 func Install(ctx context.Context, to *rest.Config, fieldManager string, kind func(string) bool) error {
 	applier, err := manifest.NewApplier(to, fieldManager)
 	if err != nil {
@@ -49,7 +50,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	}
 	kept := objects[:0]
 	for _, o := range objects {
-		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !directwebhook.IsConfiguration(o) && kind(o.GetKind()) {
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !redirect.IsWebhookConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
@@ -59,7 +60,7 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	return nil
 }
 
-// Everything lets Install apply all kinds.
+// Everything selects all kinds for Install.
 func Everything(string) bool { return true }
 
 // Eventually polls until check returns nil, and fails the test with its last error after bound.
@@ -86,8 +87,8 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 	}
 }
 
-// AwaitServiceAccount waits until pods can be made in a namespace that is new: those that are made before the controller of service
-// accounts has seen it are refused.
+// AwaitServiceAccount waits until pods can be created in a new namespace: admission rejects them before the service
+// account exists.
 func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration, c client.Reader, namespace string) {
 	t.Helper()
 	Eventually(ctx, t, bound, "a service account for pods of "+namespace, func(ctx context.Context) error {
@@ -95,7 +96,7 @@ func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration,
 	})
 }
 
-// Get reads a page; what is not 200 is an error that holds the body.
+// Get reads a page. A status other than 200 is an error with the body.
 func Get(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -113,11 +114,11 @@ func Get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// FreeAddress returns an address of loopback that nobody listens on, and nobody gets by chance before the end of the test: the processes of
-// other tests, of this package and of others, start at the same time.
+// FreeAddress returns a free address of loopback, which stays reserved until the end of the test, because concurrent
+// tests start processes as well.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	port, err := loopback.Hold(t.Context(), 0)
+	port, err := loopback.Reserve(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,29 +15,29 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// Suite is what the tests of a package share: starting it takes longer than any of the tests.
+// Suite configures what the tests of a package share because its start takes longer than a test.
 type Suite struct {
-	// Name is that of the package: of the directory that it gets, and of who installs config/.
+	// Name is the name of the package, used for its directory and as field manager of config/.
 	Name string
-	// Command is built; empty for none.
+	// Command is the command to build; empty for none.
 	Command string
 	Plane   controlplane.Options
-	// Kinds are those of config/ that are installed; nil for all of them.
+	// Kinds selects the kinds of config/ to install; nil means all.
 	Kinds func(kind string) bool
-	// Before is called before the control plane starts, with the directory, which goes when the tests have ended. It may be nil.
+	// Before is called with a temporary directory before the control plane starts. It may be nil.
 	Before func(ctx context.Context, dir string) error
-	// Parallel is how many tests of the package run at once; 0 for as many as there are cores. Tests mostly wait.
+	// Parallel is the number of parallel tests; 0 means the number of CPUs. Tests mostly wait.
 	Parallel int
-	// Beside starts what runs beside the tests, before Ready is called, and returns what ends it, which is called before the control
-	// plane ends. It may be nil.
+	// Beside starts background processes before Ready is called and returns a function that stops them, which is called
+	// before the control plane stops. It may be nil.
 	Beside func(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error)
-	// Ready is called with the control plane, when config/ is installed, and the path of the command.
+	// Ready is called with the control plane and the path of the command after config/ has been installed.
 	Ready func(ctx context.Context, c *controlplane.ControlPlane, binary string) error
-	// After is called when the tests have ended, or have not run, before the directory goes. It may be nil.
+	// After is called after the tests, or if they did not run, before the directory is removed. It may be nil.
 	After func() error
 }
 
-// Main runs the tests of a package, and returns the exit status. Where something of the suite fails no test runs.
+// Main runs the tests of a package and returns the exit status. If the setup fails, no test runs.
 func Main(m controlplane.Runner, s Suite) int {
 	status, err := s.run(context.Background(), m)
 	if err != nil {

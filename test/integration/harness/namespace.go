@@ -23,7 +23,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
-	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/redirect"
 )
 
 // NewClient returns an uncached client for the built-in types and those that add registers.
@@ -146,10 +146,10 @@ func InstallWebhooks(t *testing.T, to *rest.Config, admin client.Client, address
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		if !directwebhook.IsConfiguration(o) {
+		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
-		local, err := directwebhook.Configuration(o, address)
+		local, err := redirect.WebhookConfiguration(o, address)
 		if err == nil {
 			err = applier.Apply(t.Context(), local)
 		}

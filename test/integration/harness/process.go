@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// Process is a binary that runs for the length of a test.
+// Process is a process of a test.
 type Process struct {
-	// Log is what it wrote.
+	// Log is the output of the process.
 	Log *Log
 
 	cmd   *exec.Cmd
@@ -28,7 +28,7 @@ type Process struct {
 	err   error
 }
 
-// Log keeps what a process wrote.
+// Log stores the output of a process.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -47,15 +47,16 @@ func (l *Log) String() string {
 	return l.buf.String()
 }
 
-// Start runs a binary as in the namespace crane-system. At the end of the test it is stopped in order, so that it gives its lease
-// back for the next test's; bound is how long that may take. A craned whose arguments say nothing of webhooks serves none.
+// Start runs a binary with the environment of namespace crane-system. At the end of the test it is stopped gracefully,
+// so that it releases its lease; bound limits the shutdown. craned runs without webhooks unless its arguments configure
+// them.
 func Start(t testing.TB, bound time.Duration, binary string, args ...string) *Process {
 	t.Helper()
 	if filepath.Base(binary) == "craned" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--webhook-") }) {
-		args = append(args, "--webhook-enabled=false") // Two of them would want one port.
+		args = append(args, "--webhook-enabled=false") // two instances would use the same port
 	}
 	p := &Process{Log: &Log{}, bound: bound, done: make(chan struct{})}
-	// The context of the test ends before its cleanup, which is to stop the process in order.
+	// The context of the test ends before its cleanup, which stops the process gracefully.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
 	p.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system")
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
@@ -75,24 +76,24 @@ func Start(t testing.TB, bound time.Duration, binary string, args ...string) *Pr
 	return p
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is how the process ended; to be asked after Done.
+// Err returns the exit error. It must be called after Done is closed.
 func (p *Process) Err() error { return p.err }
 
-// Kill ends the process without giving it time for anything.
+// Kill kills the process and waits for its exit.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Signal sends a signal, such as SIGSTOP for a process that hangs.
+// Signal sends a signal, such as SIGSTOP to simulate a hanging process.
 func (p *Process) Signal(s os.Signal) error {
 	return p.cmd.Process.Signal(s)
 }
 
-// Stop asks the process to end, as a kubelet does. One that has ended stays so.
+// Stop sends SIGTERM like a kubelet and waits for the exit. It is idempotent.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -104,7 +105,7 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// Terminate asks a process that runs to end, and returns how it did.
+// Terminate sends SIGTERM to a running process and returns its exit error.
 func (p *Process) Terminate(t testing.TB) error {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

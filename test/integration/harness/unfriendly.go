@@ -26,15 +26,16 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// Unfriendly is a proxy before an API server that refuses every second write, by turns with 429 and with a conflict. The
-// lease and events, which are no work, are let through.
+// Unfriendly is a proxy in front of an API server that rejects every second write, alternately with 429 and with a
+// conflict. Leases and events pass.
 type Unfriendly struct {
 	control *controlplane.ControlPlane
 	url     string
-	// authority is that of its certificate, in PEM: clients send no token without TLS.
+	// authority is the PEM-encoded CA of its certificate: clients send no token without TLS.
 	authority []byte
 
-	// choose says what becomes of the nth write of an object by a method, from 1 on; nil for every second write of all, by turns.
+	// choose returns the fault of the nth write of an object by a method, starting at 1; nil alternates faults on every
+	// second write.
 	choose func(method, path string, n int) Fault
 
 	mu                sync.Mutex
@@ -43,10 +44,10 @@ type Unfriendly struct {
 	byPath            map[string]int // writes by method and path
 }
 
-// Fault is what becomes of a write.
+// Fault is a simulated failure of a write.
 type Fault int
 
-// The faults. None lets a write through; Lost does as well, and loses the answer.
+// Faults. None passes a write; Lost passes it and drops the response.
 const (
 	None Fault = iota
 	Busy
@@ -56,14 +57,14 @@ const (
 	Lost
 )
 
-// ServeUnfriendly starts the proxy for the length of a test. Requests go on with the token that they come with.
+// ServeUnfriendly starts the proxy until the end of the test. It forwards the tokens of requests.
 func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriendly {
 	t.Helper()
 	return ServeFaults(t, control, nil)
 }
 
-// ServeFaults starts one that does to the nth write of each object, from 1 on, what choose says: what others write, and when, has no part in
-// it.
+// ServeFaults starts a proxy that injects the faults that choose returns for the nth write of each object, starting at
+// 1, independent of other writes.
 func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(method, path string, n int) Fault) *Unfriendly {
 	t.Helper()
 	to := control.Config()
@@ -71,14 +72,14 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without the administrator's own credentials: they would count more than the token that comes with a request.
+	// The administrator's credentials would take precedence over the token of a request.
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(to))
 	if err != nil {
 		t.Fatal(err)
 	}
 	u := &Unfriendly{control: control, choose: choose, refused: map[string]int{}, accepted: map[string]int{}, byPath: map[string]int{}}
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.FlushInterval = -1 // Watches.
+	forward.FlushInterval = -1 // for watches
 	forward.Transport = transport
 	forward.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
 		if !errors.Is(err, context.Canceled) {
@@ -106,7 +107,7 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 	return u
 }
 
-// judge says what becomes of a request, and counts it.
+// judge returns and counts the fault of a request.
 func (u *Unfriendly) judge(r *http.Request) Fault {
 	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") ||
 		strings.Contains(r.URL.Path, "reviews") {
@@ -152,7 +153,7 @@ func refuse(w http.ResponseWriter, fault Fault) {
 	})
 }
 
-// Writes are those so far whose path ends so, whatever became of them.
+// Writes returns the number of writes whose path has the suffix, with any result.
 func (u *Unfriendly) Writes(suffix string) (n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -164,7 +165,7 @@ func (u *Unfriendly) Writes(suffix string) (n int) {
 	return n
 }
 
-// Check fails the test where nothing was refused, or nothing accepted.
+// Check fails the test unless some writes were rejected and some accepted.
 func (u *Unfriendly) Check(t *testing.T) {
 	t.Helper()
 	u.mu.Lock()
@@ -175,7 +176,7 @@ func (u *Unfriendly) Check(t *testing.T) {
 	}
 }
 
-// Kubeconfig is one of a user for the proxy.
+// Kubeconfig writes a kubeconfig of a user for the proxy.
 func (u *Unfriendly) Kubeconfig(t *testing.T, name string, user controlplane.User) string {
 	t.Helper()
 	file, err := u.control.KubeconfigFor(t.Context(), name, user)

@@ -32,7 +32,7 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/directapiservice"
+	"crane.io/crane/internal/testbed/redirect"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -65,7 +65,7 @@ func pointAPIServices(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if objects, err = directapiservice.Objects(objects, number); err != nil {
+	if objects, err = redirect.MetricAdapter(objects, number); err != nil {
 		t.Fatal(err)
 	}
 	applier, err := manifest.NewApplier(control.Config(), "metric-adapter-test")

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeload_test runs craned with the controllers of node load and of rebalancing alone, as a process with the
-// rights of config/rbac, against a real API server and a real Prometheus. Nodes and pods are objects without a kubelet.
+// Package nodeload_test tests the controllers of node load and rebalancing in craned, as a process with the RBAC rules
+// of config/, against a real API server and a real Prometheus. Nodes and pods are objects without a kubelet.
 package nodeload_test
 
 import (

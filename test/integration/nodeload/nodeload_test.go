@@ -34,7 +34,7 @@ const policy = header + `spec:
 
 const cpu = "cpu_usage_avg_5m"
 
-// TestNodesCarryTheirLoad: the whole way from Prometheus to annotations, with every kind of node and of bad sample.
+// TestNodesCarryTheirLoad covers the path from Prometheus to annotations with every kind of node and of invalid sample.
 func TestNodesCarryTheirLoad(t *testing.T) {
 	c, began := newClient(t), time.Now()
 	const old = "0.11111,2024-01-01T00:00:00Z"
@@ -58,13 +58,13 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 	prom.set(t, cpu, samples(20)...)
 	prom.set(t, "mem_used_ratio", sample{0.5, []string{"instance", "pod-1", "node", "by-name"}})
 	p := startCraned(t, prom.URL(), policy, "--controllers=nodeload")
-	load(t, c, "by-name", cpu, "0.10000")
-	load(t, c, "by-name", "mem_usage_avg_5m", "0.50000")
-	load(t, c, "by-v4", cpu, "0.20000")
-	load(t, c, "by-v6", cpu, "0.30000")
-	told(t, c, "Node", "nan", "LoadUnknown", "not a number")
-	told(t, c, "Node", "twice", "LoadUnknown", "two series")
-	told(t, c, "Node", "unknown", "LoadUnknown", "no series")
+	awaitLoad(t, c, "by-name", cpu, "0.10000")
+	awaitLoad(t, c, "by-name", "mem_usage_avg_5m", "0.50000")
+	awaitLoad(t, c, "by-v4", cpu, "0.20000")
+	awaitLoad(t, c, "by-v6", cpu, "0.30000")
+	awaitEvent(t, c, "Node", "nan", "LoadUnknown", "not a number")
+	awaitEvent(t, c, "Node", "twice", "LoadUnknown", "two series")
+	awaitEvent(t, c, "Node", "unknown", "LoadUnknown", "no series")
 	for _, name := range []string{"nan", "twice", "unknown"} {
 		if n, err := getNode(t.Context(), c, name); err != nil || n.Annotations[cpu] != old {
 			t.Errorf("%s carries %q, want what it had; %v", name, n.Annotations[cpu], err)
@@ -88,25 +88,25 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 
 	t.Run("only a material change is written", func(t *testing.T) {
 		before := version(t, c, "by-name")
-		p.rounds(t, 3)
+		p.awaitRounds(t, 3)
 		prom.set(t, cpu, samples(21)...)
-		p.rounds(t, 3)
-		load(t, c, "by-v4", cpu, "0.20000")
+		p.awaitRounds(t, 3)
+		awaitLoad(t, c, "by-v4", cpu, "0.20000")
 		prom.set(t, cpu, samples(25)...)
-		load(t, c, "by-v4", cpu, "0.25000")
+		awaitLoad(t, c, "by-v4", cpu, "0.25000")
 		if after := version(t, c, "by-name"); after != before {
 			t.Errorf("a node whose load stands still was written: version %s, then %s", before, after)
 		}
 	})
 	t.Run("hot value", func(t *testing.T) {
 		bindPods(t, c, "by-v6", 5)
-		load(t, c, "by-v6", "node_hot_value", "2")
+		awaitLoad(t, c, "by-v6", "node_hot_value", "2")
 	})
 	t.Run("Prometheus gone and back", func(t *testing.T) {
 		if err := prom.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		told(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", cpu)
+		awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", cpu)
 		if n, err := getNode(t.Context(), c, "by-v4"); err != nil || !strings.HasPrefix(n.Annotations[cpu], "0.25000,") {
 			t.Errorf("without Prometheus the node carries %q, %v", n.Annotations[cpu], err)
 		}
@@ -114,25 +114,25 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		prom.set(t, cpu, samples(60)...)
-		load(t, c, "by-v4", cpu, "0.60000")
+		awaitLoad(t, c, "by-v4", cpu, "0.60000")
 	})
 	t.Run("a bad policy leaves the old in force", func(t *testing.T) {
 		p.write(t, strings.Replace(policy, "maxLimitPecent", "maxLimitPercent", 1))
-		told(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "unknown field")
+		awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "unknown field")
 		p.write(t, "")
-		told(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "the file is empty")
+		awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "PolicyRefused", "the file is empty")
 		eventually(t, "the policy is not valid by the metric", func(ctx context.Context) error {
-			v, err := p.metric(ctx, "crane_nodeload_policy_valid")
+			v, err := p.Metric(ctx, "crane_nodeload_policy_valid")
 			if err == nil && v != 0 {
 				err = fmt.Errorf("it is %v", v)
 			}
 			return err
 		})
 		prom.set(t, cpu, samples(40)...)
-		load(t, c, "by-v4", cpu, "0.40000")
+		awaitLoad(t, c, "by-v4", cpu, "0.40000")
 		p.write(t, strings.Replace(policy, cpu+", period", "cpu_other, query: "+cpu+", period", 1))
-		load(t, c, "by-v4", "cpu_other", "0.40000")
-		p.atLeast(t, "crane_nodeload_policy_valid", 1)
+		awaitLoad(t, c, "by-v4", "cpu_other", "0.40000")
+		p.awaitMetric(t, "crane_nodeload_policy_valid", 1)
 	})
 }
 
@@ -145,7 +145,7 @@ func version(t *testing.T, c client.Client, node string) string {
 	return n.ResourceVersion
 }
 
-// bindPods places pods on a node, as a scheduler does.
+// bindPods binds pods to a node like a scheduler.
 func bindPods(t *testing.T, c client.Client, node string, n int) {
 	t.Helper()
 	makeServiceAccount(t, c, "default")
@@ -165,7 +165,7 @@ func bindPods(t *testing.T, c client.Client, node string, n int) {
 	}
 }
 
-// makeServiceAccount stands in for the controller that gives each namespace one.
+// makeServiceAccount creates a namespace's service account in place of its controller.
 func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	err := c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
@@ -174,7 +174,7 @@ func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestRefusesABadPolicyAtStart: craned ends with the path of the field.
+// TestRefusesABadPolicyAtStart: craned exits with an error that contains the path of the field.
 func TestRefusesABadPolicyAtStart(t *testing.T) {
 	out, err := runToEnd(t, strings.Replace(policy, "weight: 1", "weight: 0", 1))
 	if err == nil || !strings.Contains(out, "spec.priority") {

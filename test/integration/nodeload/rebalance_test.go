@@ -31,7 +31,7 @@ const marked = header + `spec:
     cpu: {low: 0.3, schedule: 0.7, evict: 0.85}
 `
 
-// use is a pod that has used some cores and a gibibyte for hours.
+// use returns the series of a pod that has used some cores and a gibibyte for hours.
 func use(namespace, pod string, cores float64) []promserver.Series {
 	of := func(metric string, value func(i int) float64) promserver.Series {
 		return promserver.Series{
@@ -49,7 +49,7 @@ func use(namespace, pod string, cores float64) []promserver.Series {
 	}
 }
 
-// percent is a node whose load stands still.
+// percent returns the series of a node with constant load.
 func percent(node string, value float64) promserver.Series {
 	return promserver.Series{Labels: labels.FromStrings("__name__", cpu, "instance", node), Fill: func(dst []float64, _ int) {
 		for i := range dst {
@@ -58,8 +58,8 @@ func percent(node string, value float64) promserver.Series {
 	}}
 }
 
-// TestRebalancing: a dry run tells and moves nothing; the real run moves the pod that may go, within its budget, and
-// leaves the one whose budget allows none.
+// TestRebalancing: a dry run only emits events; the real run moves the pod that may be evicted, within its budget, and
+// keeps the one whose budget allows no disruption.
 func TestRebalancing(t *testing.T) {
 	c := newClient(t)
 	const ns = "rebalance"
@@ -93,7 +93,7 @@ func TestRebalancing(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, flags...)
 		eventually(t, "a pod that would be moved", func(ctx context.Context) error {
-			if v, err := p.metric(ctx, `crane_rebalance_moves_total{resource="cpu",result="dry-run"}`); err != nil || v != 1 {
+			if v, err := p.Metric(ctx, `crane_rebalance_moves_total{resource="cpu",result="dry-run"}`); err != nil || v != 1 {
 				return fmt.Errorf("%v moves, %w", v, err)
 			}
 			return wouldMove(ctx, c)
@@ -104,7 +104,7 @@ func TestRebalancing(t *testing.T) {
 	})
 	t.Run("for real", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, append(flags, "--rebalance-dry-run=false", "--rebalance-cool-down=2s")...)
-		p.atLeast(t, `crane_rebalance_moves_total{resource="cpu",result="evicted"}`, 1)
+		p.awaitMetric(t, `crane_rebalance_moves_total{resource="cpu",result="evicted"}`, 1)
 		var names []string
 		eventually(t, "one pod is gone", func(ctx context.Context) (err error) {
 			if names, err = left(ctx); err == nil && len(names) != 3 {
@@ -112,16 +112,16 @@ func TestRebalancing(t *testing.T) {
 			}
 			return err
 		})
-		// free has one pod left, which is the only one of its workload now, and its budget is spent; guarded's allows none.
-		told(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
-		told(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
+		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
+		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
+		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
 			t.Errorf("pods %v, %v", names, err)
 		}
 	})
 }
 
-// wouldMove looks for the event of a dry run on either pod of the free workload.
+// wouldMove returns an error unless a dry run emitted an event on either pod of workload free.
 func wouldMove(ctx context.Context, c client.Client) error {
 	var list corev1.EventList
 	if err := c.List(ctx, &list, client.InNamespace("rebalance")); err != nil {
@@ -150,7 +150,7 @@ func taint(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// runPods makes a ReplicaSet and pods of it that run on a node.
+// runPods creates a ReplicaSet with running pods on a node.
 func runPods(t *testing.T, c client.Client, namespace, name, node string, n int) {
 	t.Helper()
 	match := map[string]string{"app": name}
@@ -195,7 +195,7 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 	}
 }
 
-// makeBudget makes a PodDisruptionBudget as its controller would have it.
+// makeBudget creates a PodDisruptionBudget with the status that its controller sets.
 func makeBudget(t *testing.T, c client.Client, namespace, app string, allowed int32) {
 	t.Helper()
 	one := intstr.FromInt32(1)

@@ -39,7 +39,7 @@ const sources = header + `spec:
   - {name: cpu_usage_active, weight: 1}
 `
 
-// metricsServer answers what a test sets, behind the API server's aggregation.
+// metricsServer serves metrics set by a test behind the API server's aggregation.
 type metricsServer struct {
 	list atomic.Pointer[metricsv1beta1.NodeMetricsList]
 	gone atomic.Bool
@@ -61,7 +61,7 @@ func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// usage is what one node uses now.
+// usage returns the current use of a node.
 func usage(node, cpu, memory string) metricsv1beta1.NodeMetrics {
 	return metricsv1beta1.NodeMetrics{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Timestamp: metav1.Now(), Window: metav1.Duration{Duration: 15 * time.Second},
@@ -75,7 +75,7 @@ func (m *metricsServer) set(items ...metricsv1beta1.NodeMetrics) {
 	})
 }
 
-// serveMetrics registers a metrics-server as an API service.
+// serveMetrics registers a metrics-server as an APIService.
 func serveMetrics(t *testing.T) *metricsServer {
 	t.Helper()
 	m := &metricsServer{}
@@ -121,7 +121,7 @@ func serveMetrics(t *testing.T) *metricsServer {
 	return m
 }
 
-// busyNode is node-exporter's view of a node of which forty of a hundred gibibytes have been used for hours.
+// busyNode returns node-exporter's series of a node that has used forty of a hundred gibibytes for hours.
 func busyNode(name string) []promserver.Series {
 	of := func(metric string, gib float64) promserver.Series {
 		return promserver.Series{Labels: labels.FromStrings("__name__", metric, "instance", name+":9100"), Fill: func(dst []float64, _ int) {
@@ -133,8 +133,8 @@ func busyNode(name string) []promserver.Series {
 	return []promserver.Series{of("node_memory_MemTotal_bytes", 100), of("node_memory_MemAvailable_bytes", 60)}
 }
 
-// TestSourcesBesidePrometheus: what nodes use by metrics-server, and the peak that is forecast for them, are written as shares of
-// their capacity; who is not reported or has no history is told, and keeps what it had.
+// TestSourcesBesidePrometheus: the use of nodes from metrics-server and their forecast peaks are written as shares of
+// their capacity; nodes without a report or history get an event and keep their values.
 func TestSourcesBesidePrometheus(t *testing.T) {
 	const active, memory, peak, old = "cpu_usage_active", "mem_usage_active", "mem_usage_max_avg_1h", "0.11111,2024-01-01T00:00:00Z"
 	c := newClient(t)
@@ -144,10 +144,10 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	m.set(usage("measured", "2500m", "30Gi"), usage("of-nobody", "1", "1Gi"))
 	prom := servePrometheus(t, busyNode("measured")...)
 	p := startCraned(t, prom.URL(), sources, "--controllers=nodeload")
-	load(t, c, "measured", active, "0.25000")
-	load(t, c, "measured", memory, "0.30000")
-	told(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
-	told(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
+	awaitLoad(t, c, "measured", active, "0.25000")
+	awaitLoad(t, c, "measured", memory, "0.30000")
+	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
+	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
 	eventually(t, "the forecast of a node whose memory is used by 40 %", func(ctx context.Context) error {
 		n, err := getNode(ctx, c, "measured")
 		if err != nil {
@@ -160,13 +160,13 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 		return nil
 	})
 	if n, err := getNode(t.Context(), c, "unmeasured"); err != nil || n.Annotations[active] != old || n.Annotations[peak] != old {
-		t.Errorf("a node of which nothing is known carries %v, %v", n.Annotations, err)
+		t.Errorf("a node without data has annotations %v, %v", n.Annotations, err)
 	}
-	// A value that is as old as metrics-server says is not written again as new.
+	// A value with an unchanged timestamp of metrics-server is not written again.
 	m.gone.Store(true)
-	told(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", "metrics-server")
+	awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", "metrics-server")
 	m.set(usage("measured", "6", "30Gi"))
 	m.gone.Store(false)
-	load(t, c, "measured", active, "0.60000")
-	p.rounds(t, 1)
+	awaitLoad(t, c, "measured", active, "0.60000")
+	p.awaitRounds(t, 1)
 }

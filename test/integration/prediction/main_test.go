@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prediction_test runs craned, as a process with the rights of config/rbac, against a real API server and a real
-// Prometheus, and looks at what becomes of TimeSeriesPredictions and ClusterNodePredictions.
+// Package prediction_test tests TimeSeriesPredictions and ClusterNodePredictions in craned, as a process with the RBAC
+// rules of config/, against a real API server and a real Prometheus.
 package prediction_test
 
 import (
@@ -25,10 +25,10 @@ const (
 	scrape      = time.Minute
 )
 
-// What all tests share: starting them takes longer than any of the tests.
+// Shared by all tests, because the start takes longer than a test.
 var (
 	control *controlplane.ControlPlane
-	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	// history is the directory of the history, written once; each test opens its own server on a copy.
 	history string
 	binary  string
 )
@@ -47,19 +47,19 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// wave is a day with its peak at noon UTC, from 1 to 3 cores.
+// wave returns a daily pattern with its peak at noon UTC, from 1 to 3 cores.
 func wave(at time.Time) float64 {
 	return 2 - math.Cos(2*math.Pi*float64(at.Unix()%86400)/86400)
 }
 
-// noise is between 0.5 and 1.5 cores and has no pattern.
+// noise returns 0.5 to 1.5 cores without a pattern.
 func noise(at time.Time) float64 {
 	x := uint64(at.Unix()/60) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	return 0.5 + float64(x>>40)/float64(1<<24)
 }
 
-// writer gathers series on the grid of the history, which goes on for as long as the tests may take.
+// writer collects series on the grid of the history, which extends beyond the duration of the tests.
 type writer struct {
 	grid promserver.Grid
 	all  []promserver.Series
@@ -73,7 +73,7 @@ func (w *writer) add(value func(at time.Time) float64, pairs ...string) {
 	}})
 }
 
-// pod is one container of a Deployment that uses cores since born.
+// pod adds a Deployment's pod with one container that uses cores since born.
 func (w *writer) pod(name string, born time.Time, cores func(time.Time) float64) {
 	set, pod := name+"-6d4cf56db6", name+"-6d4cf56db6-aaaaa"
 	alive := func(v func(time.Time) float64) func(time.Time) float64 {

@@ -29,8 +29,8 @@ const (
 	stale = predictionv1alpha1.ConditionStale
 )
 
-// TestForecasts: a periodic, a noisy and a brand-new workload are ready, each with its reason; what cannot be forecast
-// says why; accuracy is exported; nothing is written twice; a deleted object leaves nothing.
+// TestForecasts: a periodic, a noisy and a new workload are ready, each with its reason; failures have a reason;
+// accuracy is exported; nothing is written twice; a deleted object leaves no metrics.
 func TestForecasts(t *testing.T) {
 	prometheus, _ := servePrometheus(t)
 	craned := startCraned(t, prometheus.URL())
@@ -94,10 +94,10 @@ func TestForecasts(t *testing.T) {
 	}
 	checkNoChurn(t, c, craned)
 
-	// Accuracy needs samples that came after the forecast, for which the clock alone takes a minute and a half: a step, and what it takes
-	// to settle. The grid of the history goes on.
-	harness.Eventually(t.Context(), t, 2*bound, "accuracy", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+	// Accuracy needs samples after the forecast, which takes a minute and a half: a step plus the settling time. The
+	// grid of the history extends into the future.
+	harness.Eventually(t.Context(), t, 2*timeout, "accuracy", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err != nil {
 			return err
 		}
@@ -117,15 +117,15 @@ func TestForecasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "metrics of the deleted object gone", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+		page, err := craned.Metrics(ctx)
 		if err == nil && strings.Contains(page, `name="mixed"`) {
-			err = errors.New("still there")
+			err = errors.New("they still exist")
 		}
 		return err
 	})
 }
 
-// checkSamples holds what every consumer relies on: ascending stamps without a hole, one window ahead at least, five
+// checkSamples checks the guarantees for consumers: ascending timestamps without gaps, at least one window ahead, five
 // decimals.
 func checkSamples(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, step int64) {
 	t.Helper()
@@ -161,8 +161,8 @@ func value(t *testing.T, s predictionv1alpha1.Sample) float64 {
 	return v
 }
 
-// checkNoChurn counts the writes of ready objects over several looks.
-func checkNoChurn(t *testing.T, c client.Client, craned *process) {
+// checkNoChurn checks that ready objects are not rewritten.
+func checkNoChurn(t *testing.T, c client.Client, craned *harness.Craned) {
 	t.Helper()
 	versions := func() map[string]string {
 		var list predictionv1alpha1.TimeSeriesPredictionList
@@ -190,10 +190,10 @@ func checkNoChurn(t *testing.T, c client.Client, craned *process) {
 	}
 }
 
-// reads is how often new samples were read.
-func reads(t *testing.T, craned *process) int {
+// reads returns the number of reads of new samples.
+func reads(t *testing.T, craned *harness.Craned) int {
 	t.Helper()
-	page, err := craned.page(t.Context())
+	page, err := craned.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func reads(t *testing.T, craned *process) int {
 	return n
 }
 
-// TestPrometheusGoesAndComesBack: forecasts stay, are marked stale with the reason, and recover; a restart meanwhile loads
-// checkpoints and keeps what is written.
+// TestPrometheusGoesAndComesBack: during an outage forecasts stay, are marked stale with the reason, and recover; a
+// restart loads checkpoints and keeps the statuses.
 func TestPrometheusGoesAndComesBack(t *testing.T) {
 	prometheus, asked := servePrometheus(t)
 	state := t.TempDir()
@@ -237,7 +237,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	histories, _ := asked.counts()
 	craned = startCraned(t, prometheus.URL(), "--prediction-state-dir="+state, "--prometheus-timeout=2s")
 	eventually(t, "craned restored two", func(ctx context.Context) error {
-		page, err := craned.page(ctx)
+		page, err := craned.Metrics(ctx)
 		if err == nil && !strings.Contains(page, "\ncrane_predictor_restored_total 2\n") {
 			err = errors.New("not yet")
 		}
@@ -255,7 +255,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestManyShareOneSeries: 300 objects about three workloads cost the queries of three.
+// TestManyShareOneSeries: 300 objects about three workloads send the queries of three.
 func TestManyShareOneSeries(t *testing.T) {
 	prometheus, asked := servePrometheus(t)
 	c := newClient(t)
@@ -265,7 +265,7 @@ func TestManyShareOneSeries(t *testing.T) {
 		create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
 	}
 	craned := startCraned(t, prometheus.URL())
-	harness.Eventually(t.Context(), t, 2*bound, "all are ready", func(ctx context.Context) error {
+	harness.Eventually(t.Context(), t, 2*timeout, "all are ready", func(ctx context.Context) error {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
 			return err
@@ -281,17 +281,18 @@ func TestManyShareOneSeries(t *testing.T) {
 		}
 		return nil
 	})
-	// Two range queries for each history, since it has more points than one query may have.
+	// Two range queries for each history, which exceeds the points of one query.
 	if histories, _ := asked.counts(); histories > 2*len(targets) {
 		t.Errorf("%d queries of histories for three series", histories)
 	}
-	page, err := craned.page(t.Context())
+	page, err := craned.Metrics(t.Context())
 	if err != nil || !strings.Contains(page, "\ncrane_predictor_models 3\n") {
 		t.Errorf("not three models, %v", err)
 	}
 }
 
-// TestNodesAreFollowed: one prediction for each node that matches, none for one that is gone, nothing without a template.
+// TestNodesAreFollowed: there is one prediction for each matching node, none for a deleted one, and none without a
+// template.
 func TestNodesAreFollowed(t *testing.T) {
 	prometheus, _ := servePrometheus(t)
 	startCraned(t, prometheus.URL())
@@ -343,14 +344,14 @@ func TestNodesAreFollowed(t *testing.T) {
 		t.Errorf("node-0 is forecast to use %v, it uses %v", v, used)
 	}
 
-	// A node goes, one changes its labels, and the name of one is taken.
+	// One node is deleted, one changes its labels, and the prediction name of one is in use.
 	if err := c.Delete(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	counts(1, 1, predictionv1alpha1.ReasonAllCreated)
 	gone := client.ObjectKey{Namespace: "nodes", Name: "nodes-node-1"}
 	if err := c.Get(t.Context(), gone, &predictionv1alpha1.TimeSeriesPrediction{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the prediction of a node that is gone: %v", err)
+		t.Errorf("the prediction of a deleted node: %v", err)
 	}
 	change(func() { cnp.Spec.NodeSelector = map[string]string{"zone": "b"} })
 	counts(1, 0, predictionv1alpha1.ReasonNotCreated)

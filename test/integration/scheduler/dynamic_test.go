@@ -44,7 +44,7 @@ spec:
 type dynamicScheduler struct {
 	*scheduler
 	policy  string // path of the policy file
-	explain string // address
+	explain string // address of explanations
 }
 
 func startDynamic(t testing.TB, limit string) *dynamicScheduler {
@@ -72,7 +72,7 @@ func (d *dynamicScheduler) limit(t testing.TB, limit string) {
 	}
 }
 
-// explained asks the scheduler why.
+// explained returns the scheduler's explanation for a pod.
 func (d *dynamicScheduler) explained(t testing.TB, pod string) nodeload.Explanation {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.explain+"/explain/scheduling?pod="+url.QueryEscape("default/"+pod), nil)
@@ -96,7 +96,7 @@ func load(value string, ago time.Duration) map[string]string {
 	return map[string]string{"cpu_usage_avg_5m": value + "," + time.Now().Add(-ago).UTC().Format("2006-01-02T15:04:05Z")}
 }
 
-func (b *bed) annotate(node string, annotations map[string]string) {
+func (b *fixture) annotate(node string, annotations map[string]string) {
 	b.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *bed) annotate(node string, annotations map[string]string) {
 }
 
 // event waits for an event with the reason on an object, and returns its note.
-func (b *bed) event(namespace, name, reason string) string {
+func (b *fixture) event(namespace, name, reason string) string {
 	b.Helper()
 	var note string
 	eventually(b, reason+" on "+name, func() string {
@@ -127,17 +127,17 @@ func (b *bed) event(namespace, name, reason string) string {
 	return note
 }
 
-// TestHotNode is the whole way: a hot node gets no pod, which is told; it gets one as soon as it has cooled down; and the
-// scheduler says why.
+// TestHotNode: a hot node gets no pod, which is reported by an event; it gets one as soon as its load has dropped; and
+// the scheduler explains both.
 func TestHotNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("load-hot", 10, load("0.80000", 0))
 	b.node("load-cool", 10, load("0.20000", 0))
 	for i := range 3 {
 		name := fmt.Sprint("load-", i)
 		b.pod(name, "100m")
-		if pod := b.placed(name); pod.Spec.NodeName != "load-cool" {
+		if pod := b.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
 			t.Errorf("%s is on %s", name, pod.Spec.NodeName)
 		}
 	}
@@ -149,26 +149,27 @@ func TestHotNode(t *testing.T) {
 		!strings.HasPrefix(e.Nodes[1].Reason(), "cpu_usage_avg_5m: load 80.0% + on its way 0.0% + this pod ") {
 		t.Errorf("explained as %+v", e)
 	}
-	// The same in the words of the one command for it.
+	// The command prints the same.
 	var out, errOut bytes.Buffer
 	if code := cli.Main([]string{"crane", "explain", "scheduling", "load-0", "--scheduler", "http://" + s.explain}, strings.NewReader(""), &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "Pod default/load-0: placed on load-cool") || !strings.Contains(out.String(), "load-hot   Closed") {
 		t.Errorf("exit %d, %s\n%s", code, errOut.String(), out.String())
 	}
-	// It cannot go elsewhere: it waits, with the reason, and not for the five minutes after which the scheduler looks again.
+	// A pod that fits only the hot node stays pending with the reason, and is scheduled before the scheduler's periodic
+	// retry after five minutes.
 	b.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
 	b.annotateLabel("load-hot")
-	b.pending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
+	b.awaitPending("load-waits", "1 node(s) had too much load by cpu_usage_avg_5m")
 	b.annotate("load-hot", load("0.70000", 0))
 	b.annotate("load-hot", load("0.30000", 0))
-	b.placed("load-waits")
+	b.awaitPlaced("load-waits")
 	if got := s.metric(t, `crane_scheduler_dynamic_nodes{profile="`+s.name+`",state="fresh"}`); got != "2" {
 		t.Errorf("%q nodes are fresh by the metric", got)
 	}
 }
 
-// annotateLabel gives the node the label by which pods choose it; without it the pod is pending for another reason first.
-func (b *bed) annotateLabel(node string) {
+// annotateLabel sets the node label that pods select; without it the pod is pending for another reason first.
+func (b *fixture) annotateLabel(node string) {
 	b.Helper()
 	patch := `{"metadata":{"labels":{"kubernetes.io/hostname":"` + node + `"}}}`
 	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -176,11 +177,11 @@ func (b *bed) annotateLabel(node string) {
 	}
 }
 
-// TestGarbageAnnotations: nodes whose annotations a stranger wrote take pods as the others do, and are counted. The one with
-// NaN is neither taken for idle nor for full.
+// TestGarbageAnnotations: nodes with invalid annotations get pods like others and are counted. NaN counts neither as
+// idle nor as full.
 func TestGarbageAnnotations(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	for i := range 5 {
 		b.node(fmt.Sprint("good-", i), 10, load("0.40000", 0))
 	}
@@ -194,7 +195,7 @@ func TestGarbageAnnotations(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("garbage-", i)
 		b.pod(name, "100m")
-		on[b.placed(name).Spec.NodeName]++
+		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
 	for node, pods := range on {
 		if pods > 5 {
@@ -206,13 +207,14 @@ func TestGarbageAnnotations(t *testing.T) {
 	}
 }
 
-// TestPolicyReload: a new file counts without a restart, and a bad one leaves the old in force and is told.
+// TestPolicyReload: a new file takes effect without a restart; an invalid one keeps the previous policy and emits an
+// event.
 func TestPolicyReload(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("reload", 10, load("0.50000", 0))
 	b.pod("reload-first", "100m")
-	b.placed("reload-first")
+	b.awaitPlaced("reload-first")
 	s.limit(t, "0.40")
 	eventually(t, "the new policy is in force", func() string {
 		if got := s.metric(t, `crane_nodeload_policy_loads_total{result="loaded"}`); got != "2" {
@@ -221,7 +223,7 @@ func TestPolicyReload(t *testing.T) {
 		return ""
 	})
 	b.pod("reload-second", "100m")
-	b.pending("reload-second", "too much load by cpu_usage_avg_5m")
+	b.awaitPending("reload-second", "too much load by cpu_usage_avg_5m")
 	if err := os.WriteFile(s.policy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +237,7 @@ func TestPolicyReload(t *testing.T) {
 		t.Errorf("event %q", note)
 	}
 	b.pod("reload-third", "100m")
-	b.pending("reload-third", "too much load by cpu_usage_avg_5m")
+	b.awaitPending("reload-third", "too much load by cpu_usage_avg_5m")
 	s.limit(t, "0.65")
 	eventually(t, "the good policy is in force again", func() string {
 		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "1" {
@@ -243,25 +245,25 @@ func TestPolicyReload(t *testing.T) {
 		}
 		return ""
 	})
-	// Who waited is tried again at once, and not after five minutes.
-	b.placed("reload-second")
-	b.placed("reload-third")
+	// Pending pods are retried at once, not after five minutes.
+	b.awaitPlaced("reload-second")
+	b.awaitPlaced("reload-third")
 }
 
-// TestPrometheusGone: an hour after the last sample the plugin stands back, whatever the old samples say.
+// TestPrometheusGone: an hour after the last sample the plugin abstains, whatever the old samples are.
 func TestPrometheusGone(t *testing.T) {
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("gone-a", 10, load("0.99000", time.Hour))
 	b.node("gone-b", 10, load("0.01000", time.Hour))
 	on := map[string]int{}
 	for i := range 8 {
 		name := fmt.Sprint("gone-", i)
 		b.pod(name, "1")
-		on[b.placed(name).Spec.NodeName]++
+		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
 	if on["gone-a"] != 4 || on["gone-b"] != 4 {
-		t.Errorf("%v: want what the default profile does, which is even by requests", on)
+		t.Errorf("%v: want the default profile's placement, which is even by requests", on)
 	}
 	if got := s.metric(t, `crane_scheduler_dynamic_abstentions_total{profile="`+s.name+`"}`); got != "8" {
 		t.Errorf("%q abstentions are counted, want 8", got)
@@ -271,7 +273,7 @@ func TestPrometheusGone(t *testing.T) {
 	}
 }
 
-// TestHistory: what Crane recommends for a workload is what its pods are expected to use, from the next pod on.
+// TestHistory: the recommendation of a workload is the expected use of its next pods.
 func TestHistory(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := analysis.AddToScheme(scheme); err != nil {
@@ -282,7 +284,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startDynamic(t, "0.65")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	b.node("history", 10, load("0.20000", 0))
 	r := &analysis.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "history"},
@@ -308,7 +310,7 @@ func TestHistory(t *testing.T) {
 	b.pod("history-0", "500m", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "history", UID: "u", Controller: &yes}}
 	})
-	b.placed("history-0")
+	b.awaitPlaced("history-0")
 	if e := s.explained(t, "history-0"); e.Basis != "history" || e.CPU != 350 || e.Memory != 1<<30 {
 		t.Errorf("expected to use %dm and %d by %s", e.CPU, e.Memory, e.Basis)
 	}

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// occupy puts a pod on a node that requests so much and has been running for a day.
-func (b *bed) occupy(node, cpu string) {
+// occupy binds a pod with this request to a node, as if running for a day.
+func (b *fixture) occupy(node, cpu string) {
 	b.Helper()
 	pod := b.pod("old-"+node, cpu, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
@@ -36,7 +36,7 @@ func (b *bed) occupy(node, cpu string) {
 func TestHerd(t *testing.T) {
 	const nodes, burst = 10, 60
 	s := startDynamic(t, "1")
-	b := newBed(t, s.scheduler)
+	b := newFixture(t, s.scheduler)
 	names := make([]string, nodes)
 	for i := range names {
 		names[i] = fmt.Sprintf("herd-%d", i)
@@ -52,7 +52,7 @@ func TestHerd(t *testing.T) {
 	}
 	took := map[string]int{}
 	for i := range burst {
-		took[b.placed(fmt.Sprint("burst-", i)).Spec.NodeName]++
+		took[b.awaitPlaced(fmt.Sprint("burst-", i)).Spec.NodeName]++
 	}
 	estimate := float64(s.explained(t, fmt.Sprint("burst-", burst-1)).CPU) / 10_000
 	loads, sum := make([]float64, nodes), 0.0
@@ -65,7 +65,7 @@ func TestHerd(t *testing.T) {
 	}
 	over := slices.Max(loads) - sum/nodes
 	t.Logf("a pod is %.4f, the most loaded node is %.4f above the mean; pods by node %v", estimate, over, took)
-	// What fills the one node up does not depend on the burst: with fewer pods the others stay above the mean as they were.
+	// The load of the first node does not depend on the burst: with fewer pods the others stay above the mean.
 	if float64(burst)*estimate < 0.4 {
 		t.Fatalf("a pod is %.4f: the burst does not fill the one node up", estimate)
 	}

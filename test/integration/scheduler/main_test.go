@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler_test runs crane-scheduler, as a process with the rights of config/rbac, against a real API server. Nodes
-// are objects without a kubelet; each test has its own, which its pods select by label.
+// Package scheduler_test tests crane-scheduler, as a process with the RBAC rules of config/, against a real API server.
+// Nodes are objects without a kubelet; each test has its own, which its pods select by label.
 package scheduler_test
 
 import (
@@ -20,13 +20,13 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// BinaryEnv names the environment variable that holds the path of a built crane-scheduler.
+// BinaryEnv is the environment variable with the path of a built crane-scheduler.
 const BinaryEnv = "CRANE_SCHEDULER"
 
-// fieldManager is who installs config/.
+// fieldManager is the field manager of config/.
 const fieldManager = "scheduler-test"
 
-// What all tests share.
+// Shared by all tests.
 var (
 	control *controlplane.ControlPlane
 	client  kubernetes.Interface
@@ -66,7 +66,7 @@ func run(m *testing.M) int {
 	return max(status, failed)
 }
 
-// build makes the binary without the race detector, which would compile all of kube-scheduler with it.
+// build builds the binary without the race detector, which would compile all of kube-scheduler with it.
 func build(ctx context.Context, path string) error {
 	ldflags, err := os.ReadFile("../../../hack/controlplane-ldflags")
 	if err != nil {

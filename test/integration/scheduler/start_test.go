@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestBadConfiguration: what cannot be ends the start, and the error names the file and the place in it.
+// TestBadConfiguration: an invalid configuration ends the start with an error that names the file and the field.
 func TestBadConfiguration(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  predicates: []\n"), 0o600); err != nil {
@@ -52,7 +52,7 @@ func TestBadConfiguration(t *testing.T) {
 			}
 			select {
 			case <-p.Done():
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				_ = p.Stop(context.Background())
 				t.Fatal("it starts all the same")
 			}
@@ -64,8 +64,9 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestMissingDefinition: without the CustomResourceDefinition the scheduler starts, places pods with whole CPUs and counts
-// them; once there is one, it reads it without a restart. The definition here is as lax about names as gocrane's.
+// TestMissingDefinition: without the CustomResourceDefinition the scheduler starts, places pods with whole CPUs and
+// counts them; once it exists, the scheduler reads it without a restart. The definition here accepts any name, like
+// gocrane's.
 func TestMissingDefinition(t *testing.T) {
 	bare := controlplane.ForTest(t, controlplane.Options{})
 	own, err := kubernetes.NewForConfig(bare.Config())
@@ -77,10 +78,10 @@ func TestMissingDefinition(t *testing.T) {
 	}
 	admin := controlplane.CertificateUser("admin", "system:masters")
 	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
-	b := &bed{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
+	b := &fixture{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
 	b.node("bare", 64, nil)
 	b.pod("before", "2")
-	if pod := b.placed("before"); zones(t, pod) != "" {
+	if pod := b.awaitPlaced("before"); zones(t, pod) != "" {
 		t.Errorf("without zones the pod got %q", zones(t, pod))
 	}
 	if got := s.metric(t, "crane_scheduler_topology_available"); got != "0" {
@@ -113,14 +114,14 @@ func TestMissingDefinition(t *testing.T) {
 		return ""
 	})
 	b.pod("after", "3")
-	if got := zones(t, b.placed("after")); got != "a.b-10=3" {
+	if got := zones(t, b.awaitPlaced("after")); got != "a.b-10=3" {
 		t.Errorf("the pod has the zones %q, want those of the odd name", got)
 	}
 	b.pod("too-large", "5")
-	b.pending("too-large", "no zone is as large as cpu=5")
+	b.awaitPending("too-large", "no zone is as large as cpu=5")
 }
 
-// laxTopology has zones of names that Crane's own definition refuses.
+// laxTopology returns a topology with zone names that Crane's definition rejects.
 func laxTopology() *unstructured.Unstructured {
 	capacity := func(cpu string) any {
 		return map[string]any{"capacity": map[string]any{"cpu": cpu}}
@@ -136,9 +137,9 @@ func laxTopology() *unstructured.Unstructured {
 	}}
 }
 
-// TestShippedConfigurations starts crane-scheduler with the two files of config/ as they are, but for paths: as a second
-// scheduler with the rights of its service account, and in the place of kube-scheduler as its user. Each takes its own
-// lease, neither waits for the other, and each places the pods that name it.
+// TestShippedConfigurations runs crane-scheduler with the two files of config/, unchanged except for paths: as a second
+// scheduler with its service account, and in place of kube-scheduler as its user. Each acquires its own lease, and each
+// places the pods that name it.
 func TestShippedConfigurations(t *testing.T) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
@@ -159,7 +160,7 @@ func TestShippedConfigurations(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := controlplane.CertificateUser("system:kube-scheduler")
-	all := t // both run until the whole test ends
+	all := t // both run until the parent test ends
 	for _, c := range []struct {
 		name, file, namespace, lease, connection string
 		user                                     *controlplane.User
@@ -186,10 +187,10 @@ func TestShippedConfigurations(t *testing.T) {
 				}
 				return held(lease)
 			})
-			b := newBed(t, s)
+			b := newFixture(t, s)
 			b.machine("shipped-"+c.name, single, []string{"node0"}, 4)
 			b.pod("shipped-"+c.name, "2")
-			if got := zones(t, b.placed("shipped-"+c.name)); got != "node0=2" {
+			if got := zones(t, b.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
 				t.Errorf("the pod has the zones %q", got)
 			}
 		})
@@ -198,7 +199,7 @@ func TestShippedConfigurations(t *testing.T) {
 
 func held(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-		return "nobody holds it"
+		return "no holder"
 	}
 	return ""
 }

@@ -36,15 +36,15 @@ func topologies(t testing.TB, config *rest.Config) ctrlclient.Client {
 }
 
 // machine makes a node and its NodeResourceTopology, with zones of that many CPUs each under the given names.
-func (b *bed) machine(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
+func (b *fixture) machine(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
 	b.Helper()
 	b.node(name, 200, nil)
 	return b.topology(name, policy, zones, cpus)
 }
 
-func (b *bed) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
+func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
 	b.Helper()
-	b.unseen = true
+	b.staleCaches = true
 	o := &topology.NodeResourceTopology{
 		ObjectMeta:         metav1.ObjectMeta{Name: name},
 		CraneManagerPolicy: topology.ManagerPolicy{CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: policy},
@@ -88,14 +88,14 @@ const (
 // TestWholeCPUs is the whole way: pods with whole CPUs get zones that fit and an annotation that says which; one too many
 // waits with the reason and is placed as soon as another has left.
 func TestWholeCPUs(t *testing.T) {
-	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("whole-a", single, []string{"node0", "node1"}, 4)
 	b.machine("whole-b", single, []string{"node0", "node1"}, 4)
 	used := map[string]string{}
 	for i := range 4 {
 		name := fmt.Sprint("whole-", i)
 		b.pod(name, "3")
-		pod := b.placed(name)
+		pod := b.awaitPlaced(name)
 		zone, ok := strings.CutSuffix(zones(t, pod), "=3")
 		if !ok {
 			t.Fatalf("pod %s has the zones %q, want one with 3 CPUs", name, zones(t, pod))
@@ -106,12 +106,12 @@ func TestWholeCPUs(t *testing.T) {
 		used[pod.Spec.NodeName+zone] = name
 	}
 	b.pod("whole-late", "3")
-	b.pending("whole-late", "2 node(s) had insufficient resource of NUMA node (no zone has cpu=3 free)")
+	b.awaitPending("whole-late", "2 node(s) had insufficient resource of NUMA node (no zone has cpu=3 free)")
 	// Shared CPUs are not the zones' business, nor are parts of one.
 	b.pod("shared", "3", func(p *corev1.Pod) { p.Annotations = map[string]string{topology.AnnotationPodCPUPolicy: "none"} })
 	b.pod("part", "1500m")
 	for _, name := range []string{"shared", "part"} {
-		if pod := b.placed(name); zones(t, pod) != "" {
+		if pod := b.awaitPlaced(name); zones(t, pod) != "" {
 			t.Errorf("pod %s got the zones %q", name, zones(t, pod))
 		}
 	}
@@ -119,7 +119,7 @@ func TestWholeCPUs(t *testing.T) {
 		t.Fatalf("whole-late is on %s, which has no zone for it", pod.Spec.NodeName)
 	}
 	b.delete("whole-0")
-	if got := zones(t, b.placed("whole-late")); !strings.HasSuffix(got, "=3") {
+	if got := zones(t, b.awaitPlaced("whole-late")); !strings.HasSuffix(got, "=3") {
 		t.Errorf("whole-late has the zones %q", got)
 	}
 }
@@ -127,16 +127,16 @@ func TestWholeCPUs(t *testing.T) {
 // TestMoreThanThereIs: 64 CPUs on a machine whose zones have 4 wait with the reason, where zones may be mixed as where not;
 // what fits over all zones is spread.
 func TestMoreThanThereIs(t *testing.T) {
-	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("small", spread, []string{"node0", "node1"}, 2)
 	b.pod("giant", "64")
-	b.pending("giant", "1 node(s) had insufficient resource of NUMA nodes (less than cpu=64 in all zones)")
+	b.awaitPending("giant", "1 node(s) had insufficient resource of NUMA nodes (less than cpu=64 in all zones)")
 	b.pod("one-zone", "3", func(p *corev1.Pod) {
 		p.Annotations = map[string]string{topology.AnnotationPodTopologyAwareness: "true"}
 	})
-	b.pending("one-zone", "no zone is as large as cpu=3")
+	b.awaitPending("one-zone", "no zone is as large as cpu=3")
 	b.pod("both", "3")
-	if got := zones(t, b.placed("both")); got != "node0=2 node1=1" {
+	if got := zones(t, b.awaitPlaced("both")); got != "node0=2 node1=1" {
 		t.Errorf("pod both has the zones %q, want node0=2 node1=1", got)
 	}
 }
@@ -144,10 +144,10 @@ func TestMoreThanThereIs(t *testing.T) {
 // TestOddTopologies: no zones at all, names that are not node0, garbage in annotations. Scheduling goes on.
 func TestOddTopologies(t *testing.T) {
 	s := startScheduler(t, setup{profile: topologyProfile("{}")})
-	b := newBed(t, s)
+	b := newFixture(t, s)
 	b.machine("zoneless", single, nil, 0)
 	b.pod("anywhere", "2")
-	if pod := b.placed("anywhere"); zones(t, pod) != "" {
+	if pod := b.awaitPlaced("anywhere"); zones(t, pod) != "" {
 		t.Errorf("on a node without zones the pod got %q", zones(t, pod))
 	}
 	if got := s.metric(t, `crane_scheduler_topology_unknown_total{reason="zoneless",result="pass"}`); got == "" || got == "0" {
@@ -174,7 +174,7 @@ func TestOddTopologies(t *testing.T) {
 	}
 	onOdd := func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "odd" }
 	b.pod("named", "4", onOdd)
-	b.pending("named", "didn't match Pod's node affinity/selector")
+	b.awaitPending("named", "didn't match Pod's node affinity/selector")
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "odd", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -183,11 +183,11 @@ func TestOddTopologies(t *testing.T) {
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := zones(t, b.placed("named")); got != "node7=4" {
+	if got := zones(t, b.awaitPlaced("named")); got != "node7=4" {
 		t.Errorf("the pod has the zones %q", got)
 	}
 	b.pod("socket-wide", "6", onOdd)
-	b.pending("socket-wide", "no zone is as large as cpu=6")
+	b.awaitPending("socket-wide", "no zone is as large as cpu=6")
 	if got := s.metric(t, "crane_scheduler_topology_invalid_results_total"); got != "5" {
 		t.Errorf("%s annotations counted as not understood, want 5", got)
 	}
@@ -195,23 +195,23 @@ func TestOddTopologies(t *testing.T) {
 
 // TestNodesComeAndGo: a pod waits until its node grows, another until a node comes; nothing goes to one that is gone.
 func TestNodesComeAndGo(t *testing.T) {
-	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{missingTopology: Reject}")}))
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{missingTopology: Reject}")}))
 	first := b.machine("first", single, []string{"node0"}, 2)
 	b.pod("three", "3")
-	b.pending("three", "no zone is as large as cpu=3")
+	b.awaitPending("three", "no zone is as large as cpu=3")
 	first.Zones[0].Resources.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	if err := topologies(t, control.Config()).Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.placed("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
+	if got := b.awaitPlaced("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
 		t.Errorf("three is on %s with %q", got.Spec.NodeName, zones(t, got))
 	}
 
 	b.node("second", 200, nil)
 	b.pod("two", "2")
-	b.pending("two", "1 node(s) had no NodeResourceTopology with NUMA zones")
+	b.awaitPending("two", "1 node(s) had no NodeResourceTopology with NUMA zones")
 	b.topology("second", single, []string{"node0"}, 2)
-	if got := b.placed("two").Spec.NodeName; got != "second" {
+	if got := b.awaitPlaced("two").Spec.NodeName; got != "second" {
 		t.Errorf("two is on %s", got)
 	}
 
@@ -219,16 +219,16 @@ func TestNodesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.pod("again", "2")
-	b.pending("again", "0/1 nodes are available: 1 node(s) had insufficient resource of NUMA node (no zone has cpu=2 free)")
+	b.awaitPending("again", "0/1 nodes are available: 1 node(s) had insufficient resource of NUMA node (no zone has cpu=2 free)")
 	b.delete("three")
-	if got := b.placed("again").Spec.NodeName; got != "first" {
+	if got := b.awaitPlaced("again").Spec.NodeName; got != "first" {
 		t.Errorf("again is on %s", got)
 	}
 }
 
 // TestPreemption: a pod of high priority takes the zone of one of low priority, and no more than it needs.
 func TestPreemption(t *testing.T) {
-	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 1000}
 	classes := client.SchedulingV1().PriorityClasses()
 	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
@@ -237,15 +237,15 @@ func TestPreemption(t *testing.T) {
 	t.Cleanup(func() { _ = classes.Delete(context.WithoutCancel(t.Context()), class.Name, metav1.DeleteOptions{}) })
 	b.machine("busy", single, []string{"node0", "node1"}, 4)
 	b.pod("low-0", "4")
-	b.placed("low-0")
+	b.awaitPlaced("low-0")
 	b.pod("low-1", "4")
-	b.placed("low-1")
+	b.awaitPlaced("low-1")
 	b.pod("urgent", "4", func(p *corev1.Pod) { p.Spec.PriorityClassName = "urgent" })
-	if got := zones(t, b.placed("urgent")); got != "node0=4" && got != "node1=4" {
+	if got := zones(t, b.awaitPlaced("urgent")); got != "node0=4" && got != "node1=4" {
 		t.Errorf("urgent has the zones %q", got)
 	}
 	left := 0
-	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: bedLabel + "=" + b.label})
+	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,39 +262,39 @@ func TestPreemption(t *testing.T) {
 // TestRestart: a scheduler that was away knows what is held from the pods' annotations.
 func TestRestart(t *testing.T) {
 	first := startScheduler(t, setup{profile: topologyProfile("{}")})
-	b := newBed(t, first)
+	b := newFixture(t, first)
 	b.machine("restart", single, []string{"node0", "node1"}, 4)
 	b.pod("held", "3")
-	b.placed("held")
+	b.awaitPlaced("held")
 	if err := first.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.pod("rest", "4")
 	startScheduler(t, setup{profile: topologyProfile("{}")})
-	if got, held := zones(t, b.placed("rest")), zones(t, b.get("held")); got[:len("node0")] == held[:len("node0")] {
+	if got, held := zones(t, b.awaitPlaced("rest")), zones(t, b.get("held")); got[:len("node0")] == held[:len("node0")] {
 		t.Errorf("rest has %s and held %s, in zones of 4", got, held)
 	}
 	b.pod("over", "1")
-	if got := zones(t, b.placed("over")); got != zones(t, b.get("held"))[:len("node0")]+"=1" {
+	if got := zones(t, b.awaitPlaced("over")); got != zones(t, b.get("held"))[:len("node0")]+"=1" {
 		t.Errorf("over has %s, want the last CPU beside held", got)
 	}
 	b.pod("none", "1")
-	b.pending("none", "no zone has cpu=1 free")
+	b.awaitPending("none", "no zone has cpu=1 free")
 }
 
 // TestAnnotationOfAManifestIsReplaced: who copies a running pod's manifest copies where it was.
 func TestAnnotationOfAManifestIsReplaced(t *testing.T) {
-	b := newBed(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("copy", single, []string{"node0", "node1"}, 4)
 	copied := func(p *corev1.Pod) {
 		p.Annotations = map[string]string{topology.AnnotationPodTopologyResult: `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`}
 	}
 	b.pod("with-cpus", "2", copied)
-	if got := zones(t, b.placed("with-cpus")); got != "node0=2" {
+	if got := zones(t, b.awaitPlaced("with-cpus")); got != "node0=2" {
 		t.Errorf("with-cpus has the zones %q, want node0=2", got)
 	}
 	b.pod("without", "100m", copied)
-	if got := zones(t, b.placed("without")); got != "" {
+	if got := zones(t, b.awaitPlaced("without")); got != "" {
 		t.Errorf("without whole CPUs the pod has the zones %q", got)
 	}
 }

@@ -36,7 +36,7 @@ func metricsOf(t *testing.T) metricsclient.Interface {
 	return client
 }
 
-// eventuallyUsed waits until metrics.k8s.io shows this memory use for all of the namespace's pods, whose number is given.
+// eventuallyUsed waits until metrics.k8s.io reports this memory use for all pods of the namespace.
 func eventuallyUsed(t *testing.T, namespace string, pods int, bytes int64) {
 	t.Helper()
 	client := metricsOf(t)
@@ -61,7 +61,7 @@ func TestMetricsAPI(t *testing.T) {
 		create(t, podIn(ns, name, "general", "100m", "64Mi"))
 		podUntil(t, ns, name, "Ready", ready)
 	}
-	cluster.load.turn(ns, "app", 0.25, 32<<20) // more CPU than the limit of 0.1 lets through
+	cluster.load.turn(ns, "app", 0.25, 32<<20) // more CPU than the limit of 0.1
 	eventuallyUsed(t, ns, 2, 32<<20)
 	client := metricsOf(t).MetricsV1beta1()
 	one, err := client.PodMetricses(ns).Get(t.Context(), "one", metav1.GetOptions{})
@@ -86,10 +86,10 @@ func TestMetricsAPI(t *testing.T) {
 		t.Errorf("%d nodes", len(nodes.Items))
 	}
 	if _, err := client.PodMetricses(ns).Get(t.Context(), "three", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a pod that is not there: %v", err)
+		t.Errorf("missing pod: %v", err)
 	}
 	if _, err := client.PodMetricses(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.x=1"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("a field that is not there: %v", err)
+		t.Errorf("missing field: %v", err)
 	}
 	groups, lists, err := cluster.client.Discovery().ServerGroupsAndResources()
 	if err != nil || len(groups) == 0 {
@@ -148,7 +148,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	})
 }
 
-// raw reads a path of the API server.
+// raw returns the response of the API server to a GET.
 func raw(t *testing.T, path string) string {
 	t.Helper()
 	body, err := cluster.client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
@@ -215,7 +215,7 @@ func TestKubeletEndpointAsksWhoCalls(t *testing.T) {
 		if token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the caller is tested, not the node
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the node's certificate is not tested
 		defer transport.CloseIdleConnections()
 		resp, err := (&http.Client{Transport: transport}).Do(req)
 		if err != nil {
@@ -227,10 +227,10 @@ func TestKubeletEndpointAsksWhoCalls(t *testing.T) {
 		return resp.StatusCode
 	}
 	if got := status(""); got != http.StatusUnauthorized {
-		t.Errorf("nobody: %d", got)
+		t.Errorf("without credentials: %d", got)
 	}
 	if got := status("nonsense"); got != http.StatusUnauthorized {
-		t.Errorf("a token that nobody issued: %d", got)
+		t.Errorf("an invalid token: %d", got)
 	}
 	config, err := cluster.plane.ConfigFor(t.Context(), controlplane.ServiceAccount("kube-system", "default"))
 	if err != nil {
@@ -266,7 +266,7 @@ func TestKubectlTopAndExplain(t *testing.T) {
 	}
 }
 
-// apiStatus finds the API server's answer in an error.
+// apiStatus returns the API server's status in an error chain.
 func apiStatus(err error) (apierrors.APIStatus, bool) {
 	var status apierrors.APIStatus
 	ok := errors.As(err, &status)

@@ -129,7 +129,7 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 	if pod.Status.Reason != "Evicted" || condition(pod, corev1.DisruptionTarget) == nil {
 		t.Errorf("status %+v", pod.Status)
 	}
-	// The node is under pressure for some seconds, which a slow machine may miss; that it was there is seen at the time of its end.
+	// The node is under pressure for some seconds, which a slow test may miss; the transition time proves it.
 	eventually(t, "MemoryPressure comes and goes", func(ctx context.Context) (bool, string) {
 		c := memoryPressure(ctx, t)
 		return c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(before.LastTransitionTime.Time), fmt.Sprintf("%+v, before %+v", c, before)
@@ -148,7 +148,7 @@ func memoryPressure(ctx context.Context, t *testing.T) corev1.NodeCondition {
 			return c
 		}
 	}
-	t.Fatal("the node says nothing of its memory")
+	t.Fatal("the node has no condition MemoryPressure")
 	return corev1.NodeCondition{}
 }
 
@@ -196,7 +196,7 @@ func TestNodeFailureMovesPods(t *testing.T) {
 		})
 	}
 	placed("one pod on each node", func(by map[string]int) bool {
-		// Where one of the nodes looked gone for a moment both pods are on the other one, and would stay there.
+		// If one of the nodes was briefly NotReady, both pods are on the other one and would stay there.
 		for node, n := range by {
 			if n == 2 {
 				moveOne(t, ns, node)
@@ -224,7 +224,7 @@ func TestNodeFailureMovesPods(t *testing.T) {
 	})
 }
 
-// moveOne deletes one pod of a node; another is placed for it.
+// moveOne deletes one pod of a node, so that its replacement is scheduled.
 func moveOne(t *testing.T, namespace, node string) {
 	t.Helper()
 	pods, err := cluster.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
@@ -256,6 +256,6 @@ func TestCrashAndSnapshot(t *testing.T) {
 		return false, "no container"
 	})
 	if err := cluster.fleet.KillContainer(ns, "web", "none", 1); err == nil {
-		t.Error("no error for a container that is not there")
+		t.Error("no error for a missing container")
 	}
 }

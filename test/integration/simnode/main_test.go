@@ -27,14 +27,14 @@ import (
 	"crane.io/crane/test/integration/harness/fleet"
 )
 
-// cluster is what all tests of the package share.
+// cluster contains what all tests of the package share.
 var cluster struct {
 	plane  *controlplane.ControlPlane
 	config *rest.Config
 	client kubernetes.Interface
 	fleet  *simnode.Fleet
 	load   *dial
-	// dir holds the end of the tunnel; stop ends the fleet.
+	// dir contains the tunnel's socket; stop stops the fleet.
 	dir  string
 	stop func() error
 }
@@ -45,7 +45,7 @@ type dial struct {
 	set map[string]simnode.Use
 }
 
-// Use implements simnode.Load; what is not set uses 0.1 core and 20 MiB.
+// Use implements simnode.Load; the default is 0.1 core and 20 MiB.
 func (d *dial) Use(pod *corev1.Pod, container string, _ time.Time) simnode.Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *dial) turn(namespace, container string, cpu, memory float64) {
 	d.set[namespace+"/"+container] = simnode.Use{CPU: cpu, Memory: memory, Known: true}
 }
 
-// pools are the nodes; each test takes those of its own pool.
+// pools returns the nodes; each test uses those of its own pool.
 func pools() []simnode.NodeSpec {
 	node := func(name, pool, cpu, memory string) simnode.NodeSpec {
 		return simnode.NodeSpec{
@@ -87,7 +87,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// The API server wants the file; the fleet opens the tunnel itself when it runs.
+	// The API server reads the tunnel's configuration at its start; the fleet serves the tunnel later.
 	nodes, err := tunnel.Open(context.Background(), dir)
 	if err == nil {
 		err = nodes.Close()
@@ -107,7 +107,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		code := m.Run()
-		if cluster.stop == nil { // A test could not start the nodes anew, and says so.
+		if cluster.stop == nil { // a test failed to restart the nodes
 			return max(code, 1)
 		}
 		if err := cluster.stop(); err != nil {
@@ -130,7 +130,7 @@ type runner func() int
 
 func (r runner) Run() int { return r() }
 
-// serving takes the identities of the endpoints from the control plane.
+// serving returns the certificates of the endpoints, issued by the control plane.
 func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
 	file, names := c.FrontProxy()
 	frontProxy, err := os.ReadFile(file)
@@ -151,7 +151,7 @@ func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
 	return s, nil
 }
 
-// start makes what the tests share and runs the fleet.
+// start sets up what the tests share and runs the fleet.
 func start(c *controlplane.ControlPlane, dir string) (err error) {
 	cluster.plane, cluster.config, cluster.load, cluster.dir = c, c.Config(), &dial{set: map[string]simnode.Use{}}, dir
 	if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
@@ -192,7 +192,7 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) (bool, s
 	}
 }
 
-// namespaceFor makes a namespace of the test's own.
+// namespaceFor creates a namespace for the test.
 func namespaceFor(t *testing.T) string {
 	t.Helper()
 	ns, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -211,12 +211,12 @@ func namespaceFor(t *testing.T) string {
 	return ns.Name
 }
 
-// quantities makes a resource list.
+// quantities returns a resource list.
 func quantities(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// podIn is a Guaranteed pod with one container "app" for the pool.
+// podIn creates a Guaranteed pod with one container "app" in the pool.
 func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
@@ -236,7 +236,7 @@ func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod))
 
 func create(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	// The service account of a new namespace comes a moment after it.
+	// The service account of a new namespace is created with a delay.
 	eventually(t, "create pod "+pod.Name, func(ctx context.Context) (bool, string) {
 		_, err := cluster.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)

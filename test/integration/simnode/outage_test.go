@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 )
 
-// A second fleet with the same nodes takes up what the first one left: nothing restarts, and what happened meanwhile is
-// made good.
+// A second fleet with the same nodes continues from the statuses of the first: nothing restarts, and changes made in
+// between are processed.
 func TestRestartOfTheSimulation(t *testing.T) {
 	ns := namespaceFor(t)
 	for _, name := range []string{"stays", "goes"} {
@@ -52,7 +52,7 @@ func TestRestartOfTheSimulation(t *testing.T) {
 	}
 }
 
-// An API server that goes away and comes back costs the time until it is back and nothing else.
+// A restart of the API server delays the nodes only until it serves again.
 func TestRestartOfTheAPIServer(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "web", "general", "100m", "64Mi"))
@@ -71,7 +71,7 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 		t.Errorf("last state %+v", last)
 	}
 	// As after a restart that took longer than the grace period.
-	giveUp(t, "general-1")
+	setUnknown(t, "general-1")
 	eventually(t, "all nodes are Ready, without taints, with fresh leases", func(ctx context.Context) (bool, string) {
 		nodes, err := cluster.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -95,10 +95,10 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	})
 }
 
-// giveUp says of a node what the node lifecycle controller says of one whose lease was not renewed.
-func giveUp(t *testing.T, name string) {
+// setUnknown sets the conditions of a node like the node lifecycle controller after an expired lease.
+func setUnknown(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "give up node "+name, func(ctx context.Context) (bool, string) {
+	eventually(t, "set node "+name+" to Unknown", func(ctx context.Context) (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

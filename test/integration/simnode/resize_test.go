@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// resize asks for other requests and limits of container "app" through the resize subresource.
+// resize changes requests and limits of container "app" through the resize subresource.
 func resize(t *testing.T, namespace, name, cpu, memory string) {
 	t.Helper()
 	list := quantities(cpu, memory)
@@ -28,7 +28,7 @@ func resize(t *testing.T, namespace, name, cpu, memory string) {
 	}
 }
 
-// applied says whether the pod's container has the CPU and memory in force, with no resize left to do.
+// applied returns a check that the pod's container has the CPU and memory in effect and no pending resize.
 func applied(cpu, memory string) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool {
 		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Resources == nil {
@@ -58,7 +58,7 @@ func TestResizeInPlace(t *testing.T) {
 		t.Errorf("it was restarted: %+v", s)
 	}
 	cluster.load.turn(ns, "app", 0.1, 200<<20)
-	// The node must have seen the use before it can refuse to go below it.
+	// The node rejects limits below the use only after it has sampled it.
 	eventuallyUsed(t, ns, 1, 200<<20)
 	resize(t, ns, "web", "500m", "128Mi")
 	podUntil(t, ns, "web", "shrink refused below the use", func(p *corev1.Pod) bool {

@@ -27,7 +27,7 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/directwebhook"
+	"crane.io/crane/internal/testbed/redirect"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -71,10 +71,10 @@ func configurations(t *testing.T, address string) []*unstructured.Unstructured {
 	}
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
-		if !directwebhook.IsConfiguration(o) {
+		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
-		local, err := directwebhook.Configuration(o, address)
+		local, err := redirect.WebhookConfiguration(o, address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// etcdSocket is the unix socket on which etcd serves the API server, relative to the data directory: only who may
-	// enter that directory may reach etcd, and the name stays below the 108 bytes of a socket address.
+	// etcdSocket is the Unix socket on which etcd serves the API server, relative to the data directory: only users
+	// with access to that directory can reach etcd, and the name stays below the limit of 108 bytes.
 	etcdSocket = "etcd.sock"
 	peerSocket = "peer.sock"
-	// etcdStartTimeout bounds the wait for etcd to be ready to serve; a member of one is its own leader within a second.
+	// etcdStartTimeout bounds the wait for etcd to become ready; a single member elects itself leader within a second.
 	etcdStartTimeout = 60 * time.Second
-	// etcdQuota is the size at which etcd stops taking writes: 2 GiB, etcd's own default, named here because a long
-	// playground may meet it.
+	// etcdQuota is the size in bytes at which etcd rejects writes: 2 GiB, etcd's own default, set explicitly because a
+	// long-running playground can reach it.
 	etcdQuota = 2 << 30
-	// walSegment is the size in bytes to which etcd fills its log files in advance: by default 64 MB each for two files,
-	// which is much for a test and is memory where the directory is on a tmpfs.
+	// walSegment is the size in bytes to which etcd preallocates its log files. The default of 64 MB for each of two
+	// files is too much for a test and uses memory on a tmpfs.
 	walSegment = 8 << 20
 )
 
@@ -44,13 +44,13 @@ func newAPIServerCommand() *cobra.Command {
 	return cmd
 }
 
-// runAPIServer serves until SIGTERM: etcd first, the API server on top, and down again in the reverse order.
+// runAPIServer runs etcd and the API server until SIGTERM and stops them in reverse order.
 func runAPIServer(dir string, args []string) (err error) {
 	if dir == "" {
-		return errors.New("--data-dir is needed")
+		return errors.New("--data-dir is required")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make data directory: %w", err)
+		return fmt.Errorf("create data directory: %w", err)
 	}
 	// etcd's sockets are named relative to the working directory.
 	if err := os.Chdir(dir); err != nil {
@@ -73,7 +73,7 @@ func startEtcd() (*embed.Etcd, error) {
 	cfg.Dir = "etcd"
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: etcdSocket}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peerSocket}}
-	// A member of one is advertised to nobody, but etcd wants the addresses to look like addresses.
+	// A single member advertises to no peer, but etcd requires valid addresses.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -81,8 +81,8 @@ func startEtcd() (*embed.Etcd, error) {
 	// NewConfig leaves this at 0, which logs every single request.
 	cfg.WarningUnaryRequestDuration = time.Second
 	cfg.QuotaBackendBytes = etcdQuota
-	// Data survives the death of the process but not of the machine, which is what a playground promises; waiting for
-	// the disk would make every write of the cluster ten times slower.
+	// Data survives a crash of the process but not of the machine, which is sufficient for a playground; fsync would
+	// make every write ten times slower.
 	cfg.UnsafeNoFsync = true
 	cfg.EnableGRPCGateway = false
 

@@ -1,12 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server hosts the roles of a Kubernetes control plane in this process: the upstream components with an embedded
-// etcd, nothing of their behaviour changed. It is the only room that links k8s.io/kubernetes for them. Which flags a role
-// gets, where its certificates come from and when it is started or stopped is decided by internal/testbed/controlplane, which
-// starts this code as a child process; this package must not know of kubeconfigs, ports or directories beyond its flags.
+// Package server runs the components of a Kubernetes control plane in this process: the unchanged upstream components
+// with an embedded etcd. It is the only package that links k8s.io/kubernetes for them. Package
+// internal/testbed/controlplane starts this code as a child process and decides flags, certificates and lifecycle.
 //
-// Its tests are those of test/integration/controlplane, which run it as a child: a test here would build the whole of
+// The tests in test/integration/controlplane run it as a child process: a test in this package would build all of
 // Kubernetes with the race detector.
 package server
 
@@ -25,31 +24,31 @@ import (
 	"crane.io/crane/internal/testbed/process"
 )
 
-// stopGrace bounds how long a role may take to end by itself once its parent is gone. It is longer than the API server's
-// own shutdown (about 2 s) and shorter than what a person waits for.
+// stopGrace bounds the shutdown of a component after its parent process has exited. It is longer than the API server's
+// own shutdown (about 2 s).
 const stopGrace = 10 * time.Second
 
-// NewCommand returns the command whose subcommands are the roles. Arguments after "--" go to the upstream component as
-// they are.
+// NewCommand returns the command whose subcommands are the components. Arguments after "--" are passed to the upstream
+// component unchanged.
 func NewCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "controlplane",
-		Short:         "Run one role of a Kubernetes control plane on this machine",
+		Short:         "Run one component of a Kubernetes control plane on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {
 			process.ExitWithParent(stopGrace)
 		},
 	}
-	root.AddCommand(newAPIServerCommand(), newRole("controller-manager", "kube-controller-manager",
+	root.AddCommand(newAPIServerCommand(), newComponent("controller-manager", "kube-controller-manager",
 		kcm.NewControllerManagerCommand),
-		newRole("scheduler", "kube-scheduler", func() *cobra.Command { return scheduler.NewSchedulerCommand() }))
+		newComponent("scheduler", "kube-scheduler", func() *cobra.Command { return scheduler.NewSchedulerCommand() }))
 	return root
 }
 
-// newRole wraps an upstream component. The upstream command is made only when its role runs, because making it registers
-// flags and signal handlers for the whole process.
-func newRole(name, component string, upstream func() *cobra.Command) *cobra.Command {
+// newComponent wraps an upstream command. The upstream command is created only when it runs, because its constructor
+// registers flags and signal handlers for the whole process.
+func newComponent(name, component string, upstream func() *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " -- [" + component + " flags]",
 		Short: "Run " + component,
@@ -59,7 +58,7 @@ func newRole(name, component string, upstream func() *cobra.Command) *cobra.Comm
 	}
 }
 
-// runUpstream runs an upstream command with args as component-base's own main does, but leaves the error to the caller.
+// runUpstream runs an upstream command with args like component-base's main does, but returns the error to the caller.
 func runUpstream(cmd *cobra.Command, args []string) error {
 	cmd.SetArgs(args)
 	if err := cli.RunNoErrOutput(cmd); err != nil {

@@ -1,8 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package chart draws load and the pods that carry it: a line of text for each look, and a picture of all. It knows neither
-// clusters nor the clock.
+// Package chart draws load and pod capacity over time: a line of text per sample and an SVG chart of all samples.
 package chart
 
 import (
@@ -14,45 +13,45 @@ import (
 	"time"
 )
 
-// Point is one look.
+// Point is one sample.
 type Point struct {
-	// After is the time since the first look.
+	// After is the time since the first sample.
 	After time.Duration
-	// Load is the load from outside, Wanted how many pods are asked for, Ready how many carry it.
-	Load          float64
-	Wanted, Ready int32
+	// Load is the external load, Desired the number of pods of the spec, Ready the number of ready pods.
+	Load           float64
+	Desired, Ready int32
 }
 
-// Scale says how much a pod carries, and what the largest load is that is to be expected.
+// Scale contains the load that a pod can serve and the largest expected load.
 type Scale struct {
-	PodCapacity, Highest float64
+	PodCapacity, MaxLoad float64
 }
 
-// width is that of the bars of a text chart.
+// width is the width of the bars of a text chart in characters.
 const width = 56
 
-// Row draws one look as text: the load as a bar, and what the ready pods carry as a mark.
+// Row formats one sample as text: the load as a bar and the capacity of the ready pods as a mark.
 func (s Scale) Row(p Point) string {
 	column := func(v float64) int {
-		return int(math.Round(math.Max(0, math.Min(1, v/s.Highest)) * (width - 1)))
+		return int(math.Round(math.Max(0, math.Min(1, v/s.MaxLoad)) * (width - 1)))
 	}
 	cells := []rune(strings.Repeat(" ", width))
 	for i := range column(p.Load) {
 		cells[i] = '▒'
 	}
 	cells[column(float64(p.Ready)*s.PodCapacity)] = '│'
-	return fmt.Sprintf("%6s  load %5.0f  pods %2d of %2d  %s", p.After.Round(time.Second), p.Load, p.Ready, p.Wanted, strings.TrimRight(string(cells), " "))
+	return fmt.Sprintf("%6s  load %5.0f  pods %2d of %2d  %s", p.After.Round(time.Second), p.Load, p.Ready, p.Desired, strings.TrimRight(string(cells), " "))
 }
 
-// Summary says when pods and load rose, and whether the load was carried.
+// Summary reports when pods and load rose, and how often the load exceeded the capacity of the ready pods.
 func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 	if len(points) == 0 {
-		return "nothing was seen"
+		return "no samples"
 	}
 	podsRose, loadRose := time.Duration(-1), time.Duration(-1)
 	under := 0
 	for _, p := range points {
-		if podsRose < 0 && p.Wanted > points[0].Wanted {
+		if podsRose < 0 && p.Desired > points[0].Desired {
 			podsRose = p.After
 		}
 		if loadRose < 0 && risen(p.Load) {
@@ -65,32 +64,32 @@ func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 	var text string
 	switch {
 	case podsRose < 0:
-		text = "the pods did not rise"
+		text = "the number of pods did not rise"
 	case loadRose < 0:
-		text = fmt.Sprintf("the pods rose after %s, the load has not", podsRose.Round(time.Second))
+		text = fmt.Sprintf("the pods rose after %s, the load did not rise", podsRose.Round(time.Second))
 	case podsRose < loadRose:
 		text = fmt.Sprintf("the pods rose after %s, the load after %s: %s ahead", podsRose.Round(time.Second), loadRose.Round(time.Second),
 			(loadRose - podsRose).Round(time.Second))
 	default:
 		text = fmt.Sprintf("the pods rose after %s, the load after %s: too late", podsRose.Round(time.Second), loadRose.Round(time.Second))
 	}
-	return fmt.Sprintf("%s; in %d of %d looks load was above what the ready pods carry", text, under, len(points))
+	return fmt.Sprintf("%s; in %d of %d samples the load exceeded the capacity of the ready pods", text, under, len(points))
 }
 
-// Size of a picture, in pixels.
+// Size of an SVG chart in pixels.
 const (
 	pictureWidth, pictureHeight = 900, 360
 	margin                      = 50
 )
 
-// SVG draws all looks: load as an area, what is asked for and what is ready as steps.
+// SVG draws all samples: load as an area, desired and ready capacity as steps.
 func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	if len(points) == 0 {
 		return nil
 	}
-	end, top := points[len(points)-1].After.Seconds(), s.Highest
+	end, top := points[len(points)-1].After.Seconds(), s.MaxLoad
 	for _, p := range points {
-		top = math.Max(top, math.Max(p.Load, float64(max(p.Wanted, p.Ready))*s.PodCapacity))
+		top = math.Max(top, math.Max(p.Load, float64(max(p.Desired, p.Ready))*s.PodCapacity))
 	}
 	x := func(after time.Duration) float64 {
 		return margin + (pictureWidth-2*margin)*after.Seconds()/math.Max(1, end)
@@ -115,16 +114,16 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 <polyline fill="none" stroke="#c0392b" stroke-dasharray="5 4" stroke-width="1.5" points="%s"/>
 <polyline fill="none" stroke="#1e8449" stroke-width="2" points="%s"/>
 <line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="black"/>
-<text x="%d" y="%d">load</text><text x="%d" y="%d" fill="#c0392b">carried by the pods asked for</text>
-<text x="%d" y="%d" fill="#1e8449">carried by the pods that are ready</text><text x="%d" y="%d">%s</text>
+<text x="%d" y="%d">load</text><text x="%d" y="%d" fill="#c0392b">capacity of desired pods</text>
+<text x="%d" y="%d" fill="#1e8449">capacity of ready pods</text><text x="%d" y="%d">%s</text>
 <text x="4" y="%.1f">%.0f</text>
 </svg>
 `, pictureWidth, pictureHeight, margin, html.EscapeString(title), margin, y(0), load, x(points[len(points)-1].After), y(0), load,
-		line(func(p Point) float64 { return float64(p.Wanted) * s.PodCapacity }), line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }),
+		line(func(p Point) float64 { return float64(p.Desired) * s.PodCapacity }), line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }),
 		margin, pictureWidth-margin, y(0), y(0), margin, pictureHeight-14, 2*margin, pictureHeight-14, 6*margin, pictureHeight-14,
 		pictureWidth-2*margin, pictureHeight-14, points[len(points)-1].After.Round(time.Second), y(top)+4, top)
 	if err != nil {
-		return fmt.Errorf("drawing: %w", err)
+		return fmt.Errorf("write chart: %w", err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func looks() []Point {
+func samplePoints() []Point {
 	return []Point{
 		{0, 140, 2, 2}, {10 * time.Second, 141, 7, 2}, {20 * time.Second, 142, 7, 7}, {30 * time.Second, 560, 8, 7}, {40 * time.Second, 720, 8, 7},
 	}
@@ -21,7 +21,7 @@ func looks() []Point {
 func risen(load float64) bool { return load > 300 }
 
 func TestRow(t *testing.T) {
-	s := Scale{PodCapacity: 100, Highest: 800}
+	s := Scale{PodCapacity: 100, MaxLoad: 800}
 	for _, c := range []struct {
 		p    Point
 		want string
@@ -37,18 +37,18 @@ func TestRow(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	s := Scale{PodCapacity: 100, Highest: 800}
-	late := looks()
-	late[1].Wanted, late[2].Wanted = 2, 2
+	s := Scale{PodCapacity: 100, MaxLoad: 800}
+	late := samplePoints()
+	late[1].Desired, late[2].Desired = 2, 2
 	for name, c := range map[string]struct {
 		points []Point
 		want   string
 	}{
-		"ahead":    {looks(), "the pods rose after 10s, the load after 30s: 20s ahead; in 1 of 5 looks"},
-		"too late": {late, "the pods rose after 30s, the load after 30s: too late"},
-		"no load":  {looks()[:3], "the load has not"},
-		"no pods":  {looks()[:1], "the pods did not rise"},
-		"no looks": {nil, "nothing was seen"},
+		"ahead":      {samplePoints(), "the pods rose after 10s, the load after 30s: 20s ahead; in 1 of 5 samples"},
+		"too late":   {late, "the pods rose after 30s, the load after 30s: too late"},
+		"no load":    {samplePoints()[:3], "the load did not rise"},
+		"no pods":    {samplePoints()[:1], "the number of pods did not rise"},
+		"no samples": {nil, "no samples"},
 	} {
 		if got := s.Summary(c.points, risen); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -57,9 +57,9 @@ func TestSummary(t *testing.T) {
 }
 
 func TestSVGIsXML(t *testing.T) {
-	for _, points := range [][]Point{looks(), looks()[:1]} {
+	for _, points := range [][]Point{samplePoints(), samplePoints()[:1]} {
 		var b strings.Builder
-		if err := (Scale{PodCapacity: 100, Highest: 800}).SVG(&b, `<pods & "load">`, points); err != nil {
+		if err := (Scale{PodCapacity: 100, MaxLoad: 800}).SVG(&b, `<pods & "load">`, points); err != nil {
 			t.Fatal(err)
 		}
 		d := xml.NewDecoder(strings.NewReader(b.String()))

@@ -20,7 +20,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// cluster is a small cluster whose pods run, without an API server: nodes are the real model of a simulated node.
+// cluster is a small cluster of running pods without an API server; its nodes are simulated kubelets.
 type cluster struct {
 	objects   Objects
 	workloads []*load.Workload
@@ -29,7 +29,7 @@ type cluster struct {
 	requested []float64 // cores, by node
 }
 
-// newCluster binds the pods of a catalogue to nodes and lets them start at the given time.
+// newCluster binds the pods of a catalogue to nodes and starts them at the given time.
 func newCluster(tb testing.TB, workloads []*load.Workload, nodes int, at time.Time) *cluster {
 	tb.Helper()
 	c := &cluster{workloads: workloads, source: load.NewSource(workloads, 1), requested: make([]float64, nodes)}
@@ -87,15 +87,15 @@ func (c *cluster) bind(template corev1.PodTemplateSpec, namespace, name, kind, o
 	pod.Namespace, pod.Name, pod.UID = namespace, name, pastUID(namespace, name)
 	pod.OwnerReferences = []metav1.OwnerReference{controllerRef(kind, owner)}
 	pod.CreationTimestamp = metav1.NewTime(at)
-	i := c.roomiest()
+	i := c.leastRequested()
 	c.requested[i] += pod.Spec.Containers[0].Resources.Requests.Cpu().AsApproximateFloat64() + 0.1
 	pod.Spec.NodeName = c.nodes[i].Spec().Name
 	c.objects.Pods = append(c.objects.Pods, pod)
 	c.nodes[i].Observe(pod, at)
 }
 
-// roomiest is the node whose pods ask for least.
-func (c *cluster) roomiest() int {
+// leastRequested returns the index of the node with the smallest sum of requests.
+func (c *cluster) leastRequested() int {
 	best := 0
 	for i := range c.nodes {
 		if c.requested[i] < c.requested[best] {
@@ -105,7 +105,7 @@ func (c *cluster) roomiest() int {
 	return best
 }
 
-// run lets the nodes work from one time to another and takes their pods as they then are.
+// run advances the nodes from one time to another and updates the pods from them.
 func (c *cluster) run(from, to time.Time) {
 	for at := from; !at.After(to); at = at.Add(time.Second) {
 		for _, n := range c.nodes {
@@ -136,7 +136,7 @@ func (c *cluster) snapshot(at time.Time) Snapshot {
 	return s
 }
 
-// write fills a Prometheus with the history of the cluster.
+// write writes the history of the cluster to a Prometheus.
 func (c *cluster) write(tb testing.TB, e *Exporter, s *promserver.Server, past load.Past, step time.Duration) promserver.BackfillStats {
 	tb.Helper()
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: step}

@@ -1,16 +1,18 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterseries turns what the simulated nodes and the API server hold into the series that cAdvisor, kube-state-metrics
-// and node-exporter would expose, under their names and with their labels: live as samples, and backwards as a history.
+// Package clusterseries converts the state of simulated nodes and of the API server to the series that cAdvisor,
+// kube-state-metrics and node-exporter expose, with the same names and labels: live as samples, and as a history of the
+// past that the pods of the playground never had.
 //
-// What belongs in: names, labels and arithmetic of those series, and the past that the pods of the playground never had.
-// It must not know how series are stored (internal/testbed/promserver) beyond their types, where objects come from, or who reads
-// the series. What the exporters would say of a container and what this package says differ in this only:
+// It is independent of how series are stored (internal/testbed/promserver). Its output differs from that of the
+// exporters as follows:
 //
-//   - node_cpu_seconds_total has at most 32 CPUs on a node; on a larger one shares of time are right, their count is not.
-//   - memory is one figure in the simulation: rss, inactive cache and usage are fixed shares of what of it is not page cache.
-//   - bytes of the network are CPU seconds times a factor of the workload.
+//   - node_cpu_seconds_total has at most 32 CPUs per node; on a larger node the shares of time are right, the number of
+//     CPUs is not.
+//   - The simulation has one memory figure: rss, inactive cache and usage are fixed shares of the part that is not
+//     active page cache.
+//   - Network bytes are CPU seconds times a factor of the workload.
 package clusterseries
 
 import (
@@ -27,7 +29,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// Objects is what kube-state-metrics would watch. Nothing in it is changed.
+// Objects are the objects that kube-state-metrics watches. They are not modified.
 type Objects struct {
 	Pods         []*corev1.Pod
 	Nodes        []*corev1.Node
@@ -40,7 +42,7 @@ type Objects struct {
 	Autoscalers  []*autoscalingv2.HorizontalPodAutoscaler
 }
 
-// Snapshot is all that is exported at one time.
+// Snapshot is the input of the exporters at one time.
 type Snapshot struct {
 	At         time.Time
 	Objects    Objects
@@ -48,67 +50,68 @@ type Snapshot struct {
 	Nodes      []kubelet.NodeState
 }
 
-// Exporter turns snapshots into samples. It remembers where the counters of the history ended, so that the live ones go
-// on from there. Its methods may be called from several goroutines.
+// Exporter converts snapshots to samples. Live counters continue where those of the history ended. Its methods may be
+// called from several goroutines.
 type Exporter struct {
 	load *load.Source
 
 	mu sync.Mutex
-	// adopted are the pods that have a past, by UID.
-	adopted map[types.UID]*adopted
-	runs    map[runKey]*run
-	pods    map[types.UID]*podTotals
-	nodes   map[string]*nodeTotals
+	// backfilled contains the pods that have a history, by UID.
+	backfilled map[types.UID]*backfilledPod
+	runs       map[runKey]*run
+	pods       map[types.UID]*podTotals
+	nodes      map[string]*nodeTotals
 }
 
-// New makes an exporter. The source names the workloads of pods and gives their past.
+// New returns an exporter. The source maps pods to workloads and computes their past use.
 func New(source *load.Source) *Exporter {
 	return &Exporter{
-		load: source, adopted: map[types.UID]*adopted{}, runs: map[runKey]*run{},
+		load: source, backfilled: map[types.UID]*backfilledPod{}, runs: map[runKey]*run{},
 		pods: map[types.UID]*podTotals{}, nodes: map[string]*nodeTotals{},
 	}
 }
 
-// adopted is what the history says of a pod that lives on.
-type adopted struct {
+// backfilledPod is the state of a running pod at the end of its history.
+type backfilledPod struct {
 	born time.Time
-	// end is when the history ends; the totals are those of then.
+	// end is the time at which the history ends and totals were taken.
 	end        time.Time
 	totals     podTotals
 	containers map[string]*pastContainer
 }
 
-// pastContainer is the state of one container where its history ends.
+// pastContainer is the state of a container at the end of its history.
 type pastContainer struct {
 	restarts int32
-	last     time.Time // the last restart; zero where there was none
-	started  time.Time // the start of the run that goes on
+	last     time.Time // the last restart; zero without restarts
+	started  time.Time // the start of the current run
 	counters counters
 }
 
-// counters are those of a container's cgroup, which begin at zero with each run.
+// counters are the counters of a container's cgroup, which start at zero with each run.
 type counters struct{ cpu, periods, throttled, throttledSeconds float64 }
 
-// podTotals are counters of a whole pod; the end of one of its containers does not reset them.
+// podTotals are the counters of a pod, which restarts of its containers do not reset.
 type podTotals struct{ cpu, received, sent float64 }
 
 // nodeTotals are the counters of a node.
 type nodeTotals struct {
-	// since is when they began, until when the history ends; busy are the core seconds of its pods until then.
+	// since is the time at which the counters started, until the end of the history; busy are the core seconds of the
+	// node's pods up to then.
 	since, until time.Time
 	busy         float64
-	// offset is added to the live counter once attached.
+	// offset is added to the live counter after attached is set.
 	offset   float64
 	attached bool
 }
 
-// runKey names one run of a container.
+// runKey identifies the container whose current run is tracked.
 type runKey struct {
 	pod       types.UID
 	container string
 }
 
-// run follows the live counters of a container.
+// run tracks the live counters of a container.
 type run struct {
 	startedAt time.Time
 	offset    counters

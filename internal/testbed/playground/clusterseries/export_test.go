@@ -28,7 +28,7 @@ type fixture struct {
 	dir      string // of the server
 }
 
-// newFixture is a cluster of 30 workloads on 4 nodes with two days of history at two minutes.
+// newFixture returns a cluster of 30 workloads on 4 nodes with a history of two days at a step of two minutes.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	now := time.Now().UTC().Truncate(2 * time.Minute)
@@ -102,8 +102,8 @@ func TestPastThenLive(t *testing.T) {
 	end := f.past.End
 	at := f.play(t, end.Add(15*time.Second), 6*time.Minute)
 
-	// Every counter goes on over the seam: no drop in any of them within ten minutes around it. The leak is left out: its
-	// limit may kill it just then.
+	// No counter drops within ten minutes around the end of the history. The leaking workload is excluded: its limit
+	// may kill it at that time.
 	const steady = `pod!~"recommendations-.*"`
 	for _, metric := range []string{
 		"container_cpu_usage_seconds_total", "container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
@@ -120,12 +120,12 @@ func TestPastThenLive(t *testing.T) {
 			t.Errorf("%s has no live sample", metric)
 		}
 	}
-	// The series of the history are the live ones: nothing that lived at the end is new.
+	// Live series continue those of the history: nothing that ran at the end has new series.
 	fresh := `count by (__name__, pod) ({job="kubelet", pod!=""} unless ({job="kubelet", pod!=""} offset 7m))`
 	if v := f.query(t, fresh, at); len(v) > 0 {
 		t.Errorf("%d series are new in the live part, such as %s", len(v), v[0])
 	}
-	// What pods use does not jump at the seam.
+	// Use does not jump at the end of the history.
 	before := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[10m] offset 7m))`, at)
 	after := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[5m]))`, at)
 	if math.Abs(after-before) > 0.2*before {
@@ -138,7 +138,7 @@ func TestPastThenLive(t *testing.T) {
 	}
 }
 
-// checkUsualQueries asks what tools of this kind ask of a Prometheus; each must have an answer.
+// checkUsualQueries checks that the queries of Crane and similar tools return samples.
 func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 	t.Helper()
 	const pods = `namespace="shop",pod=~"^checkout-[a-z0-9]+-[a-z0-9]{5}$"`
@@ -160,7 +160,7 @@ func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 	} {
 		v := f.query(t, q, at)
 		if len(v) == 0 {
-			t.Errorf("no answer to %s", q)
+			t.Errorf("%s returns no sample", q)
 		}
 		for _, s := range v {
 			if x := float64(s.Value); math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -170,7 +170,7 @@ func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 	}
 }
 
-// A compressed pattern changes what is used, and how often a leak is killed; never the clock, nor what limits allow.
+// A compressed pattern changes use and the frequency of OOM kills, but neither the clock nor limits.
 func TestCompressedPattern(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	past := load.Past{Start: now.Add(-12 * time.Hour), End: now}
@@ -195,17 +195,17 @@ func TestCompressedPattern(t *testing.T) {
 			}
 		}
 	}
-	// A pod that was there before the history began a day before it: 36 hours of the clock are 72 days of the pattern. A
-	// leak lives for two to five.
+	// A pod that existed before the history was created a day before it: 36 hours of the clock are 72 days of the
+	// pattern. A leak lives for two to five.
 	if pods := float64(c.workloads[13].Replicas); kills < 12*pods || kills > 45*pods {
 		t.Errorf("%v kills in 72 days of the pattern for %v pods that leak", kills, pods)
 	}
 }
 
-// TestPast reads a history of two days that nothing was appended to.
+// TestPast reads a history of two days without live samples.
 func TestPast(t *testing.T) {
 	f := newFixture(t)
-	t.Run("every metric is there", f.testMetrics)
+	t.Run("every metric exists", f.testMetrics)
 	t.Run("figures add up", f.testSums)
 	t.Run("earlier generations", f.testGenerations)
 	t.Run("leaks are killed", f.testKills)
@@ -272,7 +272,7 @@ func (f *fixture) testGenerations(t *testing.T) {
 	if len(v) != rolled || rolled == 0 {
 		t.Errorf("%d Deployments have an earlier ReplicaSet, want %d", len(v), rolled)
 	}
-	// At every time a workload has its replicas, no more: a generation ends where the next begins.
+	// At any time a workload has exactly its replicas: a generation ends where the next one starts.
 	const owned = `count by (namespace, deployment) (label_replace(container_memory_working_set_bytes{container!="",container!="proxy"} * on (namespace, pod) group_left (owner_name) kube_pod_owner{owner_kind="ReplicaSet"}, "deployment", "$1", "owner_name", "(.*)-[^-]+"))`
 	for _, ago := range []time.Duration{time.Minute, 20 * time.Hour, 47 * time.Hour} {
 		got := map[string]float64{}
@@ -302,7 +302,7 @@ func (f *fixture) testKills(t *testing.T) {
 	}
 }
 
-// After a restart the time without samples is filled; counters begin anew, which a rate must not take for use.
+// After a restart the gap is backfilled; counters restart at zero, which rates must not count as use.
 func TestPastGoesOnAfterARestart(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	c := newCluster(t, load.Catalog(1, 20), 4, now.Add(-6*time.Hour))
@@ -346,7 +346,7 @@ func TestPastGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("a CPU is idle for %g seconds of a second", v)
 	}
 	if v := f.query(t, `count by (namespace, pod) (changes(kube_pod_created[12h]) > 0)`, now.Add(-time.Minute)); len(v) > 0 {
-		t.Errorf("%d pods are born again at the restart, such as %s", len(v), v[0].Metric)
+		t.Errorf("%d pods have a new creation time after the restart, such as %s", len(v), v[0].Metric)
 	}
 }
 
@@ -355,10 +355,10 @@ func TestBackfillRefusals(t *testing.T) {
 	e := New(load.NewSource(nil, 1))
 	good := promserver.Grid{Start: now.Add(-time.Hour), End: now, Step: time.Minute}
 	if _, err := e.Backfill(Objects{}, load.Past{Start: good.Start, End: now}, good); err == nil {
-		t.Error("a cluster without nodes has a history")
+		t.Error("a cluster without nodes is accepted")
 	}
 	if _, err := e.Backfill(Objects{}, load.Past{Start: now, End: now}, good); err == nil {
-		t.Error("an empty past is taken")
+		t.Error("an empty past is accepted")
 	}
 	c := newCluster(t, load.Catalog(1, 9), 1, now)
 	c.objects.CronJobs[0].Spec.Schedule = "at noon"
@@ -367,7 +367,7 @@ func TestBackfillRefusals(t *testing.T) {
 	}
 }
 
-// A trace is what each pod uses: the rate of its counter is the trace's value, in the past as live.
+// Each pod replays the trace: the rate of its counter equals the trace, in the history and live.
 func TestTraceIsPlayedInThePast(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	values := make([]float64, 8*24*60)
@@ -401,12 +401,12 @@ func TestTraceIsPlayedInThePast(t *testing.T) {
 				back += 7 * 24 * 60
 			}
 			if rate := (got[i] - got[i-1]) / 60; math.Abs(rate-values[back]) > 1e-4 {
-				t.Fatalf("minute %d of the history: %v cores, the trace says %v", i, rate, values[back])
+				t.Fatalf("minute %d of the history: %v cores, want %v as in the trace", i, rate, values[back])
 			}
 		}
 	}
 	if found != workloads[0].Replicas {
-		t.Errorf("%d pods play the trace, want %d", found, workloads[0].Replicas)
+		t.Errorf("%d pods replay the trace, want %d", found, workloads[0].Replicas)
 	}
 }
 

@@ -13,40 +13,40 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// moment is what a history holds of one container at one time.
-type moment struct {
-	figures
-	// use is the CPU in cores, total the CPU seconds of all runs, which no restart resets.
+// containerPoint is one point of a container's history.
+type containerPoint struct {
+	containerValues
+	// use is the CPU use in cores, total the CPU seconds of all runs, which restarts do not reset.
 	use, total float64
 }
 
-// history is the past of one container. It is computed window by window, once for all of its series.
-type history struct {
+// containerHistory computes the past of one container window by window, once for all of its series.
+type containerHistory struct {
 	source    *load.Source
-	container *load.Container // nil for a stranger
+	container *load.Container // nil for a pod outside the catalogue
 	pod       *corev1.Pod
 	name      string
-	// from and to bound its life; runs are the starts of runs within it, after the first.
+	// from and to bound the container's life; runs are the starts of its runs within it, after the first.
 	from, to time.Time
 	first    time.Time // the start of the first run
 	runs     []time.Time
 	cpuLimit float64
 	memLimit float64
 	grid     promserver.Grid
-	// resumed says that counters begin with the grid, not with the run.
+	// resumed means that counters start with the grid, not with the run.
 	resumed bool
 
-	// window is empty where the container does not live in it.
-	window []moment
+	// window is empty if the container does not exist in it.
+	window []containerPoint
 	at     int // index of window[0] on the grid, -1 before the first
-	state  moment
+	state  containerPoint
 	next   int // index of the next run in runs
 	begun  bool
 	start  time.Time
 }
 
-// see computes the window that begins at first, unless it has it.
-func (h *history) see(first, n int) {
+// computeWindow computes the window of n points starting at index first, unless it is the current one.
+func (h *containerHistory) computeWindow(first, n int) {
 	if h.at == first {
 		return
 	}
@@ -57,7 +57,7 @@ func (h *history) see(first, n int) {
 		return
 	}
 	if cap(h.window) < n {
-		h.window = make([]moment, n)
+		h.window = make([]containerPoint, n)
 	}
 	h.window = h.window[:n]
 	for i := range h.window {
@@ -71,14 +71,14 @@ func (h *history) see(first, n int) {
 	}
 }
 
-// absent is a moment at which the container does not run.
-func absent() moment {
+// absent returns a point at which the container does not run.
+func absent() containerPoint {
 	nan := math.NaN()
-	return moment{figures: figures{memory: nan, started: nan, counters: counters{cpu: nan}}, use: 0, total: nan}
+	return containerPoint{containerValues: containerValues{memory: nan, started: nan, counters: counters{cpu: nan}}, use: 0, total: nan}
 }
 
 // step advances the counters to t.
-func (h *history) step(t time.Time) {
+func (h *containerHistory) step(t time.Time) {
 	dt := h.grid.Step.Seconds()
 	for h.next < len(h.runs) && !h.runs[h.next].After(t) {
 		h.start, dt = h.runs[h.next], t.Sub(h.runs[h.next]).Seconds()
@@ -125,8 +125,8 @@ func (h *history) step(t time.Time) {
 	s.total += s.cpu - before
 }
 
-// past is the state at the end of the history, of a container that lives on.
-func (h *history) past() *pastContainer {
+// past returns the container's state at the end of the history.
+func (h *containerHistory) past() *pastContainer {
 	p := &pastContainer{restarts: int32(h.next), started: h.start, counters: h.state.counters}
 	if h.next > 0 {
 		p.last = h.runs[h.next-1]
@@ -134,11 +134,11 @@ func (h *history) past() *pastContainer {
 	return p
 }
 
-// fill writes a metric of the container into a window.
-func (h *history) fill(value func(*figures) float64) func([]float64, int) {
+// fill returns a function that writes a metric of the container to a window.
+func (h *containerHistory) fill(value func(*containerValues) float64) func([]float64, int) {
 	ended := false
 	return func(dst []float64, first int) {
-		h.see(first, len(dst))
+		h.computeWindow(first, len(dst))
 		for i := range dst {
 			dst[i] = math.NaN()
 			if len(h.window) == 0 {
@@ -146,15 +146,16 @@ func (h *history) fill(value func(*figures) float64) func([]float64, int) {
 			}
 			m := &h.window[i]
 			if !math.IsNaN(m.started) {
-				dst[i] = value(&m.figures)
+				dst[i] = value(&m.containerValues)
 			}
 		}
-		ended = endOf(dst, first, h.grid, h.to, ended)
+		ended = markEnd(dst, first, h.grid, h.to, ended)
 	}
 }
 
-// endOf puts a staleness marker where a series ends, once.
-func endOf(dst []float64, first int, grid promserver.Grid, to time.Time, done bool) bool {
+// markEnd writes a staleness marker where a series ends. It returns whether the marker has been written; done is the
+// result of the previous call.
+func markEnd(dst []float64, first int, grid promserver.Grid, to time.Time, done bool) bool {
 	if done || !to.Before(grid.End) {
 		return done
 	}

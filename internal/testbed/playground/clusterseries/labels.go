@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// Jobs of the exporters, and where kube-state-metrics would listen.
+// Job names of the exporters and parameters of their series.
 const (
 	JobKubelet      = "kubelet"
 	JobState        = "kube-state-metrics"
@@ -24,17 +24,17 @@ const (
 	networkSentPart = 0.7 // bytes sent for each one received
 )
 
-// sink takes one sample: the metric's name, its value, and labels as name, value, name, value.
+// sink receives one sample: the metric's name, its value, and labels as alternating names and values.
 type sink func(name string, value float64, pairs ...string)
 
-// with adds labels to all samples.
+// with returns a sink that adds labels to all samples.
 func (s sink) with(more ...string) sink {
 	return func(name string, value float64, pairs ...string) {
 		s(name, value, append(append(make([]string, 0, len(pairs)+len(more)), pairs...), more...)...)
 	}
 }
 
-// labelSet sorts labels and leaves empty ones out, as a scrape does.
+// labelSet returns sorted labels without empty ones, as in a scrape.
 func labelSet(name string, pairs []string) labels.Labels {
 	kept := make([]labels.Label, 0, len(pairs)/2+1)
 	kept = append(kept, labels.Label{Name: labels.MetricName, Value: name})
@@ -46,15 +46,15 @@ func labelSet(name string, pairs []string) labels.Labels {
 	return labels.New(kept...)
 }
 
-// collect gathers samples.
+// collect returns a sink that appends samples to into.
 func collect(into *[]promserver.Sample) sink {
 	return func(name string, value float64, pairs ...string) {
 		*into = append(*into, promserver.Sample{Labels: labelSet(name, pairs), Value: value})
 	}
 }
 
-// objectLabels are an object's own labels as kube-state-metrics writes them: label_ and the name with every character
-// that a label name must not have replaced by an underscore.
+// objectLabels returns an object's labels as kube-state-metrics exposes them: prefixed by label_, with characters that
+// are invalid in label names replaced by underscores.
 func objectLabels(own map[string]string, invalid *regexp.Regexp) []string {
 	pairs := make([]string, 0, 2*len(own))
 	for name, value := range own {
@@ -63,19 +63,12 @@ func objectLabels(own map[string]string, invalid *regexp.Regexp) []string {
 	return pairs
 }
 
-// invalidInLabel matches what a label's name must not have.
+// invalidInLabel matches characters that are invalid in label names.
 func invalidInLabel() *regexp.Regexp { return regexp.MustCompile(`[^a-zA-Z0-9_]`) }
 
-func flag(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
 }

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// Samples returns what the exporters expose at the time of the snapshot. Counters go on where the history ended.
+// Samples returns the samples of all exporters at the time of the snapshot. Counters continue where the history ended.
 func (e *Exporter) Samples(s Snapshot) []promserver.Sample {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -24,17 +24,17 @@ func (e *Exporter) Samples(s Snapshot) []promserver.Sample {
 	to := collect(&out)
 	c := newCollector(to)
 	for _, pod := range s.Objects.Pods {
-		c.statePod(e.withPast(pod))
+		c.emitPod(e.withHistory(pod))
 	}
-	c.others(&s.Objects)
+	c.emitObjects(&s.Objects)
 	e.liveContainers(to, s)
 	e.liveNodes(to, s)
 	return out
 }
 
-// withPast is the pod as it would be if its past had happened: older, and with the restarts of the history.
-func (e *Exporter) withPast(pod *corev1.Pod) *corev1.Pod {
-	a, ok := e.adopted[pod.UID]
+// withHistory returns the pod as if its history had happened: older, and with the restarts of the history.
+func (e *Exporter) withHistory(pod *corev1.Pod) *corev1.Pod {
+	a, ok := e.backfilled[pod.UID]
 	if !ok {
 		return pod
 	}
@@ -62,7 +62,7 @@ const reasonOOM = "OOMKilled"
 func (e *Exporter) liveContainers(to sink, s Snapshot) {
 	seenRuns, memory := map[runKey]bool{}, map[types.UID]float64{}
 	metrics := cadvisorMetrics()
-	var order []kubelet.ContainerState // one of each pod
+	var order []kubelet.ContainerState // the first container of each pod
 	for _, state := range s.Containers {
 		uid := state.Pod.UID
 		seenRuns[runKey{uid, state.Container}] = true
@@ -70,7 +70,7 @@ func (e *Exporter) liveContainers(to sink, s Snapshot) {
 			order = append(order, state)
 		}
 		memory[uid] += state.Use.Memory
-		f := e.follow(state, s.At)
+		f := e.updateCounters(state, s.At)
 		if !state.Reachable {
 			continue
 		}
@@ -83,7 +83,7 @@ func (e *Exporter) liveContainers(to sink, s Snapshot) {
 				emit(m.name, v)
 			}
 		}
-		cadvisorConstants(emit, state.Resources)
+		emitCgroupLimits(emit, state.Resources)
 	}
 	for _, state := range order {
 		if state.Reachable {
@@ -102,15 +102,15 @@ func (e *Exporter) liveContainers(to sink, s Snapshot) {
 	}
 }
 
-// follow advances the counters of a container and of its pod to the state.
-func (e *Exporter) follow(state kubelet.ContainerState, at time.Time) figures {
+// updateCounters advances the counters of a container and of its pod to the given state.
+func (e *Exporter) updateCounters(state kubelet.ContainerState, at time.Time) containerValues {
 	key := runKey{state.Pod.UID, state.Container}
 	r, ok := e.runs[key]
 	if !ok || !r.startedAt.Equal(state.StartedAt) {
-		r = e.begin(state, at)
+		r = e.startRun(state, at)
 		e.runs[key] = r
 	}
-	f := figures{memory: math.NaN(), started: unix(r.started), ooms: float64(state.OOMKills)}
+	f := containerValues{memory: math.NaN(), started: unix(r.started), ooms: float64(state.OOMKills)}
 	if state.Use.Known {
 		f.memory, f.cache = state.Use.Memory, state.Use.Cache
 	}
@@ -132,15 +132,15 @@ func (e *Exporter) follow(state kubelet.ContainerState, at time.Time) figures {
 	return f
 }
 
-// begin starts to follow a run. A run that the history shows goes on from there: what it used between the end of the
-// history and now is taken to be what it uses now.
-func (e *Exporter) begin(state kubelet.ContainerState, at time.Time) *run {
+// startRun starts tracking a run. A run that is part of the history continues it, with the current use for the time
+// between the end of the history and now.
+func (e *Exporter) startRun(state kubelet.ContainerState, at time.Time) *run {
 	r := &run{startedAt: state.StartedAt, started: state.StartedAt}
 	p := e.pastOf(state)
 	if p == nil || state.Restarts > 0 {
 		return r
 	}
-	since := math.Max(0, at.Sub(e.adopted[state.Pod.UID].end).Seconds())
+	since := math.Max(0, at.Sub(e.backfilled[state.Pod.UID].end).Seconds())
 	r.started, r.cpu = p.started, p.counters.cpu
 	r.offset = counters{
 		cpu:              p.counters.cpu + state.Use.CPU*since - state.CPUSeconds,
@@ -154,7 +154,7 @@ func (e *Exporter) begin(state kubelet.ContainerState, at time.Time) *run {
 }
 
 func (e *Exporter) pastOf(state kubelet.ContainerState) *pastContainer {
-	a, ok := e.adopted[state.Pod.UID]
+	a, ok := e.backfilled[state.Pod.UID]
 	if !ok {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (e *Exporter) podTotals(uid types.UID) *podTotals {
 	p, ok := e.pods[uid]
 	if !ok {
 		p = &podTotals{}
-		if a, ok := e.adopted[uid]; ok {
+		if a, ok := e.backfilled[uid]; ok {
 			*p = a.totals
 		}
 		e.pods[uid] = p
@@ -173,19 +173,19 @@ func (e *Exporter) podTotals(uid types.UID) *podTotals {
 	return p
 }
 
-// bandwidth is what a container receives for each second of CPU, in bytes.
+// bandwidth returns the bytes that a container receives per CPU second.
 func (e *Exporter) bandwidth(pod *corev1.Pod, container string) float64 {
 	if w, ok := e.load.Workload(pod); ok {
 		if c, ok := w.Container(container); ok {
 			return c.Profile.Bandwidth
 		}
 	}
-	return strangerBandwidth
+	return defaultBandwidth
 }
 
-const strangerBandwidth = 1 << 16
+const defaultBandwidth = 1 << 16
 
-// emitPod writes the metrics of a pod's own cgroup and its network.
+// emitPod emits the metrics of a pod's cgroup and network.
 func emitPod(emit sink, t podTotals, memory float64) {
 	for _, m := range podMetrics() {
 		emit(m.name, m.value(&t, memory), m.pairs...)
@@ -223,15 +223,15 @@ func (e *Exporter) liveNodes(to sink, s Snapshot) {
 		if !ok || !state.Reachable || m.cores <= 0 {
 			continue
 		}
-		f := e.followNode(state, s.At)
+		f := e.updateNodeCounters(state, s.At)
 		for _, metric := range nodeMetrics() {
-			m.each(metric, func(name string, pairs ...string) { to(name, metric.value(&m, &f), pairs...) })
+			m.eachSeries(metric, func(name string, pairs ...string) { to(name, metric.value(&m, &f), pairs...) })
 		}
 	}
-	scrapes(to, machines, down)
+	emitScrapes(to, machines, down)
 }
 
-func (e *Exporter) followNode(state kubelet.NodeState, at time.Time) nodeFigures {
+func (e *Exporter) updateNodeCounters(state kubelet.NodeState, at time.Time) nodeValues {
 	t, ok := e.nodes[state.Spec.Name]
 	if !ok {
 		t = &nodeTotals{since: state.StartedAt, until: at}
@@ -241,13 +241,13 @@ func (e *Exporter) followNode(state kubelet.NodeState, at time.Time) nodeFigures
 		t.attached = true
 		t.offset = t.busy + state.Use.CPU*math.Max(0, at.Sub(t.until).Seconds()) - state.CPUSeconds
 	}
-	return nodeFigures{
+	return nodeValues{
 		elapsed: math.Max(0, at.Sub(t.since).Seconds()), busy: t.offset + state.CPUSeconds,
 		cpu: state.Use.CPU, memory: state.Use.Memory,
 	}
 }
 
-// bareID is a container's id without the runtime's scheme.
+// bareID returns a container ID without the runtime's scheme.
 func bareID(id string) string {
 	if _, bare, ok := strings.Cut(id, "://"); ok {
 		return bare

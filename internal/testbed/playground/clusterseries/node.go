@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxCPUs bounds the CPUs that node-exporter seems to see; playing traces may need nodes of a thousand cores.
+	// maxCPUs bounds the CPUs that node-exporter reports; replayed traces may need nodes with a thousand cores.
 	maxCPUs = 32
-	// What the system and the kubelet of a node use beside all pods.
+	// Use of a node's system daemons and kubelet.
 	systemCPU    = 0.15
 	systemMemory = 600 << 20
-	// iowaitShare of the time that a CPU is not busy.
+	// iowaitShare is the share of iowait in the time that a CPU is not busy.
 	iowaitShare = 0.004
 )
 
-// machine is what does not change about a node.
+// machine contains the constant properties of a node.
 type machine struct {
 	name   string
 	cores  float64
 	memory float64
-	cpus   []string // names of the CPUs that are shown
+	cpus   []string // names of the reported CPUs
 }
 
 func machineOf(n *corev1.Node) machine {
@@ -38,55 +38,55 @@ func machineOf(n *corev1.Node) machine {
 	return m
 }
 
-// nodeFigures is what is measured of a node at one time.
-type nodeFigures struct {
-	// elapsed is the time since the counters began, busy the core seconds of the pods, both in seconds.
+// nodeValues contains the measurements of a node at one time.
+type nodeValues struct {
+	// elapsed is the time since the counters started in seconds, busy the core seconds of the pods.
 	elapsed, busy float64
-	// cpu and memory are what the pods use at the moment: cores and bytes.
+	// cpu and memory are the pods' current use in cores and bytes.
 	cpu, memory float64
 }
 
-// nodeMetric is a metric of a node and how it follows from the figures.
+// nodeMetric is a metric of a node and the function that computes it.
 type nodeMetric struct {
 	name  string
-	value func(m *machine, f *nodeFigures) float64
+	value func(m *machine, f *nodeValues) float64
 	// mode is set for node_cpu_seconds_total, which has one series for each CPU.
 	mode string
-	// cadvisor marks what the kubelet exposes; the rest is node-exporter's.
+	// cadvisor marks metrics of the kubelet; the others are node-exporter's.
 	cadvisor bool
 }
 
 func nodeMetrics() []nodeMetric {
 	return []nodeMetric{
-		{name: "node_cpu_seconds_total", mode: "user", value: func(m *machine, f *nodeFigures) float64 { return binary(m.busy(f) * fractionOfBusy) }},
-		{name: "node_cpu_seconds_total", mode: "system", value: func(m *machine, f *nodeFigures) float64 { return binary(m.busy(f) * (1 - fractionOfBusy)) }},
-		{name: "node_cpu_seconds_total", mode: "iowait", value: func(m *machine, f *nodeFigures) float64 { return binary(m.rest(f) * iowaitShare) }},
-		{name: "node_cpu_seconds_total", mode: "idle", value: func(m *machine, f *nodeFigures) float64 { return binary(m.rest(f) * (1 - iowaitShare)) }},
-		{name: "node_load1", value: func(_ *machine, f *nodeFigures) float64 { return math.Round((f.cpu+systemCPU)*128) / 128 }},
-		{name: "node_memory_MemAvailable_bytes", value: func(m *machine, f *nodeFigures) float64 {
+		{name: "node_cpu_seconds_total", mode: "user", value: func(m *machine, f *nodeValues) float64 { return binary(m.busy(f) * fractionOfBusy) }},
+		{name: "node_cpu_seconds_total", mode: "system", value: func(m *machine, f *nodeValues) float64 { return binary(m.busy(f) * (1 - fractionOfBusy)) }},
+		{name: "node_cpu_seconds_total", mode: "iowait", value: func(m *machine, f *nodeValues) float64 { return binary(m.rest(f) * iowaitShare) }},
+		{name: "node_cpu_seconds_total", mode: "idle", value: func(m *machine, f *nodeValues) float64 { return binary(m.rest(f) * (1 - iowaitShare)) }},
+		{name: "node_load1", value: func(_ *machine, f *nodeValues) float64 { return math.Round((f.cpu+systemCPU)*128) / 128 }},
+		{name: "node_memory_MemAvailable_bytes", value: func(m *machine, f *nodeValues) float64 {
 			return math.Max(0, pages(m.memory-systemMemory-f.memory))
 		}},
-		{name: "node_memory_MemTotal_bytes", value: func(m *machine, _ *nodeFigures) float64 { return m.memory }},
-		{name: "container_cpu_usage_seconds_total", cadvisor: true, value: func(_ *machine, f *nodeFigures) float64 {
+		{name: "node_memory_MemTotal_bytes", value: func(m *machine, _ *nodeValues) float64 { return m.memory }},
+		{name: "container_cpu_usage_seconds_total", cadvisor: true, value: func(_ *machine, f *nodeValues) float64 {
 			return binary(f.busy + systemCPU*f.elapsed)
 		}},
-		{name: "container_memory_working_set_bytes", cadvisor: true, value: func(_ *machine, f *nodeFigures) float64 {
+		{name: "container_memory_working_set_bytes", cadvisor: true, value: func(_ *machine, f *nodeValues) float64 {
 			return pages(f.memory + systemMemory)
 		}},
-		{name: "machine_cpu_cores", cadvisor: true, value: func(m *machine, _ *nodeFigures) float64 { return m.cores }},
-		{name: "machine_memory_bytes", cadvisor: true, value: func(m *machine, _ *nodeFigures) float64 { return m.memory }},
+		{name: "machine_cpu_cores", cadvisor: true, value: func(m *machine, _ *nodeValues) float64 { return m.cores }},
+		{name: "machine_memory_bytes", cadvisor: true, value: func(m *machine, _ *nodeValues) float64 { return m.memory }},
 	}
 }
 
-// busy and rest are the seconds of one CPU. The pods' work is spread evenly over all.
-func (m *machine) busy(f *nodeFigures) float64 {
+// busy returns the busy seconds of one CPU. The work of the pods is spread evenly over all CPUs.
+func (m *machine) busy(f *nodeValues) float64 {
 	return math.Min(f.elapsed, (f.busy+systemCPU*f.elapsed)/m.cores)
 }
 
-func (m *machine) rest(f *nodeFigures) float64 { return f.elapsed - m.busy(f) }
+func (m *machine) rest(f *nodeValues) float64 { return f.elapsed - m.busy(f) }
 
-// each calls emit with the labels of every series of a node.
-func (m *machine) each(metric nodeMetric, emit func(name string, pairs ...string)) {
+// eachSeries calls emit with the labels of every series of a metric of the node.
+func (m *machine) eachSeries(metric nodeMetric, emit func(name string, pairs ...string)) {
 	switch {
 	case metric.mode != "":
 		for _, cpu := range m.cpus {
@@ -101,10 +101,10 @@ func (m *machine) each(metric nodeMetric, emit func(name string, pairs ...string
 	}
 }
 
-// scrapes says of every target that it was scraped; a kubelet that is down was not.
-func scrapes(to sink, machines []machine, down map[string]bool) {
+// emitScrapes emits the scrape metrics of every target; up is 0 for nodes that are down.
+func emitScrapes(to sink, machines []machine, down map[string]bool) {
 	target := func(job, instance string, up bool) {
-		to("up", flag(up), "job", job, "instance", instance)
+		to("up", boolValue(up), "job", job, "instance", instance)
 		to("scrape_duration_seconds", scrapeDuration, "job", job, "instance", instance)
 	}
 	target(JobState, stateInstance, true)

@@ -17,19 +17,20 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// Backfill gives the history of the objects on a grid, as series to be written in one go:
+// Backfill returns the history of the objects on a grid, as series to be written in one pass:
 //
-//   - every running pod that no Job owns has lived through the past, or since its workload's rollout within it;
-//   - before a rollout there lived an earlier generation: another ReplicaSet with pods of other names;
-//   - a CronJob has run at the times of its schedule, the last maxPastRuns of them;
-//   - leaks have been killed by their limit again and again.
+//   - every running pod that is not owned by a Job existed throughout the past, or since its workload's rollout within
+//     it;
+//   - before a rollout there was an earlier generation: another ReplicaSet with pods of other names;
+//   - a CronJob ran at the times of its schedule, the last maxPastRuns of them;
+//   - leaking containers were repeatedly OOM-killed.
 //
-// past is the whole history, grid the part of it that is to be written: all of it at the first start, what is missing
-// after a restart. Then every counter begins at zero, for nobody knows where it stood. The source of the load is told of
-// the past.
+// past is the whole history, grid the part of it to be written: all of it at the first start, the missing part after a
+// restart. After a restart every counter starts at zero, because its last value is unknown. Backfill calls SetPast of
+// the load source.
 func (e *Exporter) Backfill(o Objects, past load.Past, grid promserver.Grid) (*History, error) {
 	if grid.Len() == 0 || !past.End.After(past.Start) {
-		return nil, fmt.Errorf("history: nothing between %s and %s by %s", grid.Start, grid.End, grid.Step)
+		return nil, fmt.Errorf("history: no samples between %s and %s with step %s", grid.Start, grid.End, grid.Step)
 	}
 	if len(o.Nodes) == 0 {
 		return nil, errors.New("history: there are no nodes")
@@ -39,43 +40,43 @@ func (e *Exporter) Backfill(o Objects, past load.Past, grid promserver.Grid) (*H
 	e.load.SetPast(past)
 	b := &builder{
 		load: e.load, past: past, grid: grid, resumed: grid.Start.After(past.Start), objects: &o, bandwidth: e.bandwidth,
-		byNode: map[string][]*history{}, earlier: map[string]bool{},
-		adopt: func(pod *corev1.Pod, a *adopted) { e.adopted[pod.UID] = a },
+		byNode: map[string][]*containerHistory{}, earlier: map[string]bool{},
+		register: func(pod *corev1.Pod, a *backfilledPod) { e.backfilled[pod.UID] = a },
 	}
 	for _, pod := range o.Pods {
 		if kind, _, _ := ownerOf(&pod.ObjectMeta); kind == "Job" || pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName == "" {
 			continue
 		}
-		b.pod(pod)
+		b.addPod(pod)
 	}
-	if err := b.cronJobs(); err != nil {
+	if err := b.addCronJobs(); err != nil {
 		return nil, err
 	}
 	rest := o
-	rest.Jobs, rest.Pods = nil, nil // those of now have no past
-	newCollector(b.during(grid.Start, grid.End, nil)).others(&rest)
+	rest.Jobs, rest.Pods = nil, nil // current ones have no past
+	newCollector(b.constantSink(grid.Start, grid.End, nil)).emitObjects(&rest)
 	for _, n := range o.Nodes {
-		e.nodes[n.Name] = b.node(machineOf(n))
+		e.nodes[n.Name] = b.addNode(machineOf(n))
 	}
 	machines := make([]machine, 0, len(o.Nodes))
 	for _, n := range o.Nodes {
 		machines = append(machines, machineOf(n))
 	}
-	scrapes(b.during(grid.Start, grid.End, nil), machines, nil)
+	emitScrapes(b.constantSink(grid.Start, grid.End, nil), machines, nil)
 	return &History{Series: b.series, exporter: e, finish: b.finish}, nil
 }
 
-// History is a past that waits to be written.
+// History is a computed past that has not been written yet.
 type History struct {
-	// Series are to be filled over the whole grid, once.
+	// Series must be filled over the whole grid, once.
 	Series []promserver.Series
 
 	exporter *Exporter
 	finish   []func()
 }
 
-// Commit makes live counters go on from where the history ends. It is called once, after every series has been filled
-// and before the first call of Samples.
+// Commit makes live counters continue where the history ends. It must be called once, after every series has been
+// filled and before the first call of Samples.
 func (h *History) Commit() {
 	h.exporter.mu.Lock()
 	defer h.exporter.mu.Unlock()
@@ -85,7 +86,7 @@ func (h *History) Commit() {
 	h.finish = nil
 }
 
-// builder gathers the series of a history.
+// builder collects the series of a history.
 type builder struct {
 	load      *load.Source
 	past      load.Past
@@ -93,21 +94,21 @@ type builder struct {
 	resumed   bool // an earlier part of the past was written before
 	objects   *Objects
 	bandwidth func(*corev1.Pod, string) float64
-	adopt     func(*corev1.Pod, *adopted)
+	register  func(*corev1.Pod, *backfilledPod)
 
 	series []promserver.Series
-	byNode map[string][]*history
-	// earlier are the Deployments whose former ReplicaSet has been added.
+	byNode map[string][]*containerHistory
+	// earlier contains the Deployments whose former ReplicaSet has been added.
 	earlier map[string]bool
-	// finish runs when the last window has been filled.
+	// finish runs after the last window has been filled.
 	finish []func()
 }
 
-// override replaces a constant by a course: the value at a time, or false to leave the series out.
-type override func(name string, pairs []string) (func(t time.Time) float64, bool)
+// valueOverride replaces a constant value by a function of time; false drops the series.
+type valueOverride func(name string, pairs []string) (func(t time.Time) float64, bool)
 
-// during is a sink that makes of every sample a series with that value from one time to another.
-func (b *builder) during(from, to time.Time, change override) sink {
+// constantSink returns a sink that converts every sample to a series with that value from one time to another.
+func (b *builder) constantSink(from, to time.Time, change valueOverride) sink {
 	return func(name string, value float64, pairs ...string) {
 		course := func(time.Time) float64 { return value }
 		if change != nil {
@@ -124,7 +125,7 @@ func (b *builder) during(from, to time.Time, change override) sink {
 	}
 }
 
-// add adds a series whose value follows a course.
+// add adds a series whose value is a function of time.
 func (b *builder) add(name string, pairs []string, from, to time.Time, course func(time.Time) float64) {
 	grid, ended := b.grid, false
 	b.push(name, pairs, func(dst []float64, first int) {
@@ -134,7 +135,7 @@ func (b *builder) add(name string, pairs []string, from, to time.Time, course fu
 				dst[i] = course(t)
 			}
 		}
-		ended = endOf(dst, first, grid, to, ended)
+		ended = markEnd(dst, first, grid, to, ended)
 	})
 }
 
@@ -147,11 +148,11 @@ func (b *builder) addConstant(name string, pairs []string, from, to time.Time, v
 				dst[i] = math.NaN()
 			}
 		}
-		ended = endOf(dst, first, grid, to, ended)
+		ended = markEnd(dst, first, grid, to, ended)
 	})
 }
 
-// indexOf is the first index of the grid that is not before t.
+// indexOf returns the first index of the grid that is not before t.
 func indexOf(grid promserver.Grid, t time.Time) int {
 	d := t.Sub(grid.Start)
 	if d <= 0 {
@@ -164,50 +165,52 @@ func (b *builder) push(name string, pairs []string, fill func([]float64, int)) {
 	b.series = append(b.series, promserver.Series{Labels: labelSet(name, pairs), Fill: fill})
 }
 
-// pod gives a past to a pod that runs now, and to the one that it replaced.
-func (b *builder) pod(pod *corev1.Pod) {
+// addPod adds the past of a running pod and of the pod that it replaced.
+func (b *builder) addPod(pod *corev1.Pod) {
 	w, _ := b.load.Workload(pod)
 	born := b.past.Start.Add(-24 * time.Hour)
 	if w != nil {
 		born = w.Born(b.past, pod.CreationTimestamp.Time)
 	}
-	histories := b.live(pod, w, born, b.grid.End)
-	a := &adopted{born: born, end: b.grid.End, containers: map[string]*pastContainer{}}
+	histories := b.addPodSeries(pod, w, born, b.grid.End)
+	a := &backfilledPod{born: born, end: b.grid.End, containers: map[string]*pastContainer{}}
 	b.finish = append(b.finish, func() {
 		for _, h := range histories {
 			a.containers[h.name] = h.past()
 			a.totals.add(h.state.total, b.bandwidth(pod, h.name))
 		}
 	})
-	b.adopt(pod, a)
+	b.register(pod, a)
 	if w != nil && w.Rollout > 0 && born.After(b.grid.Start) {
-		b.predecessor(pod, w, born)
+		b.addPredecessor(pod, w, born)
 	}
 }
 
-// live adds all series of a pod that lives from one time to another, and returns those of its containers.
-func (b *builder) live(pod *corev1.Pod, w *load.Workload, from, to time.Time) []*history {
+// addPodSeries adds all series of a pod that exists from one time to another and returns the histories of its
+// containers.
+func (b *builder) addPodSeries(pod *corev1.Pod, w *load.Workload, from, to time.Time) []*containerHistory {
 	aged := pod.DeepCopy()
 	aged.CreationTimestamp = metav1.NewTime(from)
 	aged.Status.StartTime = &aged.CreationTimestamp
-	var histories []*history
-	byName := map[string]*history{}
+	var histories []*containerHistory
+	byName := map[string]*containerHistory{}
 	for _, c := range longRunning(pod) {
-		h := b.container(pod, w, c, from, to)
+		h := b.addContainer(pod, w, c, from, to)
 		histories = append(histories, h)
 		byName[c.Name] = h
 	}
-	newCollector(b.during(from, to, func(name string, pairs []string) (func(time.Time) float64, bool) {
-		return restartCourse(name, pairs, byName)
-	})).statePod(aged)
+	newCollector(b.constantSink(from, to, func(name string, pairs []string) (func(time.Time) float64, bool) {
+		return overrideRestarts(name, pairs, byName)
+	})).emitPod(aged)
 	for _, h := range histories {
-		b.lastEnd(aged, h)
+		b.addLastTermination(aged, h)
 	}
-	b.podCgroup(pod, histories, to)
+	b.addPodCgroup(pod, histories, to)
 	return histories
 }
 
-// longRunning are the containers of a pod that run as long as it: its own, and the init containers that are restarted.
+// longRunning returns the containers of a pod that run as long as the pod: its containers and restartable init
+// containers.
 func longRunning(pod *corev1.Pod) []*corev1.Container {
 	var list []*corev1.Container
 	for i := range pod.Spec.InitContainers {
@@ -222,8 +225,9 @@ func longRunning(pod *corev1.Pod) []*corev1.Container {
 	return list
 }
 
-// restartCourse makes the restart counter follow the history and leaves out what the pod says of ends since then.
-func restartCourse(name string, pairs []string, byName map[string]*history) (func(time.Time) float64, bool) {
+// overrideRestarts replaces the restart counter by that of the history and drops the last termination of the pod's
+// status.
+func overrideRestarts(name string, pairs []string, byName map[string]*containerHistory) (func(time.Time) float64, bool) {
 	switch name {
 	case "kube_pod_container_status_restarts_total":
 		if h := byName[labelOf(pairs, "container")]; h != nil {
@@ -235,8 +239,8 @@ func restartCourse(name string, pairs []string, byName map[string]*history) (fun
 	return nil, true
 }
 
-// lastEnd says why the container ended before its present run, once there was an end.
-func (b *builder) lastEnd(pod *corev1.Pod, h *history) {
+// addLastTermination adds the series of the last termination from the first restart on.
+func (b *builder) addLastTermination(pod *corev1.Pod, h *containerHistory) {
 	if len(h.runs) == 0 {
 		return
 	}
@@ -247,8 +251,8 @@ func (b *builder) lastEnd(pod *corev1.Pod, h *history) {
 	})
 }
 
-// restarts is the number of runs that have ended by t.
-func (h *history) restarts(t time.Time) float64 {
+// restarts returns the number of runs that have ended by t.
+func (h *containerHistory) restarts(t time.Time) float64 {
 	n, exact := slices.BinarySearchFunc(h.runs, t, time.Time.Compare)
 	if exact {
 		n++
@@ -265,9 +269,9 @@ func labelOf(pairs []string, name string) string {
 	return ""
 }
 
-// container adds the cAdvisor series of one container.
-func (b *builder) container(pod *corev1.Pod, w *load.Workload, spec *corev1.Container, from, to time.Time) *history {
-	h := &history{
+// addContainer adds the cAdvisor series of one container.
+func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.Container, from, to time.Time) *containerHistory {
+	h := &containerHistory{
 		source: b.load, pod: pod, name: spec.Name, from: from, to: to, first: from, grid: b.grid, at: -1, resumed: b.resumed,
 		cpuLimit: limit(spec.Resources, corev1.ResourceCPU), memLimit: limit(spec.Resources, corev1.ResourceMemory),
 	}
@@ -287,7 +291,7 @@ func (b *builder) container(pod *corev1.Pod, w *load.Workload, spec *corev1.Cont
 			emit(m.name, h.fill(m.value))
 		}
 	}
-	cadvisorConstants(containerSink(b.during(from, to, nil), pod, pod.Spec.NodeName, spec.Name, spec.Image, id), spec.Resources)
+	emitCgroupLimits(containerSink(b.constantSink(from, to, nil), pod, pod.Spec.NodeName, spec.Name, spec.Image, id), spec.Resources)
 	b.byNode[pod.Spec.NodeName] = append(b.byNode[pod.Spec.NodeName], h)
 	return h
 }
@@ -299,7 +303,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// containerID is that of the pod's status, or one made of its names where the pod never was.
+// containerID returns the container ID of the pod's status, or one derived from names for pods that never existed.
 func containerID(pod *corev1.Pod, name string) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, st := range list {

@@ -12,27 +12,27 @@ import (
 type nodeHistory struct {
 	builder    *builder
 	machine    machine
-	containers []*history
+	containers []*containerHistory
 	since      time.Time
 
 	at     int // index of window[0] on the grid, -1 before the first
-	window []nodeFigures
+	window []nodeValues
 	busy   float64
 }
 
-// see computes the window that begins at first, unless it has it.
-func (h *nodeHistory) see(first, n int) {
+// computeWindow computes the window of n points starting at index first, unless it is the current one.
+func (h *nodeHistory) computeWindow(first, n int) {
 	if h.at == first {
 		return
 	}
 	h.at = first
 	if cap(h.window) < n {
-		h.window = make([]nodeFigures, n)
+		h.window = make([]nodeValues, n)
 	}
 	h.window = h.window[:n]
 	clear(h.window)
 	for _, c := range h.containers {
-		c.see(first, n)
+		c.computeWindow(first, n)
 		for i := range c.window {
 			m := &c.window[i]
 			h.window[i].cpu += m.use
@@ -50,8 +50,8 @@ func (h *nodeHistory) see(first, n int) {
 	}
 }
 
-// node adds the series of a node. It must come after all pods.
-func (b *builder) node(m machine) *nodeTotals {
+// addNode adds the series of a node. It must be called after all pods were added.
+func (b *builder) addNode(m machine) *nodeTotals {
 	h := &nodeHistory{builder: b, machine: m, containers: b.byNode[m.name], since: b.past.Start.Add(-24 * time.Hour), at: -1}
 	if b.resumed {
 		h.since = b.grid.Start.Add(-b.grid.Step)
@@ -62,9 +62,9 @@ func (b *builder) node(m machine) *nodeTotals {
 		return totals
 	}
 	for _, metric := range nodeMetrics() {
-		m.each(metric, func(name string, pairs ...string) {
+		m.eachSeries(metric, func(name string, pairs ...string) {
 			b.push(name, pairs, func(dst []float64, first int) {
-				h.see(first, len(dst))
+				h.computeWindow(first, len(dst))
 				for i := range dst {
 					dst[i] = metric.value(&h.machine, &h.window[i])
 				}

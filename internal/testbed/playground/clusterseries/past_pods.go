@@ -21,13 +21,13 @@ import (
 	"crane.io/crane/internal/testbed/playground/load"
 )
 
-// maxPastRuns bounds the runs of a CronJob in a history: each has pods, and so series, of its own.
+// maxPastRuns bounds the runs of a CronJob in a history, because each has pods and so series of its own.
 const maxPastRuns = 30
 
-// keptRuns is how many finished Jobs a CronJob keeps, the default of successfulJobsHistoryLimit.
+// keptRuns is the number of finished Jobs that a CronJob keeps, the default of successfulJobsHistoryLimit.
 const keptRuns = 3
 
-// digest is 64 hexadecimal characters for some names, as the id of a container.
+// digest returns 64 hexadecimal characters derived from names, like a container ID.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -37,7 +37,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// suffix is n characters as Kubernetes puts them at the end of a generated name.
+// suffix returns n characters of the alphabet of generated Kubernetes names.
 func suffix(n int, parts ...string) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	sum := sha256.Sum256([]byte(digest(parts...)))
@@ -53,8 +53,8 @@ func pastUID(parts ...string) types.UID {
 	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", d[:8], d[8:12], d[13:16], d[17:20], d[20:32]))
 }
 
-// predecessor adds the pod that a pod of a Deployment took over from, and its ReplicaSet.
-func (b *builder) predecessor(pod *corev1.Pod, w *load.Workload, until time.Time) {
+// addPredecessor adds the pod that a pod of a Deployment replaced, and its ReplicaSet.
+func (b *builder) addPredecessor(pod *corev1.Pod, w *load.Workload, until time.Time) {
 	deployment := pod.Namespace + "/" + w.Name
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: w.Name + "-" + suffix(10, deployment, "earlier"),
@@ -62,7 +62,7 @@ func (b *builder) predecessor(pod *corev1.Pod, w *load.Workload, until time.Time
 	}}
 	if !b.earlier[deployment] {
 		b.earlier[deployment] = true
-		newCollector(b.during(b.grid.Start, b.grid.End, nil)).owner("kube_replicaset_owner", "replicaset", &set.ObjectMeta)
+		newCollector(b.constantSink(b.grid.Start, b.grid.End, nil)).emitOwner("kube_replicaset_owner", "replicaset", &set.ObjectMeta)
 	}
 	before := pod.DeepCopy()
 	before.Name = set.Name + "-" + suffix(5, pod.Name, "earlier")
@@ -74,7 +74,7 @@ func (b *builder) predecessor(pod *corev1.Pod, w *load.Workload, until time.Time
 			list[i].ContainerID = ""
 		}
 	}
-	b.live(before, w, b.past.Start.Add(-24*time.Hour), until)
+	b.addPodSeries(before, w, b.past.Start.Add(-24*time.Hour), until)
 }
 
 func controllerRef(kind, name string) metav1.OwnerReference {
@@ -82,8 +82,8 @@ func controllerRef(kind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{Kind: kind, Name: name, Controller: &yes}
 }
 
-// cronJobs adds the runs of every CronJob.
-func (b *builder) cronJobs() error {
+// addCronJobs adds the runs of every CronJob.
+func (b *builder) addCronJobs() error {
 	for _, c := range b.objects.CronJobs {
 		schedule, err := cron.ParseStandard(c.Spec.Schedule)
 		if err != nil {
@@ -101,19 +101,19 @@ func (b *builder) cronJobs() error {
 			if i+keptRuns < len(starts) {
 				gone = starts[i+keptRuns]
 			}
-			b.cronRun(c, at, gone)
+			b.addCronRun(c, at, gone)
 		}
 	}
 	return nil
 }
 
-// cronRun adds one run: a Job with one pod, which works for the workload's run time and is then kept as Succeeded.
-func (b *builder) cronRun(c *batchv1.CronJob, at, gone time.Time) {
+// addCronRun adds one run: a Job with one pod, which runs for the workload's run time and is then kept as Succeeded.
+func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.Namespace, Name: fmt.Sprintf("%s-%d", c.Name, at.Unix()/60), CreationTimestamp: metav1.NewTime(at),
 		OwnerReferences: []metav1.OwnerReference{controllerRef("CronJob", c.Name)},
 	}}
-	newCollector(b.during(at, gone, nil)).job(job)
+	newCollector(b.constantSink(at, gone, nil)).emitJob(job)
 	template := c.Spec.JobTemplate.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name = c.Namespace, job.Name+"-"+suffix(5, job.Name)
@@ -128,27 +128,27 @@ func (b *builder) cronRun(c *batchv1.CronJob, at, gone time.Time) {
 	if w != nil && w.RunTime > 0 {
 		end = at.Add(w.RunTime)
 	}
-	newCollector(b.during(at, gone, func(name string, pairs []string) (func(time.Time) float64, bool) {
+	newCollector(b.constantSink(at, gone, func(name string, pairs []string) (func(time.Time) float64, bool) {
 		if name != "kube_pod_status_phase" {
 			return nil, true
 		}
 		phase := corev1.PodPhase(labelOf(pairs, "phase"))
 		return func(t time.Time) float64 {
-			return flag(phase == corev1.PodRunning && t.Before(end) || phase == corev1.PodSucceeded && !t.Before(end))
+			return boolValue(phase == corev1.PodRunning && t.Before(end) || phase == corev1.PodSucceeded && !t.Before(end))
 		}, true
-	})).statePod(pod)
-	histories := make([]*history, 0, len(pod.Spec.Containers))
+	})).emitPod(pod)
+	histories := make([]*containerHistory, 0, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
-		histories = append(histories, b.container(pod, w, &pod.Spec.Containers[i], at, end))
+		histories = append(histories, b.addContainer(pod, w, &pod.Spec.Containers[i], at, end))
 	}
-	b.podCgroup(pod, histories, end)
+	b.addPodCgroup(pod, histories, end)
 }
 
-// pastRunTime is how long a CronJob that the catalogue does not know has run.
+// pastRunTime is the run time of CronJobs outside the catalogue.
 const pastRunTime = 2 * time.Minute
 
-// podCgroup adds the series of a pod's own cgroup.
-func (b *builder) podCgroup(pod *corev1.Pod, histories []*history, to time.Time) {
+// addPodCgroup adds the series of a pod's cgroup.
+func (b *builder) addPodCgroup(pod *corev1.Pod, histories []*containerHistory, to time.Time) {
 	shares := make([]float64, len(histories))
 	for i, h := range histories {
 		shares[i] = b.bandwidth(pod, h.name)
@@ -160,21 +160,21 @@ func (b *builder) podCgroup(pod *corev1.Pod, histories []*history, to time.Time)
 				dst[i] = math.NaN()
 			}
 			for _, h := range histories {
-				h.see(first, len(dst))
+				h.computeWindow(first, len(dst))
 			}
 			for i := range dst {
 				if t, memory, ok := sum(histories, shares, i); ok {
 					dst[i] = m.value(&t, memory)
 				}
 			}
-			ended = endOf(dst, first, b.grid, to, ended)
+			ended = markEnd(dst, first, b.grid, to, ended)
 		}
 		podSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName)(m.name, 0, m.pairs...)
 	}
 }
 
-// sum adds up the containers of a pod at index i of the present window.
-func sum(histories []*history, shares []float64, i int) (t podTotals, memory float64, ok bool) {
+// sum adds up the containers of a pod at index i of the current window.
+func sum(histories []*containerHistory, shares []float64, i int) (t podTotals, memory float64, ok bool) {
 	for k, h := range histories {
 		if len(h.window) == 0 || math.IsNaN(h.window[i].total) {
 			continue

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// TestReleasedPrometheusReadsOurBlocks starts the prometheus of the machine, if there is one, on a copy of the data and
-// asks both the same.
+// TestReleasedPrometheusReadsOurBlocks runs an installed prometheus binary, if there is one, on a copy of the data and
+// compares the results of queries.
 func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -72,7 +72,7 @@ func vectorOf(t *testing.T, c v1.API, q string, at time.Time) model.Vector {
 	return v.(model.Vector)
 }
 
-// startPrometheus runs a binary on dir/data until the test ends and waits until it answers.
+// startPrometheus runs a binary on dir/data until the test ends and waits until it serves.
 func startPrometheus(t *testing.T, binary, dir string) v1.API {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func startPrometheus(t *testing.T, binary, dir string) v1.API {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		cmd.Wait() // its error says that it was killed
+		cmd.Wait() // returns the kill as an error
 	})
 	c, err := api.NewClient(api.Config{Address: "http://" + address})
 	if err != nil {
@@ -117,7 +117,7 @@ func startPrometheus(t *testing.T, binary, dir string) v1.API {
 		}
 		if time.Now().After(deadline) {
 			text, readErr := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatal(fmt.Errorf("prometheus does not answer: %w\n%s%v", err, text, readErr))
+			t.Fatal(fmt.Errorf("prometheus does not serve: %w\n%s%v", err, text, readErr))
 		}
 	}
 }

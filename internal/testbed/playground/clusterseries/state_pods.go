@@ -4,11 +4,13 @@
 package clusterseries
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// none stands for an owner that is not there, as kube-state-metrics writes it.
+// none is kube-state-metrics' label value for a missing owner.
 const none = "<none>"
 
 // ownerOf returns the controller of an object, or the first owner, or none.
@@ -22,13 +24,13 @@ func ownerOf(m *metav1.ObjectMeta) (kind, name, controller string) {
 	return none, none, none
 }
 
-// phases of a pod; kube-state-metrics has a series for each.
+// phases returns the phases of a pod; kube-state-metrics exposes a series for each.
 func phases() []corev1.PodPhase {
 	return []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
 }
 
-// statePod says of one pod what kube-state-metrics says.
-func (c *collector) statePod(pod *corev1.Pod) {
+// emitPod emits kube-state-metrics' series of a pod.
+func (c *collector) emitPod(pod *corev1.Pod) {
 	emit := c.state.with("namespace", pod.Namespace, "pod", pod.Name, "uid", string(pod.UID))
 	kind, owner, controller := ownerOf(&pod.ObjectMeta)
 	created := func(v string) string {
@@ -38,7 +40,7 @@ func (c *collector) statePod(pod *corev1.Pod) {
 		return v
 	}
 	emit("kube_pod_info", 1, "host_ip", pod.Status.HostIP, "pod_ip", pod.Status.PodIP, "node", pod.Spec.NodeName,
-		"created_by_kind", created(kind), "created_by_name", created(owner), "host_network", yesNo(pod.Spec.HostNetwork))
+		"created_by_kind", created(kind), "created_by_name", created(owner), "host_network", strconv.FormatBool(pod.Spec.HostNetwork))
 	emit("kube_pod_owner", 1, "owner_kind", kind, "owner_name", owner, "owner_is_controller", controller)
 	emit("kube_pod_labels", 1, objectLabels(pod.Labels, c.invalid)...)
 	emit("kube_pod_created", float64(pod.CreationTimestamp.Unix()))
@@ -46,33 +48,33 @@ func (c *collector) statePod(pod *corev1.Pod) {
 		emit("kube_pod_start_time", float64(pod.Status.StartTime.Unix()))
 	}
 	for _, p := range phases() {
-		emit("kube_pod_status_phase", flag(p == pod.Status.Phase), "phase", string(p))
+		emit("kube_pod_status_phase", boolValue(p == pod.Status.Phase), "phase", string(p))
 	}
 	for _, cond := range pod.Status.Conditions {
 		if cond.Type == corev1.PodReady {
-			emit("kube_pod_status_ready", flag(cond.Status == corev1.ConditionTrue), "condition", "true")
+			emit("kube_pod_status_ready", boolValue(cond.Status == corev1.ConditionTrue), "condition", "true")
 		}
 	}
 	for i := range pod.Spec.Containers {
-		stateContainer(emit, "kube_pod_container", pod, &pod.Spec.Containers[i], "")
+		emitContainerSpec(emit, "kube_pod_container", pod, &pod.Spec.Containers[i], "")
 	}
 	for i := range pod.Spec.InitContainers {
 		restart := ""
 		if p := pod.Spec.InitContainers[i].RestartPolicy; p != nil {
 			restart = string(*p)
 		}
-		stateContainer(emit, "kube_pod_init_container", pod, &pod.Spec.InitContainers[i], restart)
+		emitContainerSpec(emit, "kube_pod_init_container", pod, &pod.Spec.InitContainers[i], restart)
 	}
 	for _, st := range pod.Status.ContainerStatuses {
-		stateStatus(emit, "kube_pod_container", st)
+		emitContainerStatus(emit, "kube_pod_container", st)
 	}
 	for _, st := range pod.Status.InitContainerStatuses {
-		stateStatus(emit, "kube_pod_init_container", st)
+		emitContainerStatus(emit, "kube_pod_init_container", st)
 	}
 }
 
-// stateContainer says what a container is and asks for.
-func stateContainer(emit sink, prefix string, pod *corev1.Pod, c *corev1.Container, restart string) {
+// emitContainerSpec emits the image, requests and limits of a container.
+func emitContainerSpec(emit sink, prefix string, pod *corev1.Pod, c *corev1.Container, restart string) {
 	emit(prefix+"_info", 1, "container", c.Name, "image", c.Image, "image_spec", c.Image, "restart_policy", restart)
 	for _, r := range []struct {
 		suffix string
@@ -89,11 +91,11 @@ func stateContainer(emit sink, prefix string, pod *corev1.Pod, c *corev1.Contain
 	}
 }
 
-// stateStatus says how a container fares.
-func stateStatus(emit sink, prefix string, st corev1.ContainerStatus) {
+// emitContainerStatus emits the status of a container.
+func emitContainerStatus(emit sink, prefix string, st corev1.ContainerStatus) {
 	emit(prefix+"_status_restarts_total", float64(st.RestartCount), "container", st.Name)
-	emit(prefix+"_status_ready", flag(st.Ready), "container", st.Name)
-	emit(prefix+"_status_running", flag(st.State.Running != nil), "container", st.Name)
+	emit(prefix+"_status_ready", boolValue(st.Ready), "container", st.Name)
+	emit(prefix+"_status_running", boolValue(st.State.Running != nil), "container", st.Name)
 	if t := st.LastTerminationState.Terminated; t != nil {
 		emit(prefix+"_status_last_terminated_reason", 1, "container", st.Name, "reason", t.Reason)
 		emit(prefix+"_status_last_terminated_timestamp", float64(t.FinishedAt.Unix()), "container", st.Name)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// collector writes what kube-state-metrics says into a sink.
+// collector writes kube-state-metrics' series to a sink.
 type collector struct {
 	state   sink
 	invalid *regexp.Regexp
@@ -22,8 +22,8 @@ func newCollector(to sink) *collector {
 	return &collector{state: to.with("job", JobState, "instance", stateInstance), invalid: invalidInLabel()}
 }
 
-// others says of everything but pods what kube-state-metrics says.
-func (c *collector) others(o *Objects) {
+// emitObjects emits kube-state-metrics' series of all objects except pods.
+func (c *collector) emitObjects(o *Objects) {
 	for _, d := range o.Deployments {
 		emit := c.state.with("namespace", d.Namespace, "deployment", d.Name)
 		emit("kube_deployment_spec_replicas", replicas(d.Spec.Replicas))
@@ -32,7 +32,7 @@ func (c *collector) others(o *Objects) {
 		emit("kube_deployment_created", created(&d.ObjectMeta))
 	}
 	for _, r := range o.ReplicaSets {
-		c.owner("kube_replicaset_owner", "replicaset", &r.ObjectMeta)
+		c.emitOwner("kube_replicaset_owner", "replicaset", &r.ObjectMeta)
 		c.state("kube_replicaset_spec_replicas", replicas(r.Spec.Replicas), "namespace", r.Namespace, "replicaset", r.Name)
 	}
 	for _, s := range o.StatefulSets {
@@ -48,7 +48,7 @@ func (c *collector) others(o *Objects) {
 		emit("kube_daemonset_created", created(&d.ObjectMeta))
 	}
 	for _, j := range o.Jobs {
-		c.job(j)
+		c.emitJob(j)
 	}
 	for _, j := range o.CronJobs {
 		emit := c.state.with("namespace", j.Namespace, "cronjob", j.Name)
@@ -56,25 +56,25 @@ func (c *collector) others(o *Objects) {
 		emit("kube_cronjob_created", created(&j.ObjectMeta))
 	}
 	for _, h := range o.Autoscalers {
-		c.autoscaler(h)
+		c.emitAutoscaler(h)
 	}
 	for _, n := range o.Nodes {
-		c.node(n)
+		c.emitNode(n)
 	}
 }
 
-func (c *collector) owner(metric, object string, m *metav1.ObjectMeta) {
+func (c *collector) emitOwner(metric, object string, m *metav1.ObjectMeta) {
 	kind, name, controller := ownerOf(m)
 	c.state(metric, 1, "namespace", m.Namespace, object, m.Name, "owner_kind", kind, "owner_name", name, "owner_is_controller", controller)
 }
 
-func (c *collector) job(j *batchv1.Job) {
-	c.owner("kube_job_owner", "job_name", &j.ObjectMeta)
+func (c *collector) emitJob(j *batchv1.Job) {
+	c.emitOwner("kube_job_owner", "job_name", &j.ObjectMeta)
 	c.state("kube_job_info", 1, "namespace", j.Namespace, "job_name", j.Name)
 	c.state("kube_job_created", created(&j.ObjectMeta), "namespace", j.Namespace, "job_name", j.Name)
 }
 
-func (c *collector) autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
+func (c *collector) emitAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	emit := c.state.with("namespace", h.Namespace, "horizontalpodautoscaler", h.Name)
 	target := h.Spec.ScaleTargetRef
 	emit("kube_horizontalpodautoscaler_info", 1, "scaletargetref_kind", target.Kind, "scaletargetref_name", target.Name,
@@ -91,14 +91,14 @@ func (c *collector) autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	}
 }
 
-func (c *collector) node(n *corev1.Node) {
+func (c *collector) emitNode(n *corev1.Node) {
 	emit := c.state.with("node", n.Name)
 	info := n.Status.NodeInfo
 	emit("kube_node_info", 1, "kernel_version", info.KernelVersion, "os_image", info.OSImage, "kubelet_version", info.KubeletVersion,
 		"container_runtime_version", info.ContainerRuntimeVersion, "provider_id", n.Spec.ProviderID, "internal_ip", address(n))
 	emit("kube_node_labels", 1, objectLabels(n.Labels, c.invalid)...)
 	emit("kube_node_created", created(&n.ObjectMeta))
-	emit("kube_node_spec_unschedulable", flag(n.Spec.Unschedulable))
+	emit("kube_node_spec_unschedulable", boolValue(n.Spec.Unschedulable))
 	for _, l := range []struct {
 		metric string
 		list   corev1.ResourceList
@@ -115,7 +115,7 @@ func (c *collector) node(n *corev1.Node) {
 		}
 	}
 	for _, cond := range n.Status.Conditions {
-		emit("kube_node_status_condition", flag(cond.Status == corev1.ConditionTrue), "condition", string(cond.Type), "status", "true")
+		emit("kube_node_status_condition", boolValue(cond.Status == corev1.ConditionTrue), "condition", string(cond.Type), "status", "true")
 	}
 }
 
@@ -130,7 +130,7 @@ func address(n *corev1.Node) string {
 
 func created(m *metav1.ObjectMeta) float64 { return float64(m.CreationTimestamp.Unix()) }
 
-// replicas is a count whose absence means one.
+// replicas returns a replica count; nil means one.
 func replicas(n *int32) float64 {
 	if n == nil {
 		return 1

@@ -10,7 +10,7 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// Targets are the exporters of a cluster with these nodes.
+// Targets returns the scrape targets of a cluster with these nodes.
 func Targets(nodes []string) []promserver.Target {
 	targets := []promserver.Target{{Job: JobState, Instance: stateInstance, Metadata: metadata("kube_")}}
 	for _, n := range nodes {
@@ -21,7 +21,7 @@ func Targets(nodes []string) []promserver.Target {
 	return targets
 }
 
-// metadata describes the families whose names begin with one of the prefixes.
+// metadata returns the metadata of families whose names start with one of the prefixes.
 func metadata(prefixes ...string) []promserver.Metadata {
 	var list []promserver.Metadata
 	for _, m := range families() {
@@ -32,30 +32,30 @@ func metadata(prefixes ...string) []promserver.Metadata {
 	return list
 }
 
-// families describes the metrics whose meaning is not in their name.
+// families returns the metadata of metrics whose meaning does not follow from their name.
 func families() []promserver.Metadata {
 	const counter, gauge = "counter", "gauge"
 	return []promserver.Metadata{
 		{Name: "container_cpu_usage_seconds_total", Type: counter, Help: "CPU time used."},
 		{Name: "container_cpu_cfs_periods_total", Type: counter, Help: "Accounting periods in which the limit was in force."},
-		{Name: "container_cpu_cfs_throttled_periods_total", Type: counter, Help: "Accounting periods in which the limit held back work."},
-		{Name: "container_cpu_cfs_throttled_seconds_total", Type: counter, Help: "Time for which the limit held back work."},
-		{Name: "container_memory_working_set_bytes", Type: gauge, Help: "Memory that cannot be given back under pressure."},
+		{Name: "container_cpu_cfs_throttled_periods_total", Type: counter, Help: "Accounting periods in which the container was throttled."},
+		{Name: "container_cpu_cfs_throttled_seconds_total", Type: counter, Help: "Time for which the container was throttled."},
+		{Name: "container_memory_working_set_bytes", Type: gauge, Help: "Memory that cannot be reclaimed under pressure."},
 		{Name: "container_memory_rss", Type: gauge, Help: "Anonymous memory."},
 		{Name: "container_memory_cache", Type: gauge, Help: "Page cache."},
 		{Name: "container_memory_total_active_file_bytes", Type: gauge, Help: "Page cache that was read more than once."},
 		{Name: "container_memory_usage_bytes", Type: gauge, Help: "Memory of all kinds, page cache included."},
-		{Name: "container_oom_events_total", Type: counter, Help: "Kills by the memory limit."},
+		{Name: "container_oom_events_total", Type: counter, Help: "OOM kills at the memory limit."},
 		{Name: "container_network_receive_bytes_total", Type: counter, Help: "Bytes received by the pod."},
 		{Name: "container_network_transmit_bytes_total", Type: counter, Help: "Bytes sent by the pod."},
 		{Name: "machine_cpu_cores", Type: gauge, Help: "Cores of the node."},
 		{Name: "machine_memory_bytes", Type: gauge, Help: "Memory of the node."},
-		{Name: "kube_pod_owner", Type: gauge, Help: "Who owns a pod."},
-		{Name: "kube_replicaset_owner", Type: gauge, Help: "Who owns a ReplicaSet."},
-		{Name: "kube_pod_container_resource_requests", Type: gauge, Help: "What a container asks for."},
-		{Name: "kube_pod_container_resource_limits", Type: gauge, Help: "What a container may use at most."},
+		{Name: "kube_pod_owner", Type: gauge, Help: "Owner of a pod."},
+		{Name: "kube_replicaset_owner", Type: gauge, Help: "Owner of a ReplicaSet."},
+		{Name: "kube_pod_container_resource_requests", Type: gauge, Help: "Resources that a container requests."},
+		{Name: "kube_pod_container_resource_limits", Type: gauge, Help: "Resource limits of a container."},
 		{Name: "kube_pod_container_status_restarts_total", Type: counter, Help: "Restarts of a container."},
-		{Name: "kube_node_status_allocatable", Type: gauge, Help: "What a node offers to pods."},
+		{Name: "kube_node_status_allocatable", Type: gauge, Help: "Resources of a node that are available to pods."},
 		{Name: "node_cpu_seconds_total", Type: counter, Help: "Time of each CPU by mode."},
 		{Name: "node_memory_MemTotal_bytes", Type: gauge, Help: "Memory of the node."},
 		{Name: "node_memory_MemAvailable_bytes", Type: gauge, Help: "Memory that is available without swapping."},

@@ -12,22 +12,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Load is a made-up load that comes from outside of the cluster: a metric that Prometheus has all of the past of, and goes on to get. It is
-// low, rises, stays high and falls, again and again.
+// Load is a synthetic external load: a metric with a complete history in Prometheus and live samples. It is low, rises,
+// stays high and falls, periodically.
 type Load struct {
 	// Metric is the name of the series, without labels.
 	Metric string `json:"metric"`
-	// Low and High are its values, before some noise.
+	// Low and High are the bounds of its value, before noise.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-	// Period is the time from one rise to the next. One that divides a day is a daily pattern that is compressed.
+	// Period is the time between two rises. It must divide a day, which it compresses.
 	Period metav1.Duration `json:"period"`
-	// Busy is how long it stays high, Ramp how long it takes to rise and to fall.
+	// Busy is the time at High, Ramp the duration of a rise and of a fall.
 	Busy metav1.Duration `json:"busy"`
 	Ramp metav1.Duration `json:"ramp"`
-	// RiseAfter is when it rises for the first time after the end of the past, at the earliest.
+	// RiseAfter is the minimum time between the end of the history and the first rise.
 	RiseAfter metav1.Duration `json:"riseAfter"`
-	// Align puts the rise on a multiple of it by the clock; a forecast of Crane tells times of the day apart by five minutes.
+	// Align rounds the rise up to a multiple of it on the clock; Crane's forecasts distinguish times of the day in
+	// steps of five minutes.
 	Align metav1.Duration `json:"align,omitzero"`
 }
 
@@ -51,8 +52,8 @@ func (l *Load) validate() error {
 	return nil
 }
 
-// Rises is when the load rises for the first time after the end of the past.
-func (l *Load) Rises(end time.Time) time.Time {
+// RiseTime returns the time of the first rise after the end of the history.
+func (l *Load) RiseTime(end time.Time) time.Time {
 	at := end.Add(l.RiseAfter.Duration)
 	if l.Align.Duration <= 0 {
 		return at
@@ -63,10 +64,10 @@ func (l *Load) Rises(end time.Time) time.Time {
 	return at
 }
 
-// At is the load at a time, where the past ended at end.
+// At returns the load at time t, where the history ended at end.
 func (l *Load) At(t, end time.Time) float64 {
 	ramp, busy := l.Ramp.Seconds(), l.Busy.Seconds()
-	since := math.Mod(t.Sub(l.Rises(end)).Seconds(), l.Period.Seconds())
+	since := math.Mod(t.Sub(l.RiseTime(end)).Seconds(), l.Period.Seconds())
 	if since < 0 {
 		since += l.Period.Seconds()
 	}
@@ -74,23 +75,24 @@ func (l *Load) At(t, end time.Time) float64 {
 	if since > ramp+busy {
 		up = math.Max(0, 1-(since-ramp-busy)/ramp)
 	}
-	// A little noise, the same at the same time.
+	// The noise is a function of time.
 	const share, fast, slow = 0.02, 61, 977
 	noise := share * (math.Sin(float64(t.Unix())/fast) + math.Sin(float64(t.Unix())/slow))
 	return (l.Low + (l.High-l.Low)*up) * (1 + noise)
 }
 
-// Risen tells whether the load of a time is on its way up, or up.
-func (l *Load) Risen(value float64) bool { return value > l.Low+(l.High-l.Low)/4 }
+// IsHigh reports whether a load value is above the low level by at least a quarter of the range.
+func (l *Load) IsHigh(value float64) bool { return value > l.Low+(l.High-l.Low)/4 }
 
-// Chart asks for load, pods and what they carry to be watched and drawn.
+// Chart is a step that watches and draws the load, the pods and their capacity.
 type Chart struct {
-	// Namespace and Deployment name what is scaled.
+	// Namespace and Deployment identify the scaled Deployment.
 	Namespace  string `json:"namespace"`
 	Deployment string `json:"deployment"`
-	// PodCapacity is the load that a pod carries.
+	// PodCapacity is the load that a pod can serve.
 	PodCapacity float64 `json:"podCapacity"`
-	// For is how long to watch at most, After for how long once the load has risen, Every the time between two looks.
+	// For bounds the duration of the chart, After is its duration after the rise of the load, Every the sample
+	// interval.
 	For   metav1.Duration `json:"for"`
 	After metav1.Duration `json:"after"`
 	Every metav1.Duration `json:"every"`

@@ -19,26 +19,27 @@ func peak() *Load {
 	}
 }
 
-// TestLoadRises: low before, high after, on a whole five minutes, and the same in each period of the past.
+// TestLoadRises: the load is low before the rise, high after it, aligned to five minutes, and equal in each period of
+// the past.
 func TestLoadRises(t *testing.T) {
 	l := peak()
 	if err := l.validate(); err != nil {
 		t.Fatal(err)
 	}
 	end := time.Date(2026, 3, 4, 10, 1, 17, 0, time.UTC)
-	rises := l.Rises(end)
+	rises := l.RiseTime(end)
 	if want := time.Date(2026, 3, 4, 10, 5, 0, 0, time.UTC); !rises.Equal(want) {
 		t.Errorf("rises at %s, want %s", rises, want)
 	}
 	for period := -56; period <= 1; period++ {
 		at := rises.Add(time.Duration(period) * 6 * time.Hour)
 		before, after, fallen := l.At(at.Add(-time.Second), end), l.At(at.Add(time.Minute), end), l.At(at.Add(3*time.Hour+2*time.Minute), end)
-		if l.Risen(before) || !l.Risen(after) || l.Risen(fallen) || math.Abs(before-100) > 5 || math.Abs(after-400) > 20 {
+		if l.IsHigh(before) || !l.IsHigh(after) || l.IsHigh(fallen) || math.Abs(before-100) > 5 || math.Abs(after-400) > 20 {
 			t.Fatalf("period %d: %v, %v, %v", period, before, after, fallen)
 		}
 	}
 	l.Align.Duration = 0
-	if got := l.Rises(end); !got.Equal(end.Add(2 * time.Minute)) {
+	if got := l.RiseTime(end); !got.Equal(end.Add(2 * time.Minute)) {
 		t.Errorf("rises at %s", got)
 	}
 }
@@ -59,7 +60,7 @@ func TestLoadRefuses(t *testing.T) {
 		l := peak()
 		edit(l)
 		if l.validate() == nil {
-			t.Errorf("takes %s", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 }

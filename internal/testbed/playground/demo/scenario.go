@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo reads and plays scenario files: what happens in a playground, in what order, faults included. It
-// knows the steps and the clock; what a step does to the system is its Stage's.
+// Package demo reads and runs scenario files: the steps of a demo in a playground, faults included. An Executor carries
+// out the steps.
 package demo
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// demos are the scenarios that `playground --demo NAME` knows.
+// demos contains the scenarios of `playground --demo NAME`.
 //
 //go:embed demos/*.yaml
 var demos embed.FS
@@ -34,54 +34,54 @@ const (
 type Scenario struct {
 	// Description is printed before the first step.
 	Description string `json:"description"`
-	// SpareNodes is how many nodes the playground has beside those of its options: nothing but DaemonSets that tolerate any
-	// taint runs there, and never has.
+	// SpareNodes is the number of nodes in addition to those of the options on which only DaemonSets that tolerate any
+	// taint run.
 	SpareNodes int `json:"spareNodes,omitempty"`
-	// AgentNodes is how many nodes of 16 cores and 32 GiB there are beside those of the options, each with a host below it on which
-	// a crane-agent runs. Their label and taint crane.io/nodepool=agent keep workloads away that do not ask for them.
+	// AgentNodes is the number of nodes with 16 cores and 32 GiB in addition to those of the options, each with an
+	// emulated host and a crane-agent. Only workloads that tolerate their taint crane.io/nodepool=agent run there.
 	AgentNodes int `json:"agentNodes,omitempty"`
-	// Agent holds flags of crane-agent, as Craned those of craned.
+	// Agent contains flags of crane-agent, in the form of Craned.
 	Agent map[string]string `json:"agent,omitempty"`
-	// Craned holds flags of craned, by their names without dashes, that the demo needs beside those of its Deployment: short
-	// times, mostly.
+	// Craned contains flags of craned by name, without dashes, that override those of its Deployment, such as short
+	// intervals.
 	Craned map[string]string `json:"craned,omitempty"`
-	// ControllerManager holds flags of kube-controller-manager, likewise.
+	// ControllerManager contains flags of kube-controller-manager, in the form of Craned.
 	ControllerManager map[string]string `json:"controllerManager,omitempty"`
-	// MetricRules is the configuration that the metric adapter has at its first start in place of the one in config/.
+	// MetricRules is the configuration of the metric adapter at its first start; empty for that of config/.
 	MetricRules string `json:"metricRules,omitempty"`
-	// Load is a load from outside that Prometheus knows the past of; nil for none.
+	// Load is an external load with a history in Prometheus; nil for none.
 	Load *Load `json:"load,omitempty"`
-	// Steps in the order of their times.
+	// Steps are sorted by At.
 	Steps []Step `json:"steps"`
 }
 
-// Step is one thing that happens. Exactly one of Stop, Start, Kill, Apply, Policy, Show, Crane and Chart is set, or Say alone.
+// Step is one action. Exactly one of Stop, Start, Kill, Apply, Policy, Show, Crane and Chart is set, or only Say.
 type Step struct {
 	// At is the time after the playground is ready.
 	At metav1.Duration `json:"at"`
-	// Say is printed when the step comes.
+	// Say is printed before the action.
 	Say string `json:"say,omitempty"`
-	// Stop ends a component until a later Start.
+	// Stop stops a component until a later Start.
 	Stop string `json:"stop,omitempty"`
 	// Start starts a component that was stopped.
 	Start string `json:"start,omitempty"`
-	// Kill ends a component with SIGKILL; its supervisor restarts it.
+	// Kill sends SIGKILL to a component; its supervisor restarts it.
 	Kill string `json:"kill,omitempty"`
 	// Apply is a manifest that is applied as the cluster's administrator.
 	Apply string `json:"apply,omitempty"`
 	// Show is a command line for `kubectl`, run with the playground's kubeconfig; its output is printed.
 	Show []string `json:"show,omitempty"`
-	// Policy replaces the node-load policy that craned and crane-scheduler follow.
+	// Policy replaces the node-load policy of craned and crane-scheduler.
 	Policy string `json:"policy,omitempty"`
-	// Crane is a command line for `crane`; its output is printed. An argument {scheduler} is replaced by the address at
-	// which crane-scheduler explains itself.
+	// Crane is a command line for `crane`; its output is printed. The argument {scheduler} is replaced by the address
+	// at which crane-scheduler explains its decisions.
 	Crane []string `json:"crane,omitempty"`
-	// Chart watches the scenario's load and the pods that carry it, and draws both.
+	// Chart watches and draws the scenario's load and pods.
 	Chart *Chart `json:"chart,omitempty"`
 }
 
-// Stage is the system that a scenario is played on.
-type Stage interface {
+// Executor carries out the steps of a scenario.
+type Executor interface {
 	Stop(ctx context.Context, component string) error
 	Start(ctx context.Context, component string) error
 	Kill(ctx context.Context, component string) error
@@ -93,7 +93,7 @@ type Stage interface {
 	Say(text string)
 }
 
-// Names lists the demos that are built in.
+// Names returns the names of the built-in demos.
 func Names() []string {
 	entries, err := demos.ReadDir("demos")
 	if err != nil {
@@ -110,7 +110,7 @@ func Names() []string {
 func Demo(name string) (*Scenario, error) {
 	content, err := demos.ReadFile("demos/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("no demo %q; there are: %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("unknown demo %q; available: %s", name, strings.Join(Names(), ", "))
 	}
 	return Parse(content)
 }
@@ -138,14 +138,14 @@ func Parse(content []byte) (*Scenario, error) {
 	for i, step := range s.Steps {
 		err := step.validate()
 		if err == nil && step.Chart != nil && s.Load == nil {
-			err = errors.New("chart: there is no load to watch")
+			err = errors.New("chart: the scenario has no load")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("scenario: steps[%d]: %w", i, err)
 		}
 	}
 	if !slices.IsSortedFunc(s.Steps, func(a, b Step) int { return int(a.At.Duration - b.At.Duration) }) {
-		return nil, errors.New("scenario: steps: must be in the order of their times")
+		return nil, errors.New("scenario: steps: must be in ascending order of at")
 	}
 	return &s, nil
 }
@@ -159,7 +159,7 @@ func (s Step) validate() error {
 	}
 	switch {
 	case s.At.Duration < 0:
-		return fmt.Errorf("at: %s lies before the start", s.At.Duration)
+		return fmt.Errorf("at: %s is negative", s.At.Duration)
 	case actions > 1:
 		return errors.New("only one of stop, start, kill, apply, show, policy, crane and chart may be set")
 	case actions == 0 && s.Say == "":
@@ -170,8 +170,8 @@ func (s Step) validate() error {
 	return nil
 }
 
-// Play plays the scenario to its end, to the first step that fails, or until ctx ends.
-func (s *Scenario) Play(ctx context.Context, clk clock.Clock, stage Stage) error {
+// Play runs the scenario to its end, to the first step that fails, or until ctx ends.
+func (s *Scenario) Play(ctx context.Context, clk clock.Clock, stage Executor) error {
 	begin := clk.Now()
 	stage.Say(strings.TrimSpace(s.Description))
 	for i, step := range s.Steps {
@@ -188,7 +188,7 @@ func (s *Scenario) Play(ctx context.Context, clk clock.Clock, stage Stage) error
 	return nil
 }
 
-func (s Step) play(ctx context.Context, stage Stage) error {
+func (s Step) play(ctx context.Context, stage Executor) error {
 	switch {
 	case s.Stop != "":
 		return stage.Stop(ctx, s.Stop)

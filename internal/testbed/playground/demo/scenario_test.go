@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// recorder is a stage that writes down what it is asked for, and when.
+// recorder is an Executor that records its calls and their times.
 type recorder struct {
 	begin time.Time
 	calls []string
@@ -28,7 +28,7 @@ type recorder struct {
 func (r *recorder) note(call string) error {
 	r.calls = append(r.calls, time.Since(r.begin).String()+" "+call)
 	if r.fail != "" && strings.HasPrefix(call, r.fail) {
-		return errors.New("refused")
+		return errors.New("injected failure")
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func TestPlayEndsAtTheFirstFailure(t *testing.T) {
 			t.Errorf("got %v, want the failure of steps[1]", err)
 		}
 		if len(stage.calls) != 2 {
-			t.Errorf("played on after a failure: %q", stage.calls)
+			t.Errorf("continued after a failure: %q", stage.calls)
 		}
 	})
 }

@@ -11,11 +11,12 @@ import (
 
 const (
 	mib = 1 << 20
-	// maxDaemonSets of a catalogue: beyond them the list repeats without its agents, or each node would fill with them.
+	// maxDaemonSets bounds the DaemonSets of a catalogue: when the list repeats, they are skipped, or they would fill
+	// every node.
 	maxDaemonSets = 3
 )
 
-// Catalog returns n generated workloads. The same seed gives the same ones, and a larger n only adds to them.
+// Catalog returns n generated workloads. Equal seeds generate equal workloads, and a larger n only appends to them.
 func Catalog(seed uint64, n int) []*Workload {
 	base := catalogue()
 	workloads := make([]*Workload, 0, n)
@@ -36,7 +37,7 @@ func Catalog(seed uint64, n int) []*Workload {
 	return workloads
 }
 
-// generate draws the sizes of one workload.
+// generate draws the sizes of one workload from the seed.
 func generate(seed uint64, e entry) *Workload {
 	key := mix(seed, hashString(e.namespace+"/"+e.name))
 	w := &Workload{Namespace: e.namespace, Name: e.name, Replicas: replicas(e, key)}
@@ -74,7 +75,7 @@ func replicas(e entry, key uint64) int {
 	return []int{1, 2, 2, 2, 3, 3, 5}[mix(key, 20)%7]
 }
 
-// profile draws what the main container uses. Peaks lie in the afternoon, a few in the evening.
+// profile draws the use of the main container. Most peaks are in the afternoon, a few in the evening.
 func profile(key uint64, e entry) Profile {
 	h := func(i uint64) uint64 { return mix(key, i) }
 	p := Profile{
@@ -112,7 +113,7 @@ func profile(key uint64, e entry) Profile {
 		p.Memory = skewed(h(6), 500, 1200) * mib
 		p.Grow = p.Memory * between(h(9), 0.5, 1.2)
 	}
-	if e.controller == 'n' { // an agent is small, or nobody would run it on every node
+	if e.controller == 'n' { // agents that run on every node are small
 		p.Low, p.High, p.Memory = p.Low*0.08, p.High*0.08, between(h(6), 60, 180)*mib
 		p.Busy = p.Memory * 0.05
 	}
@@ -126,7 +127,7 @@ func idle(key uint64) Profile {
 	}
 }
 
-// proxy is a sidecar: it follows its neighbour at a tenth of its size.
+// proxy returns the profile of a sidecar: it follows the main container at a tenth of its size.
 func proxy(key uint64, kind Kind) Profile {
 	high := between(mix(key, 5), 0.03, 0.12)
 	return Profile{
@@ -135,5 +136,6 @@ func proxy(key uint64, kind Kind) Profile {
 	}
 }
 
-// skewed spreads a hash over [low, high) evenly by ratio, so that small values are as frequent as they are in clusters.
+// skewed maps a hash to [low, high) with a log-uniform distribution, in which small values are as frequent as in real
+// clusters.
 func skewed(h uint64, low, high float64) float64 { return low * math.Pow(high/low, unit(h)) }

@@ -21,17 +21,17 @@ var now = time.Date(2026, 5, 13, 14, 7, 0, 0, time.UTC)
 func TestCatalogIsDeterministicAndGrows(t *testing.T) {
 	a, b := Catalog(7, 60), Catalog(7, 60)
 	if !reflect.DeepEqual(a, b) {
-		t.Error("the same seed gives another catalogue")
+		t.Error("equal seeds generate different catalogues")
 	}
 	if reflect.DeepEqual(a, Catalog(8, 60)) {
-		t.Error("another seed gives the same catalogue")
+		t.Error("different seeds generate equal catalogues")
 	}
 	if !reflect.DeepEqual(a[:20], Catalog(7, 20)) {
 		t.Error("a larger catalogue changes the smaller one")
 	}
 }
 
-func TestCatalogIsBelievable(t *testing.T) {
+func TestCatalogIsRealistic(t *testing.T) {
 	if n := len(catalogue()); n != 60 {
 		t.Errorf("%d lines of the catalogue parse, want 60", n)
 	}
@@ -175,7 +175,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// A day of the pattern lasts half an hour at speed 48: what comes at one time comes again a week of the pattern later.
+// At speed 48 a day of the pattern lasts half an hour.
 func TestSpeedCompressesThePatternOnly(t *testing.T) {
 	c := &Container{Name: "c", Profile: Profile{Kind: Weekly, Low: 0.1, High: 1, Weekend: 0.3, PeakHour: 15, Memory: mib}}
 	fast, plain := NewSource(nil, 48), NewSource(nil, 1)
@@ -183,7 +183,7 @@ func TestSpeedCompressesThePatternOnly(t *testing.T) {
 		at := now.Add(time.Duration(i) * time.Minute)
 		same := time.UnixMilli(at.UnixMilli() * 48)
 		if got, want := fast.At(c, "p", at, at), plain.At(c, "p", same, same); got != want {
-			t.Fatalf("at %s: %+v, the pattern says %+v", at, got, want)
+			t.Fatalf("at %s: %+v, want %+v of the pattern", at, got, want)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.P
 	if live != want {
 		t.Errorf("%s: live %+v does not continue the past %+v", w.Name, live, want)
 	}
-	// It is killed in time, and begins anew.
+	// It is OOM-killed in time and restarts from its initial size.
 	end := past.End.Add(time.Duration(1.1 * float64(c.Profile.Life) / s.speed))
 	if u := s.Use(pod, c.Name, end); u.Memory <= limit {
 		t.Errorf("%s: %g bytes after more than its life, limit %g", w.Name, u.Memory, limit)
@@ -269,16 +269,16 @@ func restarted(p *corev1.Pod, at time.Time) *corev1.Pod {
 	return q
 }
 
-func TestStrangersUseLittle(t *testing.T) {
+func TestUncataloguedPodsUseLittle(t *testing.T) {
 	s := NewSource(nil, 1)
 	var _ kubelet.Load = s
 	u := s.Use(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, "c", now)
 	if !u.Known || u.CPU <= 0 || u.Memory <= 0 || u.CPU > 0.1 {
-		t.Errorf("a stranger uses %+v", u)
+		t.Errorf("a pod outside the catalogue uses %+v", u)
 	}
-	said := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}
-	if u := s.Use(said, "c", now); u.CPU != 1.5 || u.Memory != 1<<30 {
-		t.Errorf("a stranger that says what it uses: %+v", u)
+	annotated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}
+	if u := s.Use(annotated, "c", now); u.CPU != 1.5 || u.Memory != 1<<30 {
+		t.Errorf("a pod with use annotations: %+v", u)
 	}
 }
 

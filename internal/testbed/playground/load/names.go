@@ -5,20 +5,20 @@ package load
 
 import "strings"
 
-// entry is one line of the catalogue before sizes are drawn.
+// entry is one line of the catalogue without sizes.
 type entry struct {
 	namespace, name string
 	// controller is d(eployment), s(tatefulset), n (daemonset: one on each node) or c(ronjob).
 	controller byte
 	kind       Kind
-	// sidecar, migrates (has an init container) and scaled (has an autoscaler) are the extras that some workloads have.
+	// sidecar, migrates (has an init container) and scaled (has an autoscaler) are optional features.
 	sidecar, migrates, scaled bool
-	// schedule of a cron job.
+	// schedule is the schedule of a CronJob.
 	schedule string
 }
 
-// catalogueText lists the workloads of an imaginary shop, ordered so that every beginning of the list is a mixture:
-// namespace/name, controller, kind, then extras.
+// catalogueText lists the workloads of an imaginary shop, ordered so that every prefix of the list is a mixture:
+// namespace/name, controller, kind, then features.
 const catalogueText = `
 shop/checkout d weekly sidecar migrates
 shop/cart d daily scaled
@@ -82,7 +82,7 @@ data/archive d leak
 platform/status-page d daily
 `
 
-// catalogue parses catalogueText. A line that does not parse would be left out; a test holds the count.
+// catalogue parses catalogueText. It skips invalid lines; a test checks the count.
 func catalogue() []entry {
 	var list []entry
 	for line := range strings.Lines(catalogueText) {

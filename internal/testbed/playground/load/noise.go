@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// mix is a hash of numbers (the finalizer of splitmix64, chained). The same numbers give the same hash on every machine.
+// mix hashes numbers (the finalizer of splitmix64, chained). The result is the same on every machine.
 func mix(parts ...uint64) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
 	for _, p := range parts {
@@ -21,23 +21,23 @@ func mix(parts ...uint64) uint64 {
 	return h
 }
 
-// hashString is a number for a name.
+// hashString returns the FNV-1a hash of a string.
 func hashString(s string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s)) // a hash.Hash never fails
 	return h.Sum64()
 }
 
-// unit is a number in [0, 1) of a hash.
+// unit maps a hash to [0, 1).
 func unit(h uint64) float64 { return float64(h>>11) / (1 << 53) }
 
-// between spreads a hash over [low, high).
+// between maps a hash to [low, high).
 func between(h uint64, low, high float64) float64 { return low + (high-low)*unit(h) }
 
-// bell is a number in (-1, 1) of a hash, most often near 0, with a standard deviation of 0.41.
+// bell maps a hash to (-1, 1) with a triangular distribution around 0 and a standard deviation of 0.41.
 func bell(h uint64) float64 { return unit(h) + unit(mix(h)) - 1 }
 
-// drift is smooth noise in (-1, 1): it moves from one random value to the next within each period of seconds.
+// drift returns smooth noise in (-1, 1) at second s: it interpolates random values that are period seconds apart.
 func drift(key uint64, s, period float64) float64 {
 	k := math.Floor(s / period)
 	f := s/period - k

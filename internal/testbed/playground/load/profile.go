@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Kind is the shape of a container's use.
+// Kind is the shape of a container's use over time.
 type Kind string
 
 // The kinds of the generator.
 const (
-	// Daily follows the time of day, alike on all days.
+	// Daily follows the time of day, equally on all days.
 	Daily Kind = "daily"
 	// Weekly follows the time of day and is low on Saturday and Sunday.
 	Weekly Kind = "weekly"
-	// Bursty is low but for bursts of some minutes, several a day.
+	// Bursty is low except for bursts of some minutes, several a day.
 	Bursty Kind = "bursty"
-	// Leak is Flat in CPU; its memory grows until the limit kills it.
+	// Leak is Flat in CPU; its memory grows until it is OOM-killed at its limit.
 	Leak Kind = "leak"
-	// Shift is Daily around a level that jumps every nine days.
+	// Shift is Daily around a level that changes every nine days.
 	Shift Kind = "shift"
-	// Idle does next to nothing.
+	// Idle uses almost nothing.
 	Idle Kind = "idle"
-	// Batch works some hours of each night and rests otherwise.
+	// Batch is busy for some hours of each night and idle otherwise.
 	Batch Kind = "batch"
-	// Run works as long as it lives, as the container of a Job.
+	// Run is busy all its life, like the container of a Job.
 	Run Kind = "run"
-	// Flat is a level with noise.
+	// Flat is a constant level with noise.
 	Flat Kind = "flat"
-	// Cache is Daily in CPU and fills its memory with files that it reads, within half a day of its start.
+	// Cache is Daily in CPU and fills its memory with page cache within half a day of its start.
 	Cache Kind = "cache"
-	// Java is Daily in CPU; its heap grows by steps and is not given back.
+	// Java is Daily in CPU; its heap grows by steps and never shrinks.
 	Java Kind = "java"
-	// Replay plays a trace.
+	// Replay replays a trace.
 	Replay Kind = "trace"
 )
 
@@ -44,44 +44,45 @@ const (
 	hour        = 3600.0
 	patternDay  = 24 * hour
 	patternWeek = 7 * patternDay
-	// page is what memory is counted in.
+	// page is the page size in bytes.
 	page = 4096
 	// shiftEvery is the time between two levels of Shift.
 	shiftEvery = 9 * patternDay
-	// burstPeak is the height of the tallest burst over High.
+	// burstPeak is the size of the largest burst as a multiple of High.
 	burstPeak = 1.0
 )
 
-// Profile is what one container of a workload uses.
+// Profile describes the use of one container of a workload.
 type Profile struct {
 	Kind Kind
-	// Seed differs from container to container.
+	// Seed is distinct for each container.
 	Seed uint64
-	// Low and High are the cores at rest and at the height of the shape, before noise.
+	// Low and High are the cores at the minimum and maximum of the shape, before noise.
 	Low, High float64
-	// PeakHour of the day, UTC, and Weekend, the share of the weekday's use that remains on Saturday and Sunday.
+	// PeakHour is the hour of the daily maximum in UTC, Weekend the ratio of use on Saturday and Sunday to that of
+	// weekdays.
 	PeakHour, Weekend float64
-	// Noise is the relative size of the noise around the shape.
+	// Noise is the relative amplitude of the noise.
 	Noise float64
-	// Memory is the working set at rest and Busy what comes on top at the height of the shape, in bytes.
+	// Memory is the working set in bytes at the minimum of the shape, Busy the additional bytes at its maximum.
 	Memory, Busy float64
-	// Grow is what Cache, Java and Leak add with age, in bytes; Leak reaches it after Life.
+	// Grow is the memory in bytes that Cache, Java and Leak add with age; Leak reaches it after Life.
 	Grow float64
 	// Life is the pattern time in which a Leak reaches its limit; 0 for every other kind.
 	Life time.Duration
-	// Bandwidth is what the container receives and sends, in bytes for each second of CPU.
+	// Bandwidth is the number of bytes received per CPU second.
 	Bandwidth float64
-	// Trace replaces the shape of CPU or of memory where Kind is Replay.
+	// Trace replaces the shape of CPU or memory if Kind is Replay.
 	Trace *Trace
 }
 
-// cpu returns the cores that a pod's container wants at pattern second s. The pod's key sets it apart from its siblings.
+// cpu returns the cores that a pod's container demands at pattern second s. The pod's key makes replicas differ.
 func (p *Profile) cpu(pod uint64, s float64) float64 {
 	if p.Kind == Replay && p.Trace.Resource == CPU {
 		return p.Trace.at(s)
 	}
 	level := p.level(s)
-	share := 0.88 + 0.24*unit(mix(p.Seed, pod)) // load balancers are never fair
+	share := 0.88 + 0.24*unit(mix(p.Seed, pod)) // load balancing is uneven
 	base := p.Low + (p.High-p.Low)*level
 	key := mix(p.Seed, pod, 1)
 	rough := bell(mix(key, uint64(int64(math.Floor(s/minute)))))
@@ -90,7 +91,7 @@ func (p *Profile) cpu(pod uint64, s float64) float64 {
 	return math.Max(use, p.Low*0.2)
 }
 
-// level is the shape in [0, 1].
+// level returns the shape in [0, 1].
 func (p *Profile) level(s float64) float64 {
 	switch p.Kind {
 	case Weekly:
@@ -115,14 +116,14 @@ func (p *Profile) level(s float64) float64 {
 	}
 }
 
-// daily is a day's course in [0, 1] that differs a little from day to day.
+// daily returns the shape of a day in [0, 1] with small differences from day to day.
 func (p *Profile) daily(s float64) float64 {
 	angle := 2 * math.Pi * (s/hour - p.PeakHour) / 24
 	wave := 0.5 + 0.38*math.Cos(angle) + 0.12*math.Cos(2*angle)
 	return math.Min(1, math.Max(0, wave*(1+0.12*drift(mix(p.Seed, 2), s, patternDay))))
 }
 
-// weekend falls to the share of Saturday and Sunday and rises again, within two hours around midnight.
+// weekend returns 1 on weekdays and Weekend on Saturday and Sunday, with a transition of two hours around midnight.
 func (p *Profile) weekend(s float64) float64 {
 	// The Unix epoch was a Thursday: Saturday begins two days into its week.
 	into := math.Mod(s-2*patternDay, patternWeek)
@@ -137,8 +138,8 @@ func (p *Profile) weekend(s float64) float64 {
 	return 1 - (1-p.Weekend)*inside
 }
 
-// bursts is what a burst adds at the moment, as a share of High. Each half hour may hold one; other kinds than Bursty
-// have a small one every other day.
+// bursts returns the current burst as a share of High. Each half hour may contain one; kinds other than Bursty have a
+// small one every other day.
 func (p *Profile) bursts(pod uint64, s float64) float64 {
 	chance, size := 0.01, 0.25
 	switch p.Kind {
@@ -158,7 +159,7 @@ func (p *Profile) bursts(pod uint64, s float64) float64 {
 	if into < 0 || into >= length {
 		return 0
 	}
-	// A burst reaches each pod of the workload, though not alike.
+	// A burst affects all pods of the workload, with different sizes.
 	return size * between(mix(h, 4), 0.4, 1) * between(mix(h, pod), 0.7, 1)
 }
 
@@ -178,15 +179,15 @@ func (p *Profile) memory(pod uint64, s, age float64) float64 {
 	case Leak:
 		use = p.leak(pod, age)
 	case Java:
-		// A third of the growth with each step; the steps come further and further apart.
+		// Each of three steps adds a third of the growth, at increasing intervals.
 		steps := math.Min(3, math.Floor(math.Log2(1+age/(2*hour))))
 		use += p.Grow * steps / 3
 	}
 	return math.Ceil(math.Max(use, page)/page) * page
 }
 
-// cache returns the bytes of page cache of a container that has run for age pattern seconds: what Cache grows by are files
-// that it reads again and again.
+// cache returns the bytes of page cache of a container that has run for age pattern seconds: the growth of Cache is
+// active page cache.
 func (p *Profile) cache(age float64) float64 {
 	if p.Kind != Cache {
 		return 0
@@ -194,14 +195,15 @@ func (p *Profile) cache(age float64) float64 {
 	return p.Grow * (1 - math.Exp(-math.Max(0, age)/(6*hour)))
 }
 
-// leak grows evenly, so that the limit (Memory + Grow) is passed when the run is Life old, not before.
+// leak returns the memory of a leak, which grows linearly and exceeds the limit (Memory + Grow) when the run is Life
+// old, not before.
 func (p *Profile) leak(pod uint64, age float64) float64 {
 	life := p.Life.Seconds()
 	saw := 0.01 * math.Abs(bell(mix(p.Seed, pod, 6, uint64(int64(age/minute)))))
 	return p.Memory + p.Grow*(age/life-saw*math.Min(1, age/life))*1.0001
 }
 
-// peak bounds what a container ever wants: cores and bytes.
+// peak returns upper bounds of a container's demand in cores and bytes.
 func (p *Profile) peak() (cores, bytes float64) {
 	cores = p.High*1.12*(1+p.Noise*(1.6+1.2)) + p.High*burstPeak
 	bytes = p.Memory*1.06 + p.Busy + p.Grow

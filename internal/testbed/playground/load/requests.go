@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// sized gives a container the requests and limits that people set: most ask for several times what they use, some for
-// too little, some for nothing at all. The shares are round figures, not taken from any one study.
+// sized returns a container with realistic requests and limits: most request several times their use, some too little,
+// some nothing. The shares are round figures, not from a study.
 func sized(key uint64, name string, p Profile, isInit bool) Container {
 	c := Container{Name: name, Init: isInit, Profile: p, Request: corev1.ResourceList{}, Limit: corev1.ResourceList{}}
 	high, peak := p.High, p.High*1.2
@@ -21,7 +21,7 @@ func sized(key uint64, name string, p Profile, isInit bool) Container {
 	memory := p.Memory + p.Busy + p.Grow
 	draw := unit(mix(key, 40))
 	switch {
-	case p.Kind == Leak: // its limit is what ends it
+	case p.Kind == Leak: // OOM-killed at its limit
 		c.Request[corev1.ResourceMemory] = mebibytes(p.Memory * 1.3)
 		c.Limit[corev1.ResourceMemory] = mebibytes(memory)
 		c.Request[corev1.ResourceCPU] = roundCPU(high * 2)
@@ -29,16 +29,16 @@ func sized(key uint64, name string, p Profile, isInit bool) Container {
 		return c
 	case draw < 0.1: // no requests, no limits
 		return c
-	case draw < 0.22: // asks for too little
+	case draw < 0.22: // requests too little
 		c.Request[corev1.ResourceCPU] = roundCPU(high * between(mix(key, 41), 0.4, 0.7))
 		c.Request[corev1.ResourceMemory] = roundMemory(memory * between(mix(key, 42), 0.6, 0.85))
 		return c
 	}
-	wish := between(mix(key, 41), 1.5, 4)
+	factor := between(mix(key, 41), 1.5, 4)
 	if p.Kind == Idle && !isInit {
-		wish *= 20 // nobody looks at what an idle service asks for
+		factor *= 20 // requests of idle services are rarely reviewed
 	}
-	cpu := roundCPU(high * wish)
+	cpu := roundCPU(high * factor)
 	ram := roundMemory(memory * between(mix(key, 42), 1.2, 2.2))
 	c.Request[corev1.ResourceCPU], c.Request[corev1.ResourceMemory] = cpu, ram
 	if unit(mix(key, 43)) < 0.6 {
@@ -50,7 +50,7 @@ func sized(key uint64, name string, p Profile, isInit bool) Container {
 	return c
 }
 
-// roundCPU and roundMemory round up to figures that people type.
+// roundCPU rounds up to a commonly configured quantity.
 func roundCPU(v float64) resource.Quantity {
 	for _, m := range []float64{10, 20, 50, 100, 200, 250, 500, 750, 1000, 1500, 2000, 3000, 4000, 6000, 8000} {
 		if v*1000 <= m {

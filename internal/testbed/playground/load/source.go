@@ -14,22 +14,22 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// stranger is what a container uses that is not in the catalogue: little, as the pods that a user tries things with.
+// Use of a container that is not in the catalogue, such as those of pods that a user creates: cores and bytes.
 const (
-	strangerCPU    = 0.002
-	strangerMemory = 24 << 20
+	defaultCPU    = 0.002
+	defaultMemory = 24 << 20
 )
 
-// Annotations by which a stranger says what each of its containers uses: cores and bytes, as quantities. So a demo can have
-// a pod that uses far more than it asks for.
+// Annotations with the use of each container of a pod outside the catalogue, as quantities of cores and bytes. They
+// allow demos with pods that exceed their requests by far.
 const (
 	annotationCPU    = "sim.crane.io/cpu"
 	annotationMemory = "sim.crane.io/memory"
 )
 
-// strange is what a container of a stranger uses.
-func strange(pod *corev1.Pod) kubelet.Use {
-	use := kubelet.Use{CPU: strangerCPU, Memory: strangerMemory, Known: true}
+// uncataloguedUse returns the use of a container of a pod outside the catalogue.
+func uncataloguedUse(pod *corev1.Pod) kubelet.Use {
+	use := kubelet.Use{CPU: defaultCPU, Memory: defaultMemory, Known: true}
 	if q, err := resource.ParseQuantity(pod.Annotations[annotationCPU]); err == nil && q.Sign() >= 0 {
 		use.CPU = q.AsApproximateFloat64()
 	}
@@ -39,10 +39,10 @@ func strange(pod *corev1.Pod) kubelet.Use {
 	return use
 }
 
-// Past is the stretch of history that is written before the start.
+// Past is the period of the history that is written at the start.
 type Past struct{ Start, End time.Time }
 
-// Source says what every container uses. It implements kubelet.Load and is safe for concurrent use.
+// Source computes the use of every container. It implements kubelet.Load and is safe for concurrent use.
 type Source struct {
 	speed float64
 	byApp map[app]*Workload
@@ -51,7 +51,7 @@ type Source struct {
 
 type app struct{ namespace, name string }
 
-// NewSource makes a source of the workloads' use whose pattern runs speed times as fast as the clock (at least 1).
+// NewSource returns a source of the workloads' use whose pattern runs speed times as fast as the clock (at least 1).
 func NewSource(workloads []*Workload, speed float64) *Source {
 	s := &Source{speed: max(1, speed), byApp: make(map[app]*Workload, len(workloads))}
 	for _, w := range workloads {
@@ -60,11 +60,11 @@ func NewSource(workloads []*Workload, speed float64) *Source {
 	return s
 }
 
-// SetPast says what history was written. A pod that was created before its end and whose containers have not restarted
-// continues the run that the history shows; before SetPast every pod counts as such.
+// SetPast sets the period of the written history. Pods created before its end whose containers have not restarted
+// continue the runs of the history; before SetPast this applies to all pods.
 func (s *Source) SetPast(p Past) { s.past.Store(&p) }
 
-// Workload returns the catalogue's entry for a pod, or false for a stranger.
+// Workload returns the catalogue entry of a pod, or false if it has none.
 func (s *Source) Workload(pod *corev1.Pod) (*Workload, bool) {
 	w, ok := s.byApp[app{pod.Namespace, pod.Labels[LabelName]}]
 	return w, ok
@@ -74,16 +74,17 @@ func (s *Source) Workload(pod *corev1.Pod) (*Workload, bool) {
 func (s *Source) Use(pod *corev1.Pod, container string, at time.Time) kubelet.Use {
 	w, ok := s.Workload(pod)
 	if !ok {
-		return strange(pod)
+		return uncataloguedUse(pod)
 	}
 	c := w.container(container)
 	if c == nil {
-		return kubelet.Use{CPU: strangerCPU, Memory: strangerMemory, Known: true}
+		return kubelet.Use{CPU: defaultCPU, Memory: defaultMemory, Known: true}
 	}
 	return s.At(c, pod.Name, s.runStart(w, c, pod, at), at)
 }
 
-// runStart is when the container's present run began: what the status says, or, for a run that the history shows, there.
+// runStart returns the start of the container's current run: that of the pod status or, for a run that is part of the
+// history, that of the history.
 func (s *Source) runStart(w *Workload, c *Container, pod *corev1.Pod, at time.Time) time.Time {
 	started, restarts := runOf(pod, c.Name)
 	past := s.past.Load()
@@ -99,10 +100,10 @@ func (s *Source) runStart(w *Workload, c *Container, pod *corev1.Pod, at time.Ti
 	return s.lastRun(c, pod.Name, w.Born(*past, pod.CreationTimestamp.Time), past.End)
 }
 
-// longAgo is the age of a run of which nothing is known; caches are full by then.
+// longAgo is the assumed age of a run without known start; caches are full by then.
 const longAgo = 30 * 24 * time.Hour
 
-// runOf reads when a container's present run began and how many came before it.
+// runOf returns the start of a container's current run and the number of restarts.
 func runOf(pod *corev1.Pod, container string) (time.Time, int32) {
 	for _, st := range pod.Status.ContainerStatuses {
 		if st.Name != container {
@@ -116,7 +117,7 @@ func runOf(pod *corev1.Pod, container string) (time.Time, int32) {
 	return time.Time{}, 0
 }
 
-// At returns what a container of the named pod uses at a time, in a run that began at start.
+// At returns the use of a container of the named pod at time at, in a run that started at start.
 func (s *Source) At(c *Container, pod string, start, at time.Time) kubelet.Use {
 	key, now := hashString(pod), s.pattern(at)
 	p := &c.Profile
@@ -128,11 +129,11 @@ func (s *Source) At(c *Container, pod string, start, at time.Time) kubelet.Use {
 	return u
 }
 
-// pattern is the time of the shapes, in seconds.
+// pattern converts a time to pattern seconds.
 func (s *Source) pattern(t time.Time) float64 { return s.speed * float64(t.UnixMilli()) / 1000 }
 
-// Born is when a pod of the workload began that was created at a given time shortly before the first history ended: before
-// the history, or with the rollout within it. It stays the same when a later history follows.
+// Born returns the assumed creation time of a pod that was created at the given time shortly before the first history
+// ended: before the history, or at the rollout within it. It does not change when a later history follows.
 func (w *Workload) Born(p Past, created time.Time) time.Time {
 	if w.Rollout == 0 {
 		return p.Start.Add(-24 * time.Hour)
@@ -144,14 +145,14 @@ func (w *Workload) Born(p Past, created time.Time) time.Time {
 	return p.Start.Add(time.Duration(w.Rollout * float64(end.Sub(p.Start)))).Truncate(time.Minute)
 }
 
-// Runs returns the starts of a container's runs within (from, to], for a pod that was born at from: none but for a leak,
-// which its limit kills again and again.
+// Runs returns the starts of a container's runs within (from, to], for a pod created at from. Only leaks have any,
+// because they are repeatedly OOM-killed.
 func (s *Source) Runs(c *Container, pod string, from, to time.Time) []time.Time {
 	life := time.Duration(float64(c.Profile.Life) / s.speed)
 	if life <= 0 {
 		return nil
 	}
-	// The first run is cut short by a phase, or all pods of a workload would die together.
+	// The first run is shorter by a phase, or all pods of a workload would be killed at the same time.
 	phase := time.Duration(between(mix(c.Profile.Seed, hashString(pod), 8), 0.35, 1) * float64(life))
 	var starts []time.Time
 	for t := from.Add(phase); !t.After(to); t = t.Add(life) {
@@ -160,13 +161,14 @@ func (s *Source) Runs(c *Container, pod string, from, to time.Time) []time.Time 
 	return starts
 }
 
-// firstAge is how old, on the clock, a leak's first run seems at its birth, so that it ends when Runs says.
+// firstAge returns the assumed age of a leak's first run at its creation, so that it ends at the time that Runs
+// returns.
 func (s *Source) firstAge(c *Container, pod string) time.Duration {
 	life := float64(c.Profile.Life) / s.speed
 	return time.Duration(life - between(mix(c.Profile.Seed, hashString(pod), 8), 0.35, 1)*life)
 }
 
-// lastRun is the start of the run that goes on at a time.
+// lastRun returns the start of the run at a time.
 func (s *Source) lastRun(c *Container, pod string, born, at time.Time) time.Time {
 	if runs := s.Runs(c, pod, born, at); len(runs) > 0 {
 		return runs[len(runs)-1]
@@ -174,8 +176,8 @@ func (s *Source) lastRun(c *Container, pod string, born, at time.Time) time.Time
 	return s.Birth(c, pod, born)
 }
 
-// Birth is when the first run of a pod's container seems to have begun: with the pod, or, for a leak, so long before
-// that it ends when Runs says.
+// Birth returns the assumed start of a container's first run: the creation of the pod or, for a leak, an earlier time
+// so that the run ends at the time that Runs returns.
 func (s *Source) Birth(c *Container, pod string, born time.Time) time.Time {
 	return born.Add(-s.firstAge(c, pod))
 }

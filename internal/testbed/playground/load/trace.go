@@ -16,29 +16,29 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource is what a trace measures.
+// Resource is the resource that a trace measures.
 type Resource string
 
-// The resources of traces: cores and bytes.
+// Resources of traces, in cores and bytes.
 const (
 	CPU    Resource = "cpu"
 	Memory Resource = "memory"
 )
 
-// Trace is a recorded series that repeats for ever, before and after the time that it covers.
+// Trace is a recorded series that repeats indefinitely, before and after the time that it covers.
 type Trace struct {
 	Resource Resource
-	// start and step are pattern seconds; values are one pod's use, NaN for a gap.
+	// start and step are pattern seconds; values are the use of one pod, NaN in gaps.
 	start, step float64
 	values      []float64
-	// period is what repeats, in pattern seconds.
+	// period is the repetition period in pattern seconds.
 	period float64
 	peak   float64
 }
 
-// NewTrace shifts a series by whole weeks so that its last sample lies less than a week after now (pattern seconds:
-// speed x Unix time), which keeps weekday and time of day. Outside the shifted series its first and its last week
-// repeat; one that is shorter than a week repeats by whole days, one shorter than a day by its length.
+// NewTrace shifts a series by whole weeks so that its last sample is less than a week after now (pattern seconds: speed
+// x Unix time), which preserves weekday and time of day. Outside the shifted series its first and last week repeat; a
+// series shorter than a week repeats by whole days, one shorter than a day by its length.
 func NewTrace(s series.Series, r Resource, now float64) (*Trace, error) {
 	if len(s.Values) == 0 || s.Step <= 0 {
 		return nil, errors.New("no samples")
@@ -46,7 +46,7 @@ func NewTrace(s series.Series, r Resource, now float64) (*Trace, error) {
 	t := &Trace{Resource: r, step: s.Step.Seconds(), values: s.Values}
 	for i, v := range s.Values {
 		if math.IsInf(v, 0) || v < 0 {
-			return nil, fmt.Errorf("sample %d of %s is %g: use is neither negative nor infinite", i+1, s.Time(i).UTC().Format(time.RFC3339), v)
+			return nil, fmt.Errorf("sample %d of %s is %g: must be finite and not negative", i+1, s.Time(i).UTC().Format(time.RFC3339), v)
 		}
 		if !series.IsGap(v) {
 			t.peak = max(t.peak, v)
@@ -67,10 +67,10 @@ func NewTrace(s series.Series, r Resource, now float64) (*Trace, error) {
 
 func (t *Trace) span() float64 { return float64(len(t.values)) * t.step }
 
-// Peak is the largest value.
+// Peak returns the largest value.
 func (t *Trace) Peak() float64 { return t.peak }
 
-// Last is the time of the last sample after the shift, in pattern seconds.
+// Last returns the time of the last sample after the shift in pattern seconds.
 func (t *Trace) Last() float64 { return t.start + t.span() - t.step }
 
 // at returns the value at pattern second s, NaN in a gap.
@@ -86,17 +86,17 @@ func (t *Trace) at(s float64) float64 {
 	return t.values[min(max(i, 0), len(t.values)-1)]
 }
 
-// TraceNamespace holds the workloads that traces drive.
+// TraceNamespace is the namespace of workloads that replay traces.
 const TraceNamespace = "traces"
 
-// NamedSeries is a series and the file that it was read from, without directory and ending.
+// NamedSeries is a series and the name of its file without directory and extension.
 type NamedSeries struct {
 	Name   string
 	Series series.Series
 }
 
-// FromTraces makes one Deployment of each series, named after its file. A value is what each of its pods uses of the
-// resource; of the other one it uses little. Requests leave room above the largest value.
+// FromTraces returns one Deployment for each series, named after its file. Each of its pods uses the values of the
+// trace for resource r and little of the other resource. Requests exceed the largest value.
 func FromTraces(all []NamedSeries, r Resource, speed float64, now time.Time) ([]*Workload, error) {
 	if r != CPU && r != Memory {
 		return nil, fmt.Errorf("resource %q is neither cpu nor memory", r)
@@ -139,7 +139,7 @@ func fromTrace(name string, trace *Trace) *Workload {
 	}
 }
 
-// objectName makes a file's name one that an object and its labels may bear.
+// objectName converts a file name to a valid name of objects and labels.
 func objectName(file string) string {
 	const most = 50 // a pod's name adds two hashes
 	name := strings.Map(func(r rune) rune {
@@ -158,7 +158,7 @@ func objectName(file string) string {
 	if name = strings.Trim(name, "-"); name == "" {
 		return "trace"
 	}
-	if name[0] >= '0' && name[0] <= '9' { // a service of that name could not be
+	if name[0] >= '0' && name[0] <= '9' { // invalid as the name of a Service
 		return "trace-" + name
 	}
 	return name

@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ramp is a series whose values are their own index.
+// ramp returns a series whose values are their indexes.
 func ramp(start time.Time, n int, step time.Duration) series.Series {
 	v := make([]float64, n)
 	for i := range v {
@@ -100,7 +100,7 @@ func TestTraceRefusals(t *testing.T) {
 		}
 	}
 	if _, err := FromTraces(nil, "disk", 1, now); err == nil {
-		t.Error("a resource that nobody knows is taken")
+		t.Error("an unknown resource is accepted")
 	}
 }
 

@@ -22,13 +22,13 @@ const (
 	LabelComponent = "app.kubernetes.io/component"
 )
 
-// annotationDuration tells a simulated node how long the containers of a Job's pod run.
+// annotationDuration is the annotation with the run time of a Job's containers on a simulated node.
 const annotationDuration = "sim.crane.io/duration"
 
-// Container is one container of a workload: what it asks for and what it really uses.
+// Container is one container of a workload: its requests, limits and actual use.
 type Container struct {
 	Name string
-	// Init containers run before the others and use next to nothing.
+	// Init marks an init container, which uses almost nothing.
 	Init    bool
 	Request corev1.ResourceList
 	Limit   corev1.ResourceList
@@ -40,20 +40,20 @@ type Workload struct {
 	// Namespace and Name are unique together. Kind is Deployment, StatefulSet, DaemonSet or CronJob.
 	Namespace, Name string
 	Kind            string
-	// Replicas is how many pods it has at a time; a DaemonSet has one on each node whatever it says.
+	// Replicas is the number of pods; a DaemonSet has one on each node regardless.
 	Replicas   int
 	Containers []Container
-	// Schedule and RunTime are set for a CronJob: when, in cron's format, and how long a run takes.
+	// Schedule, in cron format, and RunTime, the duration of a run, are set for a CronJob.
 	Schedule string
 	RunTime  time.Duration
-	// MaxReplicas is above 0 where a HorizontalPodAutoscaler scales the workload between Replicas and it.
+	// MaxReplicas is positive if a HorizontalPodAutoscaler scales the workload between Replicas and MaxReplicas.
 	MaxReplicas int
-	// Rollout is where in the history, as a share of it, the present generation of pods took over from an earlier one;
-	// 0 where there was none.
+	// Rollout is the time in the history, as a share of it, at which the current generation of pods replaced an earlier
+	// one; 0 for none.
 	Rollout float64
 }
 
-// Objects are what makes the workload in a cluster: its controller, and its autoscaler if it has one.
+// Objects returns the objects of the workload: its controller and, if scaled, its autoscaler.
 func (w *Workload) Objects() []client.Object {
 	objects := []client.Object{w.controller()}
 	if w.MaxReplicas > 0 {
@@ -116,7 +116,7 @@ func (w *Workload) cronJob() *batchv1.CronJob {
 	}
 }
 
-// template gives the pods' labels and containers.
+// template returns the pod template.
 func (w *Workload) template() corev1.PodTemplateSpec {
 	grace := int64(5)
 	spec := corev1.PodSpec{TerminationGracePeriodSeconds: &grace}
@@ -134,7 +134,7 @@ func (w *Workload) template() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: spec}
 }
 
-// autoscaler targets 70 % of the CPU request, a common setting.
+// autoscaler returns an autoscaler with a target of 70 % of the CPU request, a common setting.
 func (w *Workload) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
 	least, target := int32(w.Replicas), int32(70)
 	return &autoscalingv2.HorizontalPodAutoscaler{
@@ -154,19 +154,20 @@ func (w *Workload) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
 	}
 }
 
-// Demand is what a set of workloads needs of a cluster.
+// Demand is the capacity that a set of workloads needs.
 type Demand struct {
-	// Pods at the most, DaemonSets apart: those are PodsPerNode on each node.
+	// Pods is the maximum number of pods without those of DaemonSets, PodsPerNode the number of DaemonSet pods on each
+	// node.
 	Pods, PodsPerNode int
-	// CPU and Memory are the sums of the larger of request and peak use, in cores and bytes, DaemonSets apart.
+	// CPU and Memory are the sums of the larger of request and peak use, in cores and bytes, without DaemonSets.
 	CPU, Memory float64
 	// NodeCPU and NodeMemory are the same for the DaemonSets of one node.
 	NodeCPU, NodeMemory float64
-	// PodCPU and PodMemory are those of the largest pod: a node must be larger.
+	// PodCPU and PodMemory are those of the largest pod, the minimum size of a node.
 	PodCPU, PodMemory float64
 }
 
-// Sum adds up what the workloads need.
+// Sum returns the capacity that the workloads need.
 func Sum(workloads []*Workload) Demand {
 	var d Demand
 	for _, w := range workloads {
@@ -202,7 +203,7 @@ func cores(l corev1.ResourceList) float64 { return amount(l, corev1.ResourceCPU)
 
 func bytes(l corev1.ResourceList) float64 { return amount(l, corev1.ResourceMemory) }
 
-// amount is a quantity in its base unit, 0 where there is none.
+// amount returns a quantity in its base unit, 0 if absent.
 func amount(l corev1.ResourceList, name corev1.ResourceName) float64 {
 	q, ok := l[name]
 	if !ok {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodehost puts a host under a simulated node, so that a node agent can run on it: cgroups and /proc in a directory, which follow
-// what the node's containers do, and limits in it that the containers obey.
+// Package nodehost emulates the host of a simulated node for a node agent: cgroups and /proc files in a directory,
+// which reflect the use of the node's containers, and cgroup limits that bound it.
 package nodehost
 
 import (
@@ -22,16 +22,17 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel"
 )
 
-// step is the time between two looks at what containers want: agents look once a second.
+// step is the interval between updates of the hosts: agents read them once a second.
 const step = 500 * time.Millisecond
 
-// patience is how many looks in a row may fail: an agent may be in the middle of writing a file, which a kernel would do in one moment.
-const patience = 10
+// maxFailures bounds consecutive failed updates: an agent may be in the middle of writing a file, which is atomic in a
+// kernel.
+const maxFailures = 10
 
-// Set is the hosts of some nodes. It says what containers use, and is safe for concurrent use.
+// Set contains the hosts of some nodes. It implements simnode.Load and is safe for concurrent use.
 type Set struct {
-	wants simnode.Load
-	clock clock.WithTicker
+	demand simnode.Load
+	clock  clock.WithTicker
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -39,18 +40,18 @@ type Set struct {
 
 type host struct {
 	machine *kernel.Machine
-	// pods are those that are on the machine, by UID.
+	// pods contains the pods on the machine by UID.
 	pods map[string][]simnode.ContainerState
-	// got is what containers had last, by their id without the runtime's scheme.
-	got map[string]kernel.Got
+	// lastUse contains the last use by container ID without the runtime's scheme.
+	lastUse map[string]kernel.Use
 }
 
-// New returns a set without hosts, in which containers get what they want.
+// New returns a set without hosts. Containers on nodes without a host use what they demand.
 func New(wants simnode.Load, clk clock.WithTicker) *Set {
-	return &Set{wants: wants, clock: clk, hosts: map[string]*host{}}
+	return &Set{demand: wants, clock: clk, hosts: map[string]*host{}}
 }
 
-// Add puts a host into dir and under a node.
+// Add creates a host in dir for a node.
 func (s *Set) Add(dir string, node simnode.NodeSpec) error {
 	machine, err := kernel.NewMachine(dir, kernel.Spec{Systemd: true, CPUs: int(node.CPU.Value()), Memory: node.Memory.Value()}, s.clock)
 	if err != nil {
@@ -58,13 +59,13 @@ func (s *Set) Add(dir string, node simnode.NodeSpec) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hosts[node.Name] = &host{machine: machine, pods: map[string][]simnode.ContainerState{}, got: map[string]kernel.Got{}}
+	s.hosts[node.Name] = &host{machine: machine, pods: map[string][]simnode.ContainerState{}, lastUse: map[string]kernel.Use{}}
 	return nil
 }
 
-// Use implements simnode.Load: what a container wants, as far as its host lets it.
+// Use implements simnode.Load: it returns the container's demand bounded by the limits of its host.
 func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
-	use := s.wants.Use(pod, container, at)
+	use := s.demand.Use(pod, container, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hosts[pod.Spec.NodeName]
@@ -72,7 +73,7 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 		return use
 	}
 	for _, status := range pod.Status.ContainerStatuses {
-		got, ok := h.got[bare(status.ContainerID)]
+		got, ok := h.lastUse[bare(status.ContainerID)]
 		if status.Name != container || !ok {
 			continue
 		}
@@ -83,7 +84,7 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 	return use
 }
 
-// Run brings the hosts up to what containers there are, again and again until ctx ends.
+// Run calls Follow with the current containers periodically until ctx ends.
 func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerState) error {
 	ticker := s.clock.NewTicker(step)
 	defer ticker.Stop()
@@ -92,7 +93,7 @@ func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerStat
 		err := s.Follow(containers())
 		if failed++; err == nil {
 			failed = 0
-		} else if failed >= patience {
+		} else if failed >= maxFailures {
 			return err
 		}
 		select {
@@ -103,7 +104,7 @@ func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerStat
 	}
 }
 
-// Follow lets the time since the last call pass on all hosts, with the containers that run on all nodes.
+// Follow updates all hosts to the running containers of all nodes and simulates the time since the last call.
 func (s *Set) Follow(containers []simnode.ContainerState) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +122,7 @@ func (s *Set) Follow(containers []simnode.ContainerState) error {
 	}
 	var errs []error
 	for name, h := range s.hosts {
-		if err := h.follow(running[name], s.wants, now); err != nil {
+		if err := h.follow(running[name], s.demand, now); err != nil {
 			errs = append(errs, fmt.Errorf("host of %s: %w", name, err))
 		}
 	}
@@ -147,29 +148,29 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 		for _, c := range containers {
 			use := wants.Use(c.Pod, c.Container, now)
 			anon := max(use.Memory-use.Cache, 0)
-			if err := h.machine.Wants(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
+			if err := h.machine.SetDemand(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
 				return fmt.Errorf("load of a pod: %w", err)
 			}
 		}
 	}
 	got, err := h.machine.Advance()
 	if err != nil {
-		return fmt.Errorf("let time pass: %w", err)
+		return fmt.Errorf("advance the machine: %w", err)
 	}
-	// A call in the same moment brings nothing.
+	// A call at the same time returns nothing.
 	if len(got) > 0 || len(running) == 0 {
-		h.got = got
+		h.lastUse = got
 	}
 	return nil
 }
 
-// same tells whether two states are of the same run of a container. After a restart it is another, and a container whose limits were
-// changed in place has its groups made anew.
+// same reports whether two states belong to the same run of a container with equal resources. After a restart or an
+// in-place resize its cgroups are recreated.
 func same(a, b simnode.ContainerState) bool {
 	return a.ID == b.ID && equality.Semantic.DeepEqual(a.Resources, b.Resources)
 }
 
-// podOf is a pod with its running containers, as a kubelet brings it to a host.
+// podOf converts a pod's running containers to the form in which a kubelet creates their cgroups.
 func podOf(containers []simnode.ContainerState) kernel.Pod {
 	pod := containers[0].Pod
 	out := kernel.Pod{UID: string(pod.UID), Class: string(pod.Status.QOSClass)}
@@ -183,7 +184,7 @@ func podOf(containers []simnode.ContainerState) kernel.Pod {
 	return out
 }
 
-// bare is a container's id without the runtime's scheme.
+// bare returns a container ID without the runtime's scheme.
 func bare(id string) string {
 	if _, rest, found := strings.Cut(id, "://"); found {
 		return rest

@@ -39,8 +39,8 @@ func pod(uid, node string) *corev1.Pod {
 	}
 }
 
-// TestLimitsHold: what is written into a container's group holds the container, from the next moment on, and no longer than it stands
-// there. Nodes without a host are left alone.
+// TestLimitsHold: a limit written to a container's cgroup bounds the container from the next step on, until it is
+// removed. Nodes without a host are not affected.
 func TestLimitsHold(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC))
 	set := nodehost.New(greedy{}, clk)
@@ -61,7 +61,7 @@ func TestLimitsHold(t *testing.T) {
 	step(running)
 	step(running)
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 3 || use.Memory != 512<<20 || use.Cache != 128<<20 {
-		t.Errorf("without a limit it uses %+v", use)
+		t.Errorf("use without a limit: %+v", use)
 	}
 	limit := group(t, dir)
 	if err := os.WriteFile(filepath.Join(limit, "cpu.max"), []byte("50000 100000\n"), 0o600); err != nil {
@@ -69,21 +69,21 @@ func TestLimitsHold(t *testing.T) {
 	}
 	step(running)
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 0.5 {
-		t.Errorf("with half a core it uses %v", use.CPU)
+		t.Errorf("use with a limit of half a core: %v", use.CPU)
 	}
 	if use := set.Use(pod("6f3a1c52-0000-4000-8000-000000000002", "n2"), "app", clk.Now()); use.CPU != 3 {
-		t.Errorf("on another node it uses %v", use.CPU)
+		t.Errorf("use on another node: %v", use.CPU)
 	}
 	step(nil)
 	if _, err := os.Stat(limit); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the group of a pod that is gone: %v", err)
+		t.Errorf("cgroup of a removed pod: %v", err)
 	}
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 3 {
-		t.Errorf("a pod that is gone is held to %v", use.CPU)
+		t.Errorf("use of a removed pod: %v", use.CPU)
 	}
 }
 
-// TestRestart: a container's next run has a group of its own.
+// TestRestart: a container's next run has its own cgroup.
 func TestRestart(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC))
 	set := nodehost.New(greedy{}, clk)
@@ -98,12 +98,12 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := filepath.Base(group(t, dir)); !strings.Contains(got, run) {
-			t.Errorf("the group is %s", got)
+			t.Errorf("cgroup %s", got)
 		}
 	}
 }
 
-// group is the only group of a container below a host.
+// group returns the only container cgroup of a host.
 func group(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/*/*/*/*.scope"))

@@ -1,8 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package assets finds or builds the files that real nodes are made of, and keeps what it makes by the content of what it
-// was made from: a second run finds all of it. It starts nothing.
+// Package assets finds or builds the files of real nodes, and caches what it builds by a digest of its inputs.
 package assets
 
 import (
@@ -26,22 +25,21 @@ import (
 	"crane.io/crane/internal/testbed/realnode/ociimage"
 )
 
-// BinEnv names the environment variable that holds the directory of the built binaries.
+// BinEnv is the environment variable with the directory of the built binaries.
 const BinEnv = "CRANE_BIN"
 
-// Set is the files that nodes are made of.
+// Set contains the paths of the files of nodes.
 type Set struct {
-	// Kit is nodekit, Kubelet the kubelet, Controlplane the control plane's binary.
+	// Kit is nodekit, Kubelet the kubelet, Controlplane the control plane binary.
 	Kit, Kubelet, Controlplane string
-	// Cache is where made files are kept.
+	// Cache is the directory of built files.
 	Cache string
-	// Commands are static binaries by the name of the image that holds each, beside the test programs: Crane's own, as a cluster
-	// runs them. WithCommands finds them.
+	// Commands maps image names to static binaries of Crane, in addition to the test programs. WithCommands sets it.
 	Commands map[string]string
 }
 
-// In takes the binaries of a directory; what is made from them is kept beside it.
-func In(bin string) (Set, error) {
+// FromDir returns the binaries of a directory; files built from them are cached beside it.
+func FromDir(bin string) (Set, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return Set{}, fmt.Errorf("find binaries: %w", err)
@@ -54,17 +52,17 @@ func In(bin string) (Set, error) {
 	}
 	for _, path := range []string{s.Kit, s.Kubelet, s.Controlplane} {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			return Set{}, fmt.Errorf("%s is not there: run `make build-nodes`", path)
+			return Set{}, fmt.Errorf("%s does not exist: run `make build-nodes`", path)
 		}
 	}
 	return s, nil
 }
 
-// staticDir, below the directory of the binaries, has those of Crane's commands that images can be made of.
+// staticDir is the subdirectory of the binaries with Crane's statically linked commands.
 const staticDir = "static"
 
-// WithCommands adds commands of this module, of which nodes then have images under ImageName(command). Each is to be static: an
-// image holds the binary and nothing else.
+// WithCommands adds commands of this module, for which nodes then have images named ImageName(command). They must be
+// statically linked, because an image contains only the binary.
 func (s Set) WithCommands(commands ...string) (Set, error) {
 	s.Commands = map[string]string{}
 	for _, c := range commands {
@@ -77,7 +75,7 @@ func (s Set) WithCommands(commands ...string) (Set, error) {
 	return s, nil
 }
 
-// static says why a file is no static program, nil if it is one.
+// static returns an error unless the file is a statically linked program.
 func static(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -85,24 +83,24 @@ func static(path string) error {
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			err = fmt.Errorf("%s needs a dynamic linker", path)
+			err = fmt.Errorf("%s requires a dynamic linker", path)
 		}
 	}
 	return errors.Join(err, f.Close())
 }
 
-// ForTest takes the binaries of $CRANE_BIN, else those of the module around the working directory, which it builds unless
-// they were just built.
+// ForTest returns the binaries of $CRANE_BIN, otherwise those of the module that contains the working directory, which
+// it builds unless built is set.
 func ForTest(ctx context.Context, built bool) (Set, error) {
 	if bin := os.Getenv(BinEnv); bin != "" {
-		return In(bin)
+		return FromDir(bin)
 	}
 	root, err := moduleRoot()
 	if err != nil {
 		return Set{}, err
 	}
 	if built {
-		return In(filepath.Join(root, "bin"))
+		return FromDir(filepath.Join(root, "bin"))
 	}
 	unlock, err := lock(filepath.Join(root, ".cache", "nodes"))
 	if err != nil {
@@ -114,10 +112,10 @@ func ForTest(ctx context.Context, built bool) (Set, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Set{}, fmt.Errorf("build the binaries of nodes: %w\n%s", err, out)
 	}
-	return In(filepath.Join(root, "bin"))
+	return FromDir(filepath.Join(root, "bin"))
 }
 
-// moduleRoot is the nearest directory upwards that holds a go.mod.
+// moduleRoot returns the nearest parent directory that contains a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -128,13 +126,13 @@ func moduleRoot() (string, error) {
 			return dir, nil
 		}
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("find the module: no go.mod upwards of the working directory")
+			return "", errors.New("find the module: no go.mod in the working directory or its parents")
 		}
 		dir = filepath.Dir(dir)
 	}
 }
 
-// lock keeps others out of a cache directory until unlock is called or this process ends.
+// lock locks a cache directory until unlock is called or this process ends.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
@@ -150,33 +148,33 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// Registry is the name before the images' own; nothing serves under it.
+// Registry is the prefix of image names; no registry serves it.
 const Registry = "crane.local/"
 
-// ImageName is the name under which nodes have the image of a test program or a command.
+// ImageName returns the image name of a test program or command.
 func ImageName(program string) string { return Registry + program + ":1" }
 
-// CommandPath is where the image of a command has its program, as the images of Crane's Dockerfile have.
+// CommandPath is the path of the program in the image of a command, as in Crane's Dockerfile.
 const CommandPath = "/crane-binary"
 
-// Images returns the path of an archive with one image for each program of the kit, and for each command of the set.
+// Images returns the path of an archive with one image for each program of the kit and each command of the set.
 func (s Set) Images(programs []string) (string, error) {
 	kit, err := os.ReadFile(s.Kit)
 	if err != nil {
-		return "", fmt.Errorf("make images: %w", err)
+		return "", fmt.Errorf("build images: %w", err)
 	}
 	key := sha256.New()
 	fmt.Fprintf(key, "%s %q\n", runtime.GOARCH, programs)
 	key.Write(kit)
-	// Tests with commands and tests without take turns with one cache: each keeps its own archive.
+	// Tests with and without commands share a cache: each has its own archive.
 	commands := slices.Sorted(maps.Keys(s.Commands))
 	name := strings.Join(append([]string{"images"}, commands...), ".")
 	for _, c := range commands {
 		if err := digest(key, s.Commands[c]); err != nil {
-			return "", fmt.Errorf("make images: %w", err)
+			return "", fmt.Errorf("build images: %w", err)
 		}
 	}
-	return s.keep(name, key.Sum(nil), ".tar", func(path string) error {
+	return s.cached(name, key.Sum(nil), ".tar", func(path string) error {
 		images := make([]ociimage.Image, len(programs))
 		for i, p := range programs {
 			images[i] = ociimage.Image{
@@ -201,9 +199,9 @@ func (s Set) Images(programs []string) (string, error) {
 	})
 }
 
-// keep returns the kept file of that name and key, made by produce if it is not there yet. Files of the same name with
-// another key are of an older version and are removed.
-func (s Set) keep(name string, key []byte, suffix string, produce func(path string) error) (string, error) {
+// cached returns the cached file of that name and key, built by produce if absent. Files of the same name with another
+// key are outdated and are removed.
+func (s Set) cached(name string, key []byte, suffix string, produce func(path string) error) (string, error) {
 	unlock, err := lock(s.Cache)
 	if err != nil {
 		return "", err
@@ -213,27 +211,27 @@ func (s Set) keep(name string, key []byte, suffix string, produce func(path stri
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("look for kept %s: %w", name, err)
+		return "", fmt.Errorf("find cached %s: %w", name, err)
 	}
 	partial := filepath.Join(s.Cache, ".partial-"+name+suffix)
 	if err := os.RemoveAll(partial); err != nil {
-		return "", fmt.Errorf("make %s: %w", name, err)
+		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	if err := produce(partial); err != nil {
-		return "", fmt.Errorf("make %s: %w", name, errors.Join(err, os.RemoveAll(partial)))
+		return "", fmt.Errorf("build %s: %w", name, errors.Join(err, os.RemoveAll(partial)))
 	}
 	old, err := filepath.Glob(filepath.Join(s.Cache, name+"-*"+suffix))
 	if err != nil {
-		return "", fmt.Errorf("make %s: %w", name, err)
+		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	for _, o := range old {
-		// A node that is starting may have it open; the name can go all the same.
+		// A starting node may have it open, which does not prevent removal.
 		if err := os.RemoveAll(o); err != nil {
 			return "", fmt.Errorf("remove old %s: %w", name, err)
 		}
 	}
 	if err := os.Rename(partial, path); err != nil {
-		return "", fmt.Errorf("make %s: %w", name, err)
+		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	return path, nil
 }

@@ -16,7 +16,7 @@ func TestKeep(t *testing.T) {
 	made := 0
 	keep := func(key string) string {
 		t.Helper()
-		path, err := s.keep("thing", []byte(key), ".x", func(path string) error {
+		path, err := s.cached("thing", []byte(key), ".x", func(path string) error {
 			made++
 			return os.WriteFile(path, []byte(key), 0o600)
 		})
@@ -31,9 +31,9 @@ func TestKeep(t *testing.T) {
 	}
 	second := keep("87654321")
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) || second == first {
-		t.Errorf("the old version %s is still there beside %s", first, second)
+		t.Errorf("the old version %s still exists beside %s", first, second)
 	}
-	if _, err := s.keep("thing", []byte("fails!!!"), ".x", func(path string) error {
+	if _, err := s.cached("thing", []byte("fails!!!"), ".x", func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), errors.New("half way"))
 	}); err == nil {
 		t.Error("a failure is no error")
@@ -44,7 +44,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestCPIO checks the fields of the format that the kernel looks at.
+// TestCPIO checks the fields of the format that the kernel reads.
 func TestCPIO(t *testing.T) {
 	var c cpio
 	c.dir("d")
@@ -72,13 +72,13 @@ func TestLoadOrder(t *testing.T) {
 		t.Errorf("a built-in module: %v, %v", o.files, err)
 	}
 	if err := o.add("nothing"); err == nil {
-		t.Error("a module that is not there is no error")
+		t.Error("a missing module is not an error")
 	}
 }
 
 func TestStatic(t *testing.T) {
 	if err := static(filepath.Join(t.TempDir(), "nothing")); err == nil {
-		t.Error("a program that is not there is static")
+		t.Error("a missing program is accepted as static")
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
@@ -87,7 +87,7 @@ func TestStatic(t *testing.T) {
 	if err := static(script); err == nil {
 		t.Error("a script is a static program")
 	}
-	// What the dynamic linker loads is not static.
+	// Dynamically linked programs are not static.
 	libraries, err := librariesOf(t.Context(), "/bin/ls")
 	if err != nil || len(libraries) == 0 {
 		t.Skipf("/bin/ls is no dynamic program here: %v", err)
@@ -97,7 +97,7 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestWithCommands: a command that was not built is told of with what to do.
+// TestWithCommands: the error for a missing command names the make target that builds it.
 func TestWithCommands(t *testing.T) {
 	s := Set{Kit: filepath.Join(t.TempDir(), "nodekit")}
 	if _, err := s.WithCommands("crane-agent"); err == nil || !strings.Contains(err.Error(), "make build-nodes") {

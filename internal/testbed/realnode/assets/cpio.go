@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// cpio is an archive in the "newc" format, which the Linux kernel takes as its initial file system
+// cpio is an archive in the "newc" format of the Linux kernel's initial file system
 // (Documentation/driver-api/early-userspace/buffer-format.rst).
 type cpio struct {
 	content bytes.Buffer
@@ -22,7 +22,7 @@ const (
 	cpioDevice = 0o020600 // of characters
 )
 
-// device is the number of a device.
+// device is a device number.
 type device struct{ major, minor int }
 
 func (c *cpio) dir(name string) { c.add(name, cpioDir, device{}, nil) }
@@ -41,14 +41,14 @@ func (c *cpio) add(name string, mode int, d device, content []byte) {
 	c.pad()
 }
 
-// pad fills up to a multiple of four bytes.
+// pad adds zero bytes up to a multiple of four.
 func (c *cpio) pad() {
 	for c.content.Len()%4 != 0 {
 		c.content.WriteByte(0)
 	}
 }
 
-// bytes ends the archive.
+// bytes completes and returns the archive.
 func (c *cpio) bytes() []byte {
 	c.add("TRAILER!!!", 0, device{}, nil)
 	return c.content.Bytes()

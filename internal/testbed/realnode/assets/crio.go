@@ -10,23 +10,23 @@ import (
 	"path/filepath"
 )
 
-// CRIODir is below the directory of the binaries, and has CRI-O and what it needs beside it. `make build-crio` makes it.
+// CRIODir is the subdirectory of the binaries with CRI-O and its programs, built by `make build-crio`.
 const CRIODir = "crio"
 
-// Conmon watches over each container of CRI-O.
+// Conmon is the program that monitors each container of CRI-O.
 const Conmon = "conmon"
 
-// crioPrograms are CRI-O, the program that pins namespaces for it, and ours that puts images into its store.
+// crioPrograms returns CRI-O, its program that pins namespaces, and the program that imports images into its store.
 func crioPrograms() []string { return []string{"crio", "pinns", "images"} }
 
-// CRIO is the directory of CRI-O's programs.
+// CRIO returns the directory of CRI-O's programs.
 func (s Set) CRIO() string { return filepath.Join(filepath.Dir(s.Kit), CRIODir) }
 
-// HasCRIO says why there is no CRI-O for nodes, nil if there is one.
+// HasCRIO returns an error if CRI-O is not available.
 func (s Set) HasCRIO() error {
 	for _, p := range crioPrograms() {
 		if info, err := os.Stat(filepath.Join(s.CRIO(), p)); err != nil || !info.Mode().IsRegular() {
-			return fmt.Errorf("no CRI-O: %s is not there: run `make build-crio`", filepath.Join(s.CRIO(), p))
+			return fmt.Errorf("no CRI-O: %s does not exist: run `make build-crio`", filepath.Join(s.CRIO(), p))
 		}
 	}
 	if _, err := exec.LookPath(Conmon); err != nil {

@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	// KernelEnv names the environment variable that holds a directory with boot/vmlinuz-* and lib/modules/*, as a kernel
-	// package unpacks to; without it the kernel is Debian's for virtual machines.
+	// KernelEnv is the environment variable with a directory that contains boot/vmlinuz-* and lib/modules/*, like an
+	// unpacked kernel package; the default is Debian's kernel for virtual machines.
 	KernelEnv = "CRANE_NODES_KERNEL"
 	// kernelPackage depends on the current kernel of the Debian release.
 	kernelPackage = "linux-image-cloud-amd64"
-	// rootSize is that of a machine's root file system. Its file is sparse: what is not written takes no space.
+	// rootSize is the size of a machine's root file system. Its file is sparse.
 	rootSize = "900M"
 )
 
-// Machine is the files that a virtual machine boots from. They are read, never written to.
+// Machine contains the files that a virtual machine boots from, all read-only.
 type Machine struct{ Kernel, Initrd, Root string }
 
-// Contents are what the root file system of a virtual machine holds beside the node's own programs.
+// Contents describes the root file system of a virtual machine without the node's own programs.
 type Contents struct {
-	// Programs are of this machine, to be found in PATH or given with their whole path.
+	// Programs are programs of this machine, as names in PATH or absolute paths.
 	Programs []string
 	// Images is the archive of the test images.
 	Images string
-	// CRIO is a runtime beside containerd.
+	// CRIO adds CRI-O.
 	CRIO bool
-	// Systemd is the machine's first process, below which the node's is a service.
+	// Systemd makes systemd the first process; the node is one of its services.
 	Systemd bool
 }
 
-// Machine finds the kernel, and makes the initial and the root file system.
+// Machine finds the kernel and builds the initial and the root file system.
 func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	tree, err := s.kernelTree()
 	if err != nil {
 		return Machine{}, err
 	}
 	var m Machine
-	if m.Kernel, err = only(filepath.Join(tree, "boot", "vmlinuz-*")); err != nil {
+	if m.Kernel, err = globOne(filepath.Join(tree, "boot", "vmlinuz-*")); err != nil {
 		return m, err
 	}
 	key := sha256.New()
@@ -58,7 +58,7 @@ func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	if err := digest(key, s.Kit, m.Kernel); err != nil {
 		return m, fmt.Errorf("make initrd: %w", err)
 	}
-	m.Initrd, err = s.keep("initrd", key.Sum(nil), ".cpio", func(path string) error { return s.writeInitrd(path, tree) })
+	m.Initrd, err = s.cached("initrd", key.Sum(nil), ".cpio", func(path string) error { return s.writeInitrd(path, tree) })
 	if err != nil {
 		return m, err
 	}
@@ -66,7 +66,7 @@ func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	return m, err
 }
 
-func only(pattern string) (string, error) {
+func globOne(pattern string) (string, error) {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
 		return "", fmt.Errorf("look for %s: %w", pattern, err)
@@ -77,8 +77,8 @@ func only(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// FetchKernel makes sure that there is a kernel for virtual machines: Debian's package is downloaded and unpacked, not
-// installed, unless $CRANE_NODES_KERNEL names another or one is kept. It needs the host's own network.
+// FetchKernel downloads and unpacks Debian's kernel package for virtual machines unless $CRANE_NODES_KERNEL is set or a
+// kernel is cached. It requires network access.
 func (s Set) FetchKernel(ctx context.Context) error {
 	if _, err := s.kernelTree(); err == nil {
 		return nil
@@ -88,17 +88,17 @@ func (s Set) FetchKernel(ctx context.Context) error {
 		return err
 	}
 	key := sha256.Sum256([]byte(name))
-	_, err = s.keep("kernel", key[:], "", func(path string) error { return unpack(ctx, path, name) })
+	_, err = s.cached("kernel", key[:], "", func(path string) error { return unpack(ctx, path, name) })
 	return err
 }
 
-// HasKernel says why there is no kernel for virtual machines, nil if there is one.
+// HasKernel returns an error if there is no kernel for virtual machines.
 func (s Set) HasKernel() error {
 	_, err := s.kernelTree()
 	return err
 }
 
-// kernelTree is a directory with the kernel and its modules.
+// kernelTree returns the directory with the kernel and its modules.
 func (s Set) kernelTree() (string, error) {
 	tree := os.Getenv(KernelEnv)
 	if tree == "" {
@@ -108,11 +108,11 @@ func (s Set) kernelTree() (string, error) {
 		}
 		tree = kept[0]
 	}
-	_, err := only(filepath.Join(tree, "boot", "vmlinuz-*"))
+	_, err := globOne(filepath.Join(tree, "boot", "vmlinuz-*"))
 	return tree, err
 }
 
-// currentKernel is the package on which the release's kernel package depends.
+// currentKernel returns the package on which the release's kernel package depends.
 func currentKernel(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-cache", "depends", kernelPackage).Output()
 	if err != nil {
@@ -135,7 +135,7 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 	return nil
 }
 
-// root makes the root file system of machines.
+// root builds the root file system of machines.
 func (s Set) root(ctx context.Context, c Contents) (string, error) {
 	name, systemd := "root", ""
 	files, err := s.rootFiles(ctx, c)
@@ -148,7 +148,7 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 		maps.Copy(files, libraries)
 	}
 	if err != nil {
-		return "", fmt.Errorf("make root file system: %w", err)
+		return "", fmt.Errorf("build root file system: %w", err)
 	}
 	if c.CRIO {
 		name = "crio" + name
@@ -160,16 +160,16 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 		fmt.Fprint(key, systemdPackages(), nodeUnit)
 	}
 	if err := digest(key, slices.Compact(sources)...); err != nil {
-		return "", fmt.Errorf("make root file system: %w", err)
+		return "", fmt.Errorf("build root file system: %w", err)
 	}
-	return s.keep(name, key.Sum(nil), ".img", func(path string) error {
+	return s.cached(name, key.Sum(nil), ".img", func(path string) error {
 		tree := path + ".tree"
 		defer func() { _ = os.RemoveAll(tree) }()
-		if err := plant(tree, files); err != nil {
+		if err := createTree(tree, files); err != nil {
 			return err
 		}
 		if c.Systemd {
-			if err := graftSystemd(ctx, systemd, tree); err != nil {
+			if err := installSystemd(ctx, systemd, tree); err != nil {
 				return err
 			}
 		}
@@ -177,12 +177,12 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 	})
 }
 
-// rootFiles are the files of the root file system by their path in it: the node's programs with the libraries they need.
+// rootFiles maps paths of the root file system to files: the node's programs and their libraries.
 func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, error) {
 	files := map[string]string{"/init": s.Kit, "/opt/crane/kubelet": s.Kubelet, "/opt/crane/images.tar": c.Images}
 	programs := append([]string{s.Kubelet}, c.Programs...)
 	if c.CRIO {
-		programs = append(programs, Conmon, "nsenter") // by the second CRI-O looks for a pod's address
+		programs = append(programs, Conmon, "nsenter") // CRI-O reads pod addresses with nsenter
 		for _, p := range crioPrograms() {
 			files["/opt/crane/crio/"+p] = filepath.Join(s.CRIO(), p)
 			programs = append(programs, filepath.Join(s.CRIO(), p))
@@ -207,7 +207,8 @@ func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, erro
 	return files, nil
 }
 
-// librariesOf lists what the dynamic linker needs for a program, itself included; nothing for a static one. It looks in dirs first.
+// librariesOf returns the libraries of a program, including the dynamic linker; none for a static one. It searches dirs
+// first.
 func librariesOf(ctx context.Context, program string, dirs ...string) ([]string, error) {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -232,8 +233,8 @@ func librariesOf(ctx context.Context, program string, dirs ...string) ([]string,
 	return libraries, nil
 }
 
-// plant makes a directory tree with files, by their path in it, and what else a Linux system has.
-func plant(tree string, files map[string]string) error {
+// createTree creates a directory tree with files by their path in it, and the standard directories of a Linux system.
+func createTree(tree string, files map[string]string) error {
 	for _, dir := range []string{
 		"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "etc", "proc", "sys", "dev", "run", "tmp", "root", "var/lib", "var/log", "var/tmp",
 	} {
@@ -262,18 +263,18 @@ func plant(tree string, files map[string]string) error {
 	return nil
 }
 
-// drivers are the modules that a machine needs; what they depend on comes with them.
+// drivers returns the kernel modules that a machine needs, without their dependencies.
 func drivers() []string {
 	return []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "overlay", "veth", "bridge"}
 }
 
-// writeInitrd writes the initial file system: nodekit and the modules in the order of loading.
+// writeInitrd writes the initial file system: nodekit and the modules in load order.
 func (s Set) writeInitrd(path, tree string) error {
 	modules, err := findModules(tree)
 	if err != nil {
 		return err
 	}
-	builtin, err := only(filepath.Join(tree, "lib", "modules", "*", "modules.builtin"))
+	builtin, err := globOne(filepath.Join(tree, "lib", "modules", "*", "modules.builtin"))
 	if err != nil {
 		return err
 	}
@@ -294,7 +295,7 @@ func (s Set) writeInitrd(path, tree string) error {
 	archive := cpio{}
 	archive.dir("modules")
 	archive.dir("dev")
-	archive.device("dev/console", device{5, 1}) // where the kernel lets us print before devtmpfs is there
+	archive.device("dev/console", device{5, 1}) // console output before devtmpfs is mounted
 	archive.file("init", kit)
 	for i, file := range order.files {
 		content, err := os.ReadFile(file)
@@ -321,7 +322,7 @@ func findModules(tree string) (map[string]string, error) {
 	return modules, err
 }
 
-// loadOrder lists module files, each after those it depends on.
+// loadOrder lists module files, each after its dependencies.
 type loadOrder struct {
 	modules map[string]string
 	builtin string
@@ -352,7 +353,7 @@ func (o *loadOrder) add(name string) error {
 	return nil
 }
 
-// dependencies reads what a module says about itself.
+// dependencies returns the dependencies of a module from its .modinfo section.
 func dependencies(file string) ([]string, error) {
 	f, err := elf.Open(file)
 	if err != nil {

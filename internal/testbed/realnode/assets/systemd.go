@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// NodeUnit is the service below which the node's own first process runs where systemd is the machine's.
+// NodeUnit is the service that runs the node's first process on machines with systemd.
 const NodeUnit = "crane-node.service"
 
-// nodeUnit ends the machine with the node, as the end of a first process does.
+// nodeUnit reboots the machine when the node ends, like the exit of a first process.
 const nodeUnit = `[Unit]
 Description=First process of the node
 Requires=dbus.service
@@ -33,13 +33,13 @@ OOMPolicy=continue
 WantedBy=multi-user.target
 `
 
-// SystemdUsers is what systemd and its bus want /etc/passwd and /etc/group to have beside root.
+// SystemdUsers contains the lines of /etc/passwd that systemd and D-Bus require in addition to root.
 const SystemdUsers = "messagebus:x:100:100::/nonexistent:/usr/sbin/nologin\n"
 
-// SystemdGroups is the same for groups.
+// SystemdGroups contains the corresponding lines of /etc/group.
 const SystemdGroups = "messagebus:x:100:\n"
 
-// systemdPackages hold systemd, its bus, and those of the libraries that not every Debian has.
+// systemdPackages returns the packages with systemd, D-Bus, and libraries that not every Debian installation has.
 func systemdPackages() []string {
 	return []string{
 		"systemd", "libsystemd-shared", "libsystemd0", "dbus", "dbus-bin", "dbus-daemon", "dbus-system-bus-common", "libdbus-1-3", "libexpat1",
@@ -48,24 +48,24 @@ func systemdPackages() []string {
 	}
 }
 
-// FetchSystemd makes sure that there is a systemd for virtual machines: Debian's packages are downloaded and unpacked, not installed. It
-// needs the host's own network.
+// FetchSystemd downloads and unpacks Debian's systemd packages for virtual machines unless they are cached. It requires
+// network access.
 func (s Set) FetchSystemd(ctx context.Context) error {
 	if s.HasSystemd() == nil {
 		return nil
 	}
 	key := sha256.Sum256([]byte(strings.Join(systemdPackages(), " ")))
-	_, err := s.keep("systemd", key[:], "", func(path string) error { return unpack(ctx, path, systemdPackages()...) })
+	_, err := s.cached("systemd", key[:], "", func(path string) error { return unpack(ctx, path, systemdPackages()...) })
 	return err
 }
 
-// HasSystemd says why there is no systemd for virtual machines, nil if there is one.
+// HasSystemd returns an error if there is no systemd for virtual machines.
 func (s Set) HasSystemd() error {
 	_, err := s.systemdTree()
 	return err
 }
 
-// systemdTree is a directory with the unpacked packages.
+// systemdTree returns the directory with the unpacked packages.
 func (s Set) systemdTree() (string, error) {
 	kept, err := filepath.Glob(filepath.Join(s.Cache, "systemd-*"))
 	if err != nil || len(kept) != 1 {
@@ -97,8 +97,8 @@ func unpack(ctx context.Context, path string, packages ...string) error {
 	return err
 }
 
-// graftSystemd puts systemd into a root file system, as the first process that nodekit hands the machine over to.
-func graftSystemd(ctx context.Context, systemd, tree string) error {
+// installSystemd copies systemd to a root file system as the first process.
+func installSystemd(ctx context.Context, systemd, tree string) error {
 	for _, dir := range []string{"usr", "bin", "sbin", "lib", "lib64", "etc"} {
 		from, to := filepath.Join(systemd, dir), filepath.Join(tree, dir)
 		if _, err := os.Lstat(from); err != nil {
@@ -119,7 +119,7 @@ func graftSystemd(ctx context.Context, systemd, tree string) error {
 		filepath.Join(tree, "etc/passwd"):     "root:x:0:0:root:/root:/bin/sh\n" + SystemdUsers,
 		filepath.Join(tree, "etc/group"):      "root:x:0:\n" + SystemdGroups,
 		filepath.Join(tree, "etc/fstab"):      "",
-		filepath.Join(tree, "etc/machine-id"): strings.Repeat("c", 32) + "\n", // else it would be a first boot, which asks for things
+		filepath.Join(tree, "etc/machine-id"): strings.Repeat("c", 32) + "\n", // prevents systemd's interactive first boot
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
 			return err
@@ -131,7 +131,7 @@ func graftSystemd(ctx context.Context, systemd, tree string) error {
 	return os.Symlink("/lib/systemd/system/multi-user.target", filepath.Join(units, "default.target"))
 }
 
-// systemdFiles are the libraries of this machine that systemd's programs need beside those of its packages.
+// systemdFiles returns the libraries of this machine that systemd's programs need in addition to those of its packages.
 func systemdFiles(ctx context.Context, systemd string) (map[string]string, error) {
 	var own []string
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd", "lib/systemd"} {
@@ -152,7 +152,7 @@ func systemdFiles(ctx context.Context, systemd string) (map[string]string, error
 	return files, nil
 }
 
-// ldd lists the libraries of a program, which are looked for in these directories first.
+// ldd returns ldd's output for a program; dirs are searched first.
 func ldd(ctx context.Context, program string, dirs []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "ldd", program)
 	if len(dirs) > 0 {

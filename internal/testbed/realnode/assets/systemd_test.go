@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestGraftSystemd: what packages have in /lib is where a root file system with one /usr has it, links stay links, and the node's own
-// first process is a service that systemd starts by itself.
-func TestGraftSystemd(t *testing.T) {
+// TestInstallSystemd: files of packages below /lib are installed in the merged /usr, links stay links, and systemd
+// starts the node's first process as a service.
+func TestInstallSystemd(t *testing.T) {
 	systemd, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
 	for name, content := range map[string]string{"lib/systemd/systemd": "init", "usr/bin/dbus-daemon": "bus", "etc/dbus-1/system.conf": "conf"} {
 		path := filepath.Join(systemd, name)
@@ -26,10 +26,10 @@ func TestGraftSystemd(t *testing.T) {
 	if err := os.Symlink("dbus-daemon", filepath.Join(systemd, "usr/bin/bus")); err != nil {
 		t.Fatal(err)
 	}
-	if err := plant(tree, nil); err != nil {
+	if err := createTree(tree, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := graftSystemd(t.Context(), systemd, tree); err != nil {
+	if err := installSystemd(t.Context(), systemd, tree); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -47,7 +47,7 @@ func TestGraftSystemd(t *testing.T) {
 	}
 }
 
-// TestHasSystemd: what is not there is told of.
+// TestHasSystemd: a missing systemd is reported.
 func TestHasSystemd(t *testing.T) {
 	s := Set{Cache: t.TempDir()}
 	if err := s.HasSystemd(); err == nil || !strings.Contains(err.Error(), "no systemd") {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor says whether this machine can run real nodes, and what to install where it cannot. It tries things out
-// rather than guess by version; what it tries is gone when it returns.
+// Package doctor checks whether this machine can run real nodes and what to install if not. It tests features by using
+// them.
 package doctor
 
 import (
@@ -22,51 +22,51 @@ import (
 	"crane.io/crane/internal/testbed/realnode/hostcgroup"
 )
 
-// Finding is the answer to one question.
+// Finding is the result of one check.
 type Finding struct {
-	// Name of what is needed.
+	// Name is the name of the requirement.
 	Name string
-	// Problem is empty where it is there.
+	// Problem is empty if the requirement is met.
 	Problem string
-	// Remedy says what to do.
+	// Remedy describes how to meet the requirement.
 	Remedy string
-	// Detail says what was found.
+	// Detail describes what was found.
 	Detail string
 }
 
-// Packages of Debian and Ubuntu that hold the programs.
+// Packages of Debian and Ubuntu with the required programs.
 const (
-	capsulePackages = "containerd runc containernetworking-plugins iproute2"
-	machinePackages = "qemu-system-x86 e2fsprogs"
-	install         = "apt-get install --no-install-recommends "
+	namespacePackages = "containerd runc containernetworking-plugins iproute2"
+	machinePackages   = "qemu-system-x86 e2fsprogs"
+	install           = "apt-get install --no-install-recommends "
 )
 
-// Programs that a node needs, capsule or machine.
+// Programs returns the programs that every node needs.
 func Programs() []string {
 	return []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "mount", "umount"}
 }
 
-// Plugins of the pods' network, and where Debian puts them.
+// Plugins returns the CNI plugins at Debian's paths.
 func Plugins() []string {
 	return []string{"/usr/lib/cni/bridge", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback"}
 }
 
-// Controllers of cgroup v1 that a kubelet cannot do without.
+// controllers returns the cgroup v1 controllers that a kubelet requires.
 func controllers() []string {
 	return []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer", "blkio"}
 }
 
-// Capsule checks what every session needs, and nodes in namespaces.
-func Capsule(ctx context.Context) []Finding {
+// CheckNamespaces checks the requirements of every session and of namespace nodes.
+func CheckNamespaces(ctx context.Context) []Finding {
 	if runtime.GOOS != "linux" {
 		return []Finding{{Name: "Linux", Problem: "this is " + runtime.GOOS, Remedy: "use a Linux machine"}}
 	}
 	findings := []Finding{root()}
 	for _, p := range append([]string{"ip"}, Programs()...) {
-		findings = append(findings, program(p, capsulePackages))
+		findings = append(findings, program(p, namespacePackages))
 	}
 	for _, p := range Plugins() {
-		findings = append(findings, file(p, capsulePackages))
+		findings = append(findings, file(p, namespacePackages))
 	}
 	findings = append(findings, cgroups())
 	if Problems(findings) == nil {
@@ -75,8 +75,8 @@ func Capsule(ctx context.Context) []Finding {
 	return findings
 }
 
-// Machine checks what virtual machines need beside that.
-func Machine(context.Context) []Finding {
+// CheckMachine checks the additional requirements of virtual machines.
+func CheckMachine(context.Context) []Finding {
 	findings := []Finding{
 		program("qemu-system-x86_64", machinePackages), program("mke2fs", machinePackages), program("ldd", "libc-bin"),
 		file("/dev/net/tun", "a kernel with TUN/TAP (CONFIG_TUN)"),
@@ -89,7 +89,7 @@ func Machine(context.Context) []Finding {
 	return findings
 }
 
-// Problems is an error that names every problem, nil without one.
+// Problems returns an error that lists every problem, nil without any.
 func Problems(findings []Finding) error {
 	var errs []error
 	for _, f := range findings {
@@ -134,12 +134,12 @@ func file(path, packages string) Finding {
 		f.Remedy = packages
 	}
 	if _, err := os.Stat(path); err != nil {
-		f.Problem = path + " is not there"
+		f.Problem = path + " does not exist"
 	}
 	return f
 }
 
-// cgroups makes a group and removes it.
+// cgroups creates a cgroup and removes it.
 func cgroups() Finding {
 	f := Finding{Name: "cgroups", Remedy: "mount them writable; in a container, run it privileged"}
 	host, err := hostcgroup.Detect()
@@ -168,9 +168,9 @@ func cgroups() Finding {
 	return f
 }
 
-// namespaces makes them all with a bridge in them, as a session does.
+// namespaces creates all namespaces of a session with a bridge in them.
 func namespaces(ctx context.Context) Finding {
-	f := Finding{Name: "namespaces and bridges", Detail: "can be made", Remedy: "run as real root, in a container privileged; the kernel needs bridge, veth and overlay"}
+	f := Finding{Name: "namespaces and bridges", Detail: "can be created", Remedy: "run as real root, in a container privileged; the kernel needs bridge, veth and overlay"}
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader("link add probe0 type bridge\nlink add probe1 type veth peer name probe2\n")
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// Group is one cgroup in each of several hierarchies: the directories that make it up.
+// Group is one cgroup in each of several hierarchies, identified by their directories.
 type Group struct {
 	Dirs []string `json:"dirs"`
 }
 
-// needed are the controllers that a kubelet needs its groups to have on cgroup v2.
-func needed() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
+// requiredControllers returns the cgroup v2 controllers that a kubelet requires.
+func requiredControllers() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
 
-// Plan says which directories Make would make: below the process's own groups of all v1 hierarchies and of a v2 hierarchy
-// beside them; or, on a host with v2 alone, in the nearest group upwards that passes all needed controllers on.
+// Plan returns the directories that Make creates: below the process's own cgroups of all v1 hierarchies and of a v2
+// hierarchy beside them or, on a host with v2 only, in the nearest ancestor that delegates all required controllers.
 func (h Host) Plan(name string) (Group, error) {
 	var g Group
 	for _, v := range h.V1 {
@@ -38,7 +38,7 @@ func (h Host) Plan(name string) (Group, error) {
 	parent := h.Unified.Own
 	if len(h.V1) == 0 {
 		var err error
-		if parent, err = delegating(*h.Unified); err != nil {
+		if parent, err = delegatingParent(*h.Unified); err != nil {
 			return g, err
 		}
 	}
@@ -46,7 +46,7 @@ func (h Host) Plan(name string) (Group, error) {
 	return g, nil
 }
 
-// Make makes a group of that name as planned.
+// Make creates a group of that name as planned.
 func (h Host) Make(name string) (Group, error) {
 	planned, err := h.Plan(name)
 	if err != nil {
@@ -57,34 +57,34 @@ func (h Host) Make(name string) (Group, error) {
 		if err := g.add(dir); err != nil {
 			return Group{}, errors.Join(err, g.Remove(time.Second))
 		}
-		if err := weigh(dir); err != nil {
+		if err := setCPUShares(dir); err != nil {
 			return Group{}, errors.Join(err, g.Remove(time.Second))
 		}
 	}
 	return g, nil
 }
 
-// taskShares is what the kernel gives a process of nice 0 in cpu.shares.
+// taskShares is the kernel's weight of a process with nice 0 in cpu.shares.
 const taskShares = 1024
 
-// weigh makes a v1 group count as one process per CPU. Beside processes that are in no group it would count as a single one,
-// however many are in it, and be slow on a busy machine. On version 2 everything else is in groups as well.
-func weigh(dir string) error {
+// setCPUShares sets the weight of a v1 group to that of one process per CPU. The default is the weight of a single
+// process, which is slow on a busy machine whose other processes are in no group. On v2 all processes are in groups.
+func setCPUShares(dir string) error {
 	file := filepath.Join(dir, "cpu.shares")
 	if _, err := os.Stat(file); err != nil {
 		return nil //nolint:nilerr // another controller's hierarchy
 	}
 	if err := os.WriteFile(file, []byte(strconv.Itoa(taskShares*max(2, runtime.NumCPU()))), 0); err != nil {
-		return fmt.Errorf("make cgroup: give it a weight: %w", err)
+		return fmt.Errorf("create cgroup: set its weight: %w", err)
 	}
 	return nil
 }
 
-// Child makes a group below g in all its hierarchies.
+// Child creates a group below g in all its hierarchies.
 func (g Group) Child(name string) (Group, error) {
 	var child Group
 	for _, dir := range g.Dirs {
-		if err := passOn(dir); err != nil {
+		if err := enableControllers(dir); err != nil {
 			return Group{}, errors.Join(err, child.Remove(time.Second))
 		}
 		if err := child.add(filepath.Join(dir, name)); err != nil {
@@ -94,10 +94,10 @@ func (g Group) Child(name string) (Group, error) {
 	return child, nil
 }
 
-// add makes one directory. A new group of v1's cpuset has neither CPUs nor memory until someone gives it some.
+// add creates one directory. A new v1 cpuset initially has neither CPUs nor memory nodes.
 func (g *Group) add(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("make cgroup: %w", err)
+		return fmt.Errorf("create cgroup: %w", err)
 	}
 	g.Dirs = append(g.Dirs, dir)
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
@@ -112,45 +112,45 @@ func (g *Group) add(dir string) error {
 			err = os.WriteFile(filepath.Join(dir, file), content, 0)
 		}
 		if err != nil {
-			return fmt.Errorf("make cgroup: give it CPUs and memory: %w", err)
+			return fmt.Errorf("create cgroup: set its CPUs and memory nodes: %w", err)
 		}
 	}
 	return nil
 }
 
-// delegating is the nearest group from the process's own upwards whose children have all needed controllers.
-func delegating(h Hierarchy) (string, error) {
+// delegatingParent returns the nearest ancestor of the process's cgroup whose children have all required controllers.
+func delegatingParent(h Hierarchy) (string, error) {
 	for dir := h.Own; ; dir = filepath.Dir(dir) {
 		have, err := words(filepath.Join(dir, "cgroup.subtree_control"))
 		if err != nil {
-			return "", fmt.Errorf("find a cgroup to make nodes in: %w", err)
+			return "", fmt.Errorf("find a cgroup for nodes: %w", err)
 		}
-		missing := slices.DeleteFunc(needed(), func(c string) bool { return slices.Contains(have, c) })
+		missing := slices.DeleteFunc(requiredControllers(), func(c string) bool { return slices.Contains(have, c) })
 		if len(missing) == 0 {
 			return dir, nil
 		}
 		if dir == h.Root {
-			return "", fmt.Errorf("no cgroup from %s upwards passes on %s: the host's %s lacks them", h.Own,
+			return "", fmt.Errorf("no cgroup from %s upwards delegates %s: the host's %s lacks them", h.Own,
 				strings.Join(missing, ", "), filepath.Join(dir, "cgroup.subtree_control"))
 		}
 	}
 }
 
-// passOn gives the children of a v2 group that we have made all needed controllers that it has.
-func passOn(dir string) error {
+// enableControllers enables all available required controllers for the children of a v2 group.
+func enableControllers(dir string) error {
 	have, err := words(filepath.Join(dir, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // v1
 	}
 	if err != nil {
-		return fmt.Errorf("pass cgroup controllers on: %w", err)
+		return fmt.Errorf("enable cgroup controllers: %w", err)
 	}
-	for _, c := range needed() {
+	for _, c := range requiredControllers() {
 		if !slices.Contains(have, c) {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
-			return fmt.Errorf("pass cgroup controller %s on: %w", c, err)
+			return fmt.Errorf("enable cgroup controller %s: %w", c, err)
 		}
 	}
 	return nil
@@ -171,11 +171,11 @@ func (g Group) Add(pid int) error {
 	return nil
 }
 
-// retry is the time between two tries to remove a group whose processes are about to end.
+// retry is the interval between attempts to remove a group whose processes are exiting.
 const retry = 5 * time.Millisecond
 
-// Remove kills what is still in the group and removes it with all groups below, within bound. A group that is not there is
-// no error.
+// Remove kills the processes of the group and removes it with all groups below, within bound. A missing group is not an
+// error.
 func (g Group) Remove(bound time.Duration) error {
 	deadline := time.Now().Add(bound)
 	var errs []error
@@ -196,7 +196,7 @@ func (g Group) Remove(bound time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes the directories from the deepest up; the files in them are the kernel's.
+// removeTree removes the directories bottom-up; the kernel removes the files in them.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -222,7 +222,7 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// kill ends every process in the group at dir and below. Who is in a group that we have made is ours.
+// kill kills every process in the group at dir and below.
 func kill(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Name() != "cgroup.procs" {

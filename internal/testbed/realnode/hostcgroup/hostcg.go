@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcgroup finds the cgroup hierarchies that this host mounts and makes and removes groups in them, below the group
-// of the calling process, so that all that is in a node counts as this process's own. It mounts nothing and changes no
-// group that it has not made.
+// Package hostcgroup finds the mounted cgroup hierarchies of this host and creates and removes groups in them, below
+// the cgroup of the calling process, so that the resources of nodes are accounted to it. It mounts nothing and changes
+// only groups that it has created.
 package hostcgroup
 
 import (
@@ -19,8 +19,8 @@ import (
 
 // Hierarchy is one mounted cgroup hierarchy.
 type Hierarchy struct {
-	// Name is the controllers as /proc/self/cgroup lists them, "name=systemd" or the like for one without controllers, and
-	// empty for cgroup v2.
+	// Name lists the controllers as in /proc/self/cgroup, or "name=systemd" and the like for a hierarchy without
+	// controllers. It is empty for cgroup v2.
 	Name string `json:"name"`
 	// Own is the directory of this process's group.
 	Own string `json:"own"`
@@ -28,11 +28,11 @@ type Hierarchy struct {
 	Root string `json:"root"`
 }
 
-// Host is what cgroups the host has.
+// Host describes the cgroup hierarchies of the host.
 type Host struct {
-	// V1 are the hierarchies of cgroup v1, in the order of /proc/self/cgroup.
+	// V1 lists the hierarchies of cgroup v1, in the order of /proc/self/cgroup.
 	V1 []Hierarchy
-	// Unified is the hierarchy of cgroup v2, nil where it is not mounted.
+	// Unified is the hierarchy of cgroup v2, nil if not mounted.
 	Unified *Hierarchy
 }
 
@@ -54,7 +54,7 @@ func Detect() (Host, error) {
 // mount is a line of mountinfo about cgroups.
 type mount struct{ root, point, options string }
 
-// parse joins what is mounted (proc(5), mountinfo) with where the process is (cgroups(7), /proc/PID/cgroup).
+// parse combines the mounts (proc(5), mountinfo) with the cgroups of the process (cgroups(7), /proc/PID/cgroup).
 func parse(mountinfo, membership io.Reader) (Host, error) {
 	v1, v2, err := parseMounts(mountinfo)
 	if err != nil {
@@ -110,7 +110,7 @@ func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
 	return v1, v2, nil
 }
 
-// hasAll tells whether a hierarchy mounted with options is the one of that name.
+// hasAll reports whether the mount options contain all controllers of name.
 func hasAll(options, name string) bool {
 	have := strings.Split(options, ",")
 	for part := range strings.SplitSeq(name, ",") {
@@ -121,7 +121,7 @@ func hasAll(options, name string) bool {
 	return true
 }
 
-// within is the directory of path in a mount that may show only a part of its hierarchy.
+// within returns the directory of path in a mount that may contain only a part of its hierarchy.
 func within(m mount, path string) string {
 	if m.root != "/" {
 		path = strings.TrimPrefix(path, m.root)
@@ -129,7 +129,7 @@ func within(m mount, path string) string {
 	return filepath.Join(m.point, path)
 }
 
-// Names are those of the v1 hierarchies.
+// Names returns the names of the v1 hierarchies.
 func (h Host) Names() []string {
 	names := make([]string, len(h.V1))
 	for i, v := range h.V1 {
@@ -138,7 +138,7 @@ func (h Host) Names() []string {
 	return names
 }
 
-// Missing lists the controllers of want that no v1 hierarchy has.
+// Missing returns the controllers of want that no v1 hierarchy has.
 func (h Host) Missing(want ...string) []string {
 	var have []string
 	for _, name := range h.Names() {
@@ -147,7 +147,7 @@ func (h Host) Missing(want ...string) []string {
 	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(have, c) })
 }
 
-// UnifiedControllers lists the controllers that cgroup v2 offers at its root.
+// UnifiedControllers returns the controllers that cgroup v2 offers at its root.
 func (h Host) UnifiedControllers() ([]string, error) {
 	if h.Unified == nil {
 		return nil, nil

@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package microvm runs a real node in a small virtual machine, for the cgroup version that the host does not have. It is
-// emulated where the host offers no virtualisation that works, which is slow but needs nothing of the host. Like package
-// capsule it does not know what the node's programs are.
+// Package microvm runs a real node in a small virtual machine, for the cgroup version that the host lacks. The machine
+// is emulated without hardware virtualisation, which is slow but has no host requirements.
 package microvm
 
 import (
@@ -27,38 +26,38 @@ import (
 )
 
 const (
-	// tries is how often a machine is started. Emulated ones hang in some of hundred boots before their first message.
-	tries = 4
-	// bootBound is how long an emulated machine may take to its first message on an idle host, four times what it does.
+	// maxAttempts bounds the starts of a machine. A few percent of emulated boots hang before their first message.
+	maxAttempts = 4
+	// bootBound bounds the time to an emulated machine's first message on an idle host, four times the usual duration.
 	bootBound = 12 * time.Second
-	// maxBootBound bounds what a busy host makes of it.
+	// maxBootBound bounds bootBound when scaled by the load.
 	maxBootBound = 90 * time.Second
 	// removeBound bounds the removal of the cgroups.
 	removeBound = 10 * time.Second
 	sector      = 512
 )
 
-// Again begins the report of a machine that gave no sign of life and is started once more.
-const Again = "start again"
+// RetryPrefix is the prefix of the report of a machine that did not boot and is started again.
+const RetryPrefix = "start again"
 
-// Options of one machine.
+// Options configures a machine.
 type Options struct {
 	Node nodespec.Node
-	// Files that it boots from.
+	// Files are the files that it boots from.
 	Files assets.Machine
 	// Append is added to the kernel's command line.
 	Append string
-	// CPUs, of cores with so many Threads, and MemoryMiB are its size.
+	// CPUs, Threads per core and MemoryMiB are the size of the machine.
 	CPUs, Threads, MemoryMiB int
-	// Zones are the CPUs of each NUMA zone, as lists such as 0-3; the memory is divided between them. None is one zone.
+	// Zones lists the CPUs of each NUMA zone, such as 0-3; the memory is divided between them. None means one zone.
 	Zones []string
-	// Tap is the name of its network device on this side.
+	// Tap is the name of the tap device of its network interface.
 	Tap string
-	// Number tells the machines of a session apart, 1 to 255.
+	// Number identifies the machine within a session, 1 to 255.
 	Number int
-	// Group is the cgroup below which the emulator gets its own.
+	// Group is the parent of the emulator's cgroup.
 	Group hostcgroup.Group
-	// LogDir takes the console, one file for each step, named after it, and the configuration.
+	// LogDir receives the console, one log file per step, and the configuration.
 	LogDir string
 }
 
@@ -69,7 +68,8 @@ type Machine struct {
 	done  chan struct{}
 }
 
-// Start returns when the node is up, or cannot be. ctx bounds the start alone; report, if not nil, is told of each step.
+// Start starts a machine and returns when the node is up or has failed. ctx bounds only the start. report, if not nil,
+// is called for each step.
 func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Machine, error) {
 	group, err := o.Group.Child(o.Node.Name)
 	if err != nil {
@@ -82,20 +82,20 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Machi
 			return m, nil
 		}
 		err = errors.Join(fmt.Errorf("virtual machine: %w", err), m.kill())
-		if booted || try == tries || ctx.Err() != nil {
+		if booted || try == maxAttempts || ctx.Err() != nil {
 			return nil, errors.Join(err, group.Remove(removeBound))
 		}
 		if report != nil {
-			report(nodespec.Report{Step: fmt.Sprintf(Again+": %v", err)})
+			report(nodespec.Report{Step: fmt.Sprintf(RetryPrefix+": %v", err)})
 		}
 	}
 }
 
-// start boots once. booted tells whether the machine gave a sign of life.
+// start boots once. booted reports whether the machine sent its first message.
 func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Report)) (booted bool, err error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
-		return false, fmt.Errorf("make pipe: %w", err)
+		return false, fmt.Errorf("create pipe: %w", err)
 	}
 	defer reader.Close()
 	err = m.spawn(o, writer)
@@ -107,7 +107,7 @@ func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Rep
 		return false, err
 	}
 	reports := progress.NewReader(reader, report)
-	bound := scaled(bootBound)
+	bound := scaleByLoad(bootBound)
 	bootCtx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound.Round(time.Second)))
 	defer cancel()
 	if err := reports.Await(bootCtx, nodespec.Booted); err != nil {
@@ -116,8 +116,8 @@ func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Rep
 	return true, reports.Await(ctx, nodespec.Up)
 }
 
-// scaled is a bound for an idle host, made longer on a busy one, where the emulator gets a share of a CPU.
-func scaled(d time.Duration) time.Duration {
+// scaleByLoad scales a bound for an idle host by the host's load average.
+func scaleByLoad(d time.Duration) time.Duration {
 	content, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return d
@@ -131,10 +131,10 @@ func scaled(d time.Duration) time.Duration {
 	return min(time.Duration(float64(d)*factor), maxBootBound)
 }
 
-// spawn starts the emulator. It ends with the thread that waits for it, and so with this process.
+// spawn starts the emulator, which is killed with this process.
 func (m *Machine) spawn(o Options, reports *os.File) error {
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
-		return fmt.Errorf("make log directory: %w", err)
+		return fmt.Errorf("create log directory: %w", err)
 	}
 	config := filepath.Join(o.LogDir, "config.img")
 	if err := writeConfig(config, o.Node); err != nil {
@@ -148,7 +148,7 @@ func (m *Machine) spawn(o Options, reports *os.File) error {
 	cmd := exec.Command("qemu-system-x86_64", arguments(o, config)...) //nolint:noctx // Stop ends it, not a context
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.ExtraFiles = []*os.File{reports}
-	// Changes to the drives go to files without a name in this directory.
+	// Changes to the drives are written to unnamed files in this directory.
 	cmd.Env = append(os.Environ(), "TMPDIR="+o.LogDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
@@ -161,18 +161,18 @@ func (m *Machine) spawn(o Options, reports *os.File) error {
 		}
 		m.pid = cmd.Process.Pid
 		started <- nil
-		_ = cmd.Wait() // its end is what matters
+		_ = cmd.Wait() // only the exit matters
 		close(m.done)
 	}()
 	return <-started
 }
 
-// writeConfig writes what the machine reads from its second drive.
+// writeConfig writes the image of the configuration drive.
 func writeConfig(path string, node nodespec.Node) error {
 	node.Clock = time.Now()
 	content, err := json.Marshal(node)
 	if err != nil {
-		return fmt.Errorf("describe node: %w", err)
+		return fmt.Errorf("encode node: %w", err)
 	}
 	content = append(content, make([]byte, sector-len(content)%sector)...)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -181,11 +181,11 @@ func writeConfig(path string, node nodespec.Node) error {
 	return nil
 }
 
-// reportsFD is where the emulator finds the pipe for reports.
+// reportsFD is the emulator's file descriptor of the pipe for reports.
 const reportsFD = 3
 
-// arguments of the emulator: a machine with nothing but processors, memory, two drives, a network device, a serial console
-// and a port for the reports and for each log.
+// arguments returns the emulator's arguments: a machine with only processors, memory, two drives, a network device, a
+// serial console, and ports for the reports and for each log.
 func arguments(o Options, config string) []string {
 	args := []string{
 		"-M", "pc,usb=off,vmport=off", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", processor(o.Threads),
@@ -213,7 +213,7 @@ func arguments(o Options, config string) []string {
 	return args
 }
 
-// processor is the model of processor. A kernel believes that cores have threads of a vendor whose processors have.
+// processor returns the CPU model. The kernel accepts threads only from vendors that have them.
 func processor(threads int) string {
 	if threads > 1 {
 		return "max,vendor=GenuineIntel"
@@ -221,7 +221,7 @@ func processor(threads int) string {
 	return "max"
 }
 
-// processors is how many there are, each zone in a socket of its own.
+// processors returns the CPU topology, with a socket per zone.
 func (o Options) processors() string {
 	if len(o.Zones) < 2 && o.Threads < 2 {
 		return strconv.Itoa(o.CPUs)
@@ -230,10 +230,10 @@ func (o Options) processors() string {
 	return fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", o.CPUs, sockets, o.CPUs/sockets/threads, threads)
 }
 
-// distance between two zones (ACPI SLIT): another one than the kernel's own default of 20.
+// distance is the distance between two zones (ACPI SLIT), different from the kernel's default of 20.
 const distance = 21
 
-// zones of the machine's processors and memory. Of the memory the last zone has what cannot be divided.
+// zones returns the arguments for the NUMA zones. The last zone gets the remainder of the memory.
 func zones(o Options) (args []string) {
 	n := len(o.Zones)
 	if n < 2 {
@@ -256,10 +256,10 @@ func zones(o Options) (args []string) {
 	return args
 }
 
-// Done is closed when the machine has ended, by itself or by Stop.
+// Done returns a channel that is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.done }
 
-// Stop ends the machine at once. The cgroups are gone when it returns; its network device is its maker's.
+// Stop kills the machine and removes its cgroups. The caller removes the tap device.
 func (m *Machine) Stop() error {
 	return errors.Join(m.kill(), m.group.Remove(removeBound))
 }
@@ -271,7 +271,7 @@ func (m *Machine) kill() error {
 	err := syscall.Kill(m.pid, syscall.SIGKILL)
 	<-m.done
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("end emulator: %w", err)
+		return fmt.Errorf("kill emulator: %w", err)
 	}
 	return nil
 }

@@ -20,21 +20,20 @@ import (
 )
 
 const (
-	// MachineArg is the role of a machine's first process once it has reached its root file system.
+	// MachineArg is the argument of a machine's first process after it has entered its root file system.
 	MachineArg = "machine"
-	// modulesDir in the initial file system holds kernel modules, named so that they load in order.
+	// modulesDir contains kernel modules in the initial file system, named in load order.
 	modulesDir = "/modules"
-	// deviceBound is how long the kernel may take to find a device once its driver is there.
+	// deviceBound bounds the wait for a device after its driver has been loaded.
 	deviceBound = 20 * time.Second
-	// systemd, where the root file system has it, is the machine's first process.
+	// systemd is the machine's first process if the root file system contains it.
 	systemd = "/lib/systemd/systemd"
-	// clockTolerance is how far the clock may be off without harm to certificates.
+	// clockTolerance is the clock difference that certificates tolerate.
 	clockTolerance = time.Minute
 )
 
-// BootMachine is the first process that the kernel of a virtual machine starts, in the initial file system: it loads the
-// drivers, tells that it lives, and becomes RunMachine in the root file system. It returns only on error, and then the
-// kernel stops the machine.
+// BootMachine is the first process in the initial file system of a virtual machine: it loads the drivers and executes
+// RunMachine in the root file system. It returns only on error, and then the kernel stops the machine.
 func BootMachine() error {
 	for _, m := range []struct{ kind, to string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}} {
 		if err := os.MkdirAll(m.to, 0o755); err != nil {
@@ -63,13 +62,13 @@ func BootMachine() error {
 			return fmt.Errorf("boot: move %s: %w", dir, err)
 		}
 	}
-	// What switch_root(8) does, but for freeing the memory of the initial files, which are few.
+	// Like switch_root(8), but without freeing the memory of the few initial files.
 	if err := errors.Join(os.Chdir(root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
 		return fmt.Errorf("boot: enter the root file system: %w", err)
 	}
 	environment := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	if _, err := os.Stat(systemd); err == nil {
-		// It mounts the rest, and starts us again as a service.
+		// systemd mounts the remaining file systems and starts this program as a service.
 		return syscall.Exec(systemd, []string{"/sbin/init"}, environment)
 	}
 	return syscall.Exec("/init", []string{"/init", MachineArg}, environment)
@@ -99,7 +98,7 @@ func loadModules() error {
 	return nil
 }
 
-// findPort waits for the serial port of that number. There is one device with ports; its own number says nothing.
+// findPort waits for the serial port of that number. There is one device with ports, whose number is arbitrary.
 func findPort(number int) (string, error) {
 	deadline := time.Now().Add(deviceBound)
 	for {
@@ -108,13 +107,13 @@ func findPort(number int) (string, error) {
 			return found[0], nil
 		}
 		if time.Now().After(deadline) {
-			return "", fmt.Errorf("boot: %d ports of number %d, want one", len(found), number)
+			return "", fmt.Errorf("boot: %d ports with number %d, want one", len(found), number)
 		}
 		time.Sleep(pollInterval)
 	}
 }
 
-// findDrive waits for the drive with that serial number: the order in which the kernel finds drives says nothing.
+// findDrive waits for the drive with that serial number; the kernel's device order is arbitrary.
 func findDrive(serial string) (string, error) {
 	deadline := time.Now().Add(deviceBound)
 	for {
@@ -134,7 +133,7 @@ func findDrive(serial string) (string, error) {
 	}
 }
 
-// RunMachine builds the node of a virtual machine and stays for as long as it lives.
+// RunMachine sets up the node of a virtual machine and runs it until it ends.
 func RunMachine() error {
 	port, err := findPort(nodespec.ReportPort)
 	if err != nil {
@@ -170,7 +169,7 @@ func RunMachine() error {
 	return n.run()
 }
 
-// readDrive reads the configuration.
+// readDrive reads the configuration and sets the clock if it differs from the host's.
 func (n *node) readDrive() error {
 	path, err := findDrive(nodespec.ConfigSerial)
 	if err != nil {
@@ -189,12 +188,12 @@ func (n *node) readDrive() error {
 		if err := unix.Settimeofday(&now); err != nil {
 			return fmt.Errorf("set clock: %w", err)
 		}
-		n.begin = n.begin.Add(off) // durations are told by it
+		n.begin = n.begin.Add(off) // keeps reported durations correct
 	}
 	return nil
 }
 
-// mountMachine mounts the rest of what the kernel offers.
+// mountMachine mounts the remaining file systems of the kernel.
 func (n *node) mountMachine() error {
 	for _, m := range []struct{ kind, to, options string }{
 		{"tmpfs", "/run", "mode=0755"},

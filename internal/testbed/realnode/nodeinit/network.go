@@ -16,14 +16,14 @@ import (
 // uplink is the name of the node's only interface.
 const uplink = "eth0"
 
-// connect brings up loopback and the uplink, which the parent may still be about to make.
-func connect(address netip.Prefix, gateway netip.Addr) error {
+// configureNetwork configures loopback and the uplink, which the parent may still be creating.
+func configureNetwork(address netip.Prefix, gateway netip.Addr) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open socket: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := raise(fd, "lo"); err != nil {
+	if err := setUp(fd, "lo"); err != nil {
 		return err
 	}
 	if err := awaitInterface(fd); err != nil {
@@ -37,7 +37,7 @@ func connect(address netip.Prefix, gateway netip.Addr) error {
 	if err := setAddress(fd, unix.SIOCSIFNETMASK, mask); err != nil {
 		return fmt.Errorf("address %s: %w", address, err)
 	}
-	if err := raise(fd, uplink); err != nil {
+	if err := setUp(fd, uplink); err != nil {
 		return err
 	}
 	return addDefaultRoute(fd, gateway)
@@ -55,7 +55,7 @@ func awaitInterface(fd int) error {
 			return nil
 		}
 		if !errors.Is(err, unix.ENODEV) || time.Now().After(deadline) {
-			return fmt.Errorf("interface %s is not there: %w", uplink, err)
+			return fmt.Errorf("interface %s does not exist: %w", uplink, err)
 		}
 		time.Sleep(pollInterval)
 	}
@@ -72,7 +72,7 @@ func setAddress(fd int, command uint, value [4]byte) error {
 	return unix.IoctlIfreq(fd, command, request)
 }
 
-func raise(fd int, name string) error {
+func setUp(fd int, name string) error {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
 		return fmt.Errorf("name interface: %w", err)
@@ -87,7 +87,7 @@ func raise(fd int, name string) error {
 	return nil
 }
 
-// rtentry is the kernel's struct of that name on 64-bit machines (linux/route.h).
+// rtentry is struct rtentry of linux/route.h on 64-bit machines.
 type rtentry struct {
 	_                  uint64
 	dst, gateway, mask unix.RawSockaddrInet4

@@ -21,34 +21,35 @@ import (
 )
 
 const (
-	// pollInterval is how often a state is looked at that nobody announces.
+	// pollInterval is the interval between reads of states without notifications.
 	pollInterval = 10 * time.Millisecond
-	// interfaceBound and socketBound are many times what it takes, on an emulated machine too.
+	// interfaceBound and socketBound bound waits; each is many times the usual duration, also on an emulated machine.
 	interfaceBound = 30 * time.Second
 	socketBound    = 90 * time.Second
-	// restartPause is the time between the end of a program and its next start, maxRestarts how often there is one.
+	// restartPause is the time between the exit of a program and its restart, maxRestarts bounds the restarts of all
+	// programs.
 	restartPause = 200 * time.Millisecond
 	maxRestarts  = 100
 )
 
-// node is the node in the making.
+// node is the state of the node.
 type node struct {
 	spec    nodespec.Node
 	reports *os.File
 	logs    []*os.File
 	begin   time.Time
-	running map[int]nodespec.Step // programs that have not ended, by process id
-	// restarts of programs since the node was up.
+	running map[int]nodespec.Step // running programs by process ID
+	// restarts counts the restarts of programs since the node was up.
 	restarts int
 }
 
-// ending is a child that has been reaped.
-type ending struct {
+// exit is the exit of a reaped child.
+type exit struct {
 	pid    int
 	status unix.WaitStatus
 }
 
-// report sends one line. Who listens may be gone; then the node is about to be, too.
+// report sends one report. Write errors are ignored: the node ends with the reader of its reports.
 func (n *node) report(step string, failure error) {
 	r := nodespec.Report{Step: step, Took: time.Since(n.begin)}
 	if failure != nil {
@@ -60,35 +61,35 @@ func (n *node) report(step string, failure error) {
 	}
 }
 
-// fail reports and returns what ended the node.
+// fail reports and returns the error that ends the node.
 func (n *node) fail(step string, err error) error {
 	n.report(step, err)
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// run makes the node from its root file system on, and stays until one of its programs ends.
+// run sets up the node in its root file system and runs until one of its daemons ends.
 func (n *node) run() error {
-	if err := n.furnish(); err != nil {
+	if err := n.prepare(); err != nil {
 		return n.fail(nodespec.Mounted, err)
 	}
 	n.report(nodespec.Mounted, nil)
 	n.running = map[int]nodespec.Step{}
 	for i, step := range n.spec.Steps {
-		if err := n.do(i, step); err != nil {
+		if err := n.runStep(i, step); err != nil {
 			return n.fail(step.Name, err)
 		}
-		if !step.Beside {
+		if !step.Background {
 			n.report(step.Name, nil)
 		}
 	}
-	if err := n.await(func(s nodespec.Step) bool { return s.Beside }); err != nil {
+	if err := n.await(func(s nodespec.Step) bool { return s.Background }); err != nil {
 		return n.fail(nodespec.Up, err)
 	}
 	n.report(nodespec.Up, nil)
 	for {
 		e, err := reap()
 		if err == nil {
-			err = n.again(e)
+			err = n.restartOrRecord(e)
 		}
 		if err != nil {
 			return n.fail("stay", err)
@@ -96,11 +97,11 @@ func (n *node) run() error {
 	}
 }
 
-// again takes the end of a child into account while the node is up: a program that is to be started again is.
-func (n *node) again(e ending) error {
+// restartOrRecord handles the exit of a child while the node is up: programs with Restart are restarted.
+func (n *node) restartOrRecord(e exit) error {
 	step, ok := n.running[e.pid]
-	if !ok || !step.Again || n.restarts >= maxRestarts {
-		return n.note(e)
+	if !ok || !step.Restart || n.restarts >= maxRestarts {
+		return n.recordExit(e)
 	}
 	delete(n.running, e.pid)
 	n.restarts++
@@ -108,8 +109,8 @@ func (n *node) again(e ending) error {
 	return n.start(slices.IndexFunc(n.spec.Steps, func(s nodespec.Step) bool { return s.Name == step.Name }), step)
 }
 
-// furnish writes the files, sets the name and brings up the network.
-func (n *node) furnish() error {
+// prepare writes the files, sets the host name and configures the network.
+func (n *node) prepare() error {
 	for _, name := range sorted(n.spec.Files) {
 		f := n.spec.Files[name]
 		mode := fs.FileMode(f.Mode)
@@ -123,29 +124,29 @@ func (n *node) furnish() error {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
-	// Volumes that pods mount have to be seen by the kubelet, and the other way round.
+	// Mounts of pods must propagate to the kubelet and vice versa.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
 	if err := unix.Sethostname([]byte(n.spec.Name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	if err := connect(n.spec.Address, n.spec.Gateway); err != nil {
+	if err := configureNetwork(n.spec.Address, n.spec.Gateway); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	// This network namespace's own switch.
+	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil
 }
 
-// do runs one step, up to where the next begins.
-func (n *node) do(i int, step nodespec.Step) error {
+// runStep runs one step until the next one may start.
+func (n *node) runStep(i int, step nodespec.Step) error {
 	if err := n.start(i, step); err != nil {
 		return err
 	}
-	if !step.Stays && !step.Beside {
+	if !step.Daemon && !step.Background {
 		return n.await(func(s nodespec.Step) bool { return s.Name == step.Name })
 	}
 	if step.Socket == "" {
@@ -176,7 +177,7 @@ func (n *node) start(i int, step nodespec.Step) error {
 	return nil
 }
 
-// await reaps children until none runs that is wanted to end.
+// await reaps children until no running step matches wanted.
 func (n *node) await(wanted func(nodespec.Step) bool) error {
 	for {
 		waiting := false
@@ -188,7 +189,7 @@ func (n *node) await(wanted func(nodespec.Step) bool) error {
 		}
 		e, err := reap()
 		if err == nil {
-			err = n.note(e)
+			err = n.recordExit(e)
 		}
 		if err != nil {
 			return err
@@ -196,28 +197,27 @@ func (n *node) await(wanted func(nodespec.Step) bool) error {
 	}
 }
 
-// note takes the end of a child into account. It is an error if that was to stay, or failed. What the node's programs left
-// behind is none of the steps and of no interest.
-func (n *node) note(e ending) error {
+// recordExit records the exit of a child. It returns an error if the child was a daemon or failed. Orphans are ignored.
+func (n *node) recordExit(e exit) error {
 	step, ok := n.running[e.pid]
 	if !ok {
 		return nil
 	}
 	delete(n.running, e.pid)
-	if step.Stays || !e.status.Exited() || e.status.ExitStatus() != 0 {
+	if step.Daemon || !e.status.Exited() || e.status.ExitStatus() != 0 {
 		return fmt.Errorf("%s ended: %s", step.Name, describe(e.status))
 	}
-	if step.Beside {
+	if step.Background {
 		n.report(step.Name, nil)
 	}
 	return nil
 }
 
-// awaitSocket waits until path accepts connections, while all programs run.
+// awaitSocket waits until path accepts connections and records exits in the meantime.
 func (n *node) awaitSocket(path string) error {
 	deadline := time.Now().Add(socketBound)
 	for {
-		connection, err := net.Dial("unix", path) //nolint:noctx // a local socket answers at once or not at all
+		connection, err := net.Dial("unix", path) //nolint:noctx // dialling a local socket does not block
 		if err == nil {
 			return connection.Close()
 		}
@@ -226,7 +226,7 @@ func (n *node) awaitSocket(path string) error {
 		}
 		var status unix.WaitStatus
 		if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); err == nil && pid > 0 {
-			if err := n.note(ending{pid: pid, status: status}); err != nil {
+			if err := n.recordExit(exit{pid: pid, status: status}); err != nil {
 				return err
 			}
 		}
@@ -234,10 +234,10 @@ func (n *node) awaitSocket(path string) error {
 	}
 }
 
-// reap waits for the next child to end. A node has always some, the kubelet at least.
-func reap() (ending, error) {
+// reap waits for the next exit of a child. A node always has children, at least the kubelet.
+func reap() (exit, error) {
 	for {
-		var e ending
+		var e exit
 		var err error
 		e.pid, err = unix.Wait4(-1, &e.status, 0, nil)
 		if err == nil {

@@ -15,12 +15,12 @@ import (
 
 const (
 	numaDir = "/sys/devices/system/node"
-	// near and far are the distances that firmware gives to a zone from itself and from another (ACPI SLIT).
+	// near and far are the distances of a zone from itself and from another zone (ACPI SLIT).
 	near, far = 10, 20
 )
 
-// fakeNUMA shows the machine's CPUs and memory as several NUMA zones to whoever reads sysfs in this node: the kubelet's CPU
-// and topology managers do. Nothing is bound to a zone by it; the kernel knows better.
+// fakeNUMA replaces sysfs' NUMA directory in this node, which the kubelet's CPU and topology managers read, by one with
+// several zones. The kernel's memory policy does not change.
 func fakeNUMA(zones []string) error {
 	if len(zones) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func writeZone(zone, zones int, cpus string, memoryKiB int64) error {
 	return nil
 }
 
-// ParseCPUs reads a list of CPUs as the kernel writes it, such as "0-2,4".
+// ParseCPUs parses a list of CPUs in the kernel's format, such as "0-2,4".
 func ParseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
@@ -102,7 +102,7 @@ func ParseCPUs(list string) ([]int, error) {
 	return cpus, nil
 }
 
-// maxCPU bounds what a list may make of one line: no kernel has more.
+// maxCPU bounds the CPU numbers of a list: no kernel supports more.
 const maxCPU = 8191
 
 func memoryKiB() (int64, error) {

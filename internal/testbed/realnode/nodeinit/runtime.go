@@ -19,28 +19,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RuntimeName is the name under which nodekit is an OCI runtime.
+// RuntimeName is the program name under which nodekit acts as an OCI runtime.
 const RuntimeName = "runc-within-bounds"
 
-// runc is the OCI runtime that RunRuntime becomes.
+// runc is the OCI runtime that RunRuntime executes.
 const runc = "runc"
 
-// bounds are what a node in namespaces cannot do.
-type bounds struct {
-	// noResource says that it lacks the capability of that name, without which no OOM score lower than the own may be given. Neither
-	// may the capability.
+// limitations lists what a namespace node cannot do.
+type limitations struct {
+	// noResource means that the node lacks CAP_SYS_RESOURCE, which is required to lower an OOM score and cannot be
+	// granted to containers.
 	noResource bool
-	// ownScore is the OOM score of what starts containers.
+	// ownScore is the OOM score of the process that starts containers.
 	ownScore int64
-	// noHugetlb says that there is no group in which pages of other sizes could be limited.
+	// noHugetlb means that the hugetlb controller is not mounted.
 	noHugetlb bool
 }
 
 // resource is the capability that lets a process lower its OOM score.
 const resource = "CAP_SYS_RESOURCE"
 
-// RunRuntime becomes runc, which gives up where a container is to have a lower OOM score than its node may give, a capability that the
-// node lacks, or limits of a controller that is not mounted. It leaves out what cannot be, as containerd does by itself or with
+// RunRuntime executes runc after it has removed settings that make runc fail on a namespace node: a lower OOM score,
+// capabilities that the node lacks, and limits of controllers that are not mounted. containerd does this itself or with
 // restrict_oom_score_adj and tolerate_missing_hugetlb_controller; CRI-O has no such options. It returns only on error.
 func RunRuntime(args []string) error {
 	path, err := exec.LookPath(runc)
@@ -48,14 +48,15 @@ func RunRuntime(args []string) error {
 		return fmt.Errorf("OCI runtime: %w", err)
 	}
 	if file, whole := startFile(args); file != "" {
-		if err := bound(file, whole); err != nil {
-			return fmt.Errorf("OCI runtime: bound %s: %w", file, err)
+		if err := restrictFile(file, whole); err != nil {
+			return fmt.Errorf("OCI runtime: restrict %s: %w", file, err)
 		}
 	}
 	return syscall.Exec(path, append([]string{path}, args[1:]...), os.Environ())
 }
 
-// startFile is the file that says what runc is to start: a whole configuration, or one process in a container that is there.
+// startFile returns the file that describes what runc starts: a whole container configuration, or one process in an
+// existing container.
 func startFile(args []string) (file string, whole bool) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(arg, "=")
@@ -72,15 +73,15 @@ func startFile(args []string) (file string, whole bool) {
 	return "", false
 }
 
-// bound leaves out of the file what this node cannot do.
-func bound(file string, whole bool) error {
-	b, err := findBounds("/proc/self/oom_score_adj", "/sys/fs/cgroup")
+// restrictFile removes settings from the file that this node cannot fulfil.
+func restrictFile(file string, whole bool) error {
+	b, err := detectLimitations("/proc/self/oom_score_adj", "/sys/fs/cgroup")
 	if err != nil {
 		return err
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("read it: %w", err)
+		return fmt.Errorf("read: %w", err)
 	}
 	within, err := b.apply(content, whole)
 	if err != nil || bytes.Equal(within, content) {
@@ -89,18 +90,18 @@ func bound(file string, whole bool) error {
 	return os.WriteFile(file, within, 0o600)
 }
 
-func findBounds(scoreFile, cgroups string) (bounds, error) {
+func detectLimitations(scoreFile, cgroups string) (limitations, error) {
 	own, err := os.ReadFile(scoreFile)
 	if err != nil {
-		return bounds{}, fmt.Errorf("read the own OOM score: %w", err)
+		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
 	}
-	var b bounds
+	var b limitations
 	if b.ownScore, err = strconv.ParseInt(strings.TrimSpace(string(own)), 10, 64); err != nil {
-		return bounds{}, fmt.Errorf("read the own OOM score: %w", err)
+		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
 	}
 	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
 	if err != nil {
-		return bounds{}, fmt.Errorf("read the capability %s: %w", resource, err)
+		return limitations{}, fmt.Errorf("read the capability %s: %w", resource, err)
 	}
 	b.noResource = has == 0
 	_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
@@ -109,13 +110,13 @@ func findBounds(scoreFile, cgroups string) (bounds, error) {
 	return b, nil
 }
 
-// apply returns content within the bounds, and unchanged where it is.
-func (b bounds) apply(content []byte, whole bool) ([]byte, error) {
+// apply returns content without settings that exceed the limitations, unchanged if there are none.
+func (b limitations) apply(content []byte, whole bool) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 	var top map[string]any
 	if err := decoder.Decode(&top); err != nil {
-		return nil, fmt.Errorf("parse it: %w", err)
+		return nil, fmt.Errorf("parse: %w", err)
 	}
 	process := top
 	changed := false
@@ -129,11 +130,11 @@ func (b bounds) apply(content []byte, whole bool) ([]byte, error) {
 		}
 	}
 	if b.noResource {
-		raised, err := b.raise(process)
+		raised, err := b.raiseScore(process)
 		if err != nil {
 			return nil, err
 		}
-		changed = withoutResource(process) || raised || changed
+		changed = dropResource(process) || raised || changed
 	}
 	if !changed {
 		return content, nil
@@ -141,19 +142,19 @@ func (b bounds) apply(content []byte, whole bool) ([]byte, error) {
 	return json.Marshal(top)
 }
 
-// raise gives the process the own OOM score in the place of a lower one.
-func (b bounds) raise(process map[string]any) (changed bool, err error) {
+// raiseScore replaces an OOM score below the own one.
+func (b limitations) raiseScore(process map[string]any) (changed bool, err error) {
 	score, given := process["oomScoreAdj"]
 	if !given {
 		return false, nil
 	}
 	number, ok := score.(json.Number)
 	if !ok {
-		return false, errors.New("its OOM score is no number")
+		return false, errors.New("oomScoreAdj is not a number")
 	}
 	wanted, err := number.Int64()
 	if err != nil {
-		return false, fmt.Errorf("its OOM score: %w", err)
+		return false, fmt.Errorf("oomScoreAdj: %w", err)
 	}
 	if wanted >= b.ownScore {
 		return false, nil
@@ -162,8 +163,8 @@ func (b bounds) raise(process map[string]any) (changed bool, err error) {
 	return true, nil
 }
 
-// withoutResource takes the capability from all sets of a process.
-func withoutResource(process map[string]any) (changed bool) {
+// dropResource removes the capability from all sets of a process.
+func dropResource(process map[string]any) (changed bool) {
 	sets, _ := process["capabilities"].(map[string]any)
 	for name, set := range sets {
 		list, _ := set.([]any)

@@ -9,32 +9,32 @@ import (
 	"testing"
 )
 
-// TestBounds: what the node cannot do is left out of what runc is told, nothing else of it changes.
-func TestBounds(t *testing.T) {
+// TestLimitations: settings that the node cannot fulfil are removed; nothing else changes.
+func TestLimitations(t *testing.T) {
 	for name, c := range map[string]struct {
 		content, want string
 		process       bool // alone
-		bounds        bounds
+		bounds        limitations
 	}{
 		"score too low": {
 			content: `{"ociVersion":"1.2.1","process":{"args":["x"],"oomScoreAdj":-997,"rlimits":[18446744073709551615]}}`,
 			want:    `{"ociVersion":"1.2.1","process":{"args":["x"],"oomScoreAdj":0,"rlimits":[18446744073709551615]}}`,
-			bounds:  bounds{noResource: true},
+			bounds:  limitations{noResource: true},
 		},
 		"all capabilities": {
 			content: `{"process":{"capabilities":{"bounding":["CAP_KILL","CAP_SYS_RESOURCE"],"effective":["CAP_KILL"]}}}`,
-			want:    `{"process":{"capabilities":{"bounding":["CAP_KILL"],"effective":["CAP_KILL"]}}}`, bounds: bounds{noResource: true},
+			want:    `{"process":{"capabilities":{"bounding":["CAP_KILL"],"effective":["CAP_KILL"]}}}`, bounds: limitations{noResource: true},
 		},
 		"node may all":          {content: `{"process": {"oomScoreAdj": -997, "capabilities": {"bounding": ["CAP_SYS_RESOURCE"]}}}`, want: `{"process": {"oomScoreAdj": -997, "capabilities": {"bounding": ["CAP_SYS_RESOURCE"]}}}`},
-		"score allowed":         {content: `{"process": {"oomScoreAdj": 1000}}`, want: `{"process": {"oomScoreAdj": 1000}}`, bounds: bounds{noResource: true}},
-		"own score is negative": {content: `{"process": {"oomScoreAdj": -500}}`, want: `{"process": {"oomScoreAdj": -500}}`, bounds: bounds{noResource: true, ownScore: -999}},
+		"score allowed":         {content: `{"process": {"oomScoreAdj": 1000}}`, want: `{"process": {"oomScoreAdj": 1000}}`, bounds: limitations{noResource: true}},
+		"own score is negative": {content: `{"process": {"oomScoreAdj": -500}}`, want: `{"process": {"oomScoreAdj": -500}}`, bounds: limitations{noResource: true, ownScore: -999}},
 		"none given":            {content: `{"process": {"args": []}}`, want: `{"process": {"args": []}}`},
 		"no process":            {content: `{"root": {}}`, want: `{"root": {}}`},
-		"process alone":         {content: `{"args":["x"],"oomScoreAdj":-998}`, want: `{"args":["x"],"oomScoreAdj":0}`, process: true, bounds: bounds{noResource: true}},
+		"process alone":         {content: `{"args":["x"],"oomScoreAdj":-998}`, want: `{"args":["x"],"oomScoreAdj":0}`, process: true, bounds: limitations{noResource: true}},
 		"process alone, plain":  {content: `{"args": ["x"]}`, want: `{"args": ["x"]}`, process: true},
 		"no hugetlb": {
 			content: `{"linux":{"resources":{"cpu":{"shares":2},"hugepageLimits":[{"limit":0,"pageSize":"2MB"}]}}}`,
-			want:    `{"linux":{"resources":{"cpu":{"shares":2}}}}`, bounds: bounds{noHugetlb: true},
+			want:    `{"linux":{"resources":{"cpu":{"shares":2}}}}`, bounds: limitations{noHugetlb: true},
 		},
 		"hugetlb": {
 			content: `{"linux": {"resources": {"hugepageLimits": []}}}`, want: `{"linux": {"resources": {"hugepageLimits": []}}}`,
@@ -48,28 +48,28 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"", "[]", "1", `{"process": {"oomScoreAdj": "low"}}`, `{"process": {"oomScoreAdj": 0.5}}`} {
-		if got, err := (bounds{noResource: true}).apply([]byte(bad), true); err == nil {
+		if got, err := (limitations{noResource: true}).apply([]byte(bad), true); err == nil {
 			t.Errorf("%q: got %s, want an error", bad, got)
 		}
 	}
 }
 
-func TestFindBounds(t *testing.T) {
+func TestDetectLimitations(t *testing.T) {
 	dir := t.TempDir()
 	score := filepath.Join(dir, "score")
 	if err := os.WriteFile(score, []byte("-5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := findBounds(score, dir); err != nil || b.ownScore != -5 || !b.noHugetlb {
+	if b, err := detectLimitations(score, dir); err != nil || b.ownScore != -5 || !b.noHugetlb {
 		t.Errorf("%+v, %v", b, err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "hugetlb"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := findBounds(score, dir); err != nil || b.noHugetlb {
+	if b, err := detectLimitations(score, dir); err != nil || b.noHugetlb {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if b, err := findBounds(filepath.Join(dir, "none"), dir); err == nil {
+	if b, err := detectLimitations(filepath.Join(dir, "none"), dir); err == nil {
 		t.Errorf("%+v, want an error", b)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// swapFile is where a virtual machine has its swap.
+// swapFile is the path of a virtual machine's swap file.
 const swapFile = "/var/swap"
 
-// swapOn gives the machine so much swap, none for 0.
+// swapOn creates and enables swap of that size in MiB; 0 does nothing.
 func swapOn(mib int) error {
 	if mib == 0 {
 		return nil
@@ -40,7 +40,7 @@ func swapOn(mib int) error {
 	return nil
 }
 
-// swapHeader is the first page of a swap area, as mkswap(8) makes it: union swap_header of the kernel, version 1.
+// swapHeader returns the first page of a swap area, as mkswap(8) writes it: the kernel's union swap_header, version 1.
 func swapHeader(size int64, page int) []byte {
 	const info, magic = 1024, "SWAPSPACE2"
 	b := make([]byte, page)

@@ -27,24 +27,23 @@ import (
 )
 
 const (
-	// roundBound ends a round that hangs.
+	// roundBound bounds a round.
 	roundBound = 10 * time.Minute
-	// idleTime is how long the idle cost is measured.
+	// idleTime is the duration of the measurement of the idle cost.
 	idleTime = 20 * time.Second
 )
 
 // round is one start and stop of `nodes up`.
 type round struct {
 	up, down time.Duration
-	boots    int // of virtual machines, beyond the first: boots that hung
+	boots    int // repeated boots of virtual machines after one hung
 	err      error
 }
 
-// bench starts and stops nodes again and again and prints the figures, with the machine's load beside them, because they
-// hang on it.
+// bench repeatedly starts and stops nodes and prints the durations and the machine's load.
 func bench(o options, out io.Writer) (int, error) {
 	fmt.Fprintf(out, "%d rounds of %d nodes (cgroup version %s), %d CPUs, load %s\n", o.rounds, o.nodes, kind(o), runtime.NumCPU(), load())
-	before, err := traces()
+	before, err := listResources()
 	if err != nil {
 		return 1, err
 	}
@@ -65,13 +64,13 @@ func bench(o options, out io.Writer) (int, error) {
 		fmt.Fprintf(out, "round %2d: Ready after %s, gone after %s, load %s\n", i+1, seconds(r.up), seconds(r.down), load())
 		ups, downs = append(ups, r.up), append(downs, r.down)
 	}
-	after, err := traces()
+	after, err := listResources()
 	if err != nil {
 		return 1, err
 	}
 	fmt.Fprintf(out, "Ready: %s\ngone:  %s\nfailed starts: %d of %d\n", spread(ups), spread(downs), failed, o.rounds)
 	if hung > 0 {
-		fmt.Fprintf(out, "boots of virtual machines that hung and were tried again: %d\n", hung)
+		fmt.Fprintf(out, "boots of virtual machines that hung and were retried: %d\n", hung)
 	}
 	leaks := slices.DeleteFunc(after, func(s string) bool { return slices.Contains(before, s) })
 	fmt.Fprintf(out, "left behind: %d %s\n", len(leaks), strings.Join(leaks, " "))
@@ -88,7 +87,7 @@ func kind(o options) string {
 	return strconv.Itoa(o.cgroup)
 }
 
-// runRound starts this program as a person does, measures, and ends it with the signal that Ctrl-C sends.
+// runRound starts `nodes up`, measures the start, and stops it with SIGINT.
 func runRound(o options, idle io.Writer) (r round) {
 	ctx, cancel := context.WithTimeout(context.Background(), roundBound)
 	defer cancel()
@@ -120,7 +119,7 @@ func runRound(o options, idle io.Writer) (r round) {
 	if !ready {
 		err := cmd.Wait()
 		r.err = fmt.Errorf("the nodes did not become Ready: %w\n%s", err, progress.String())
-		r.boots = strings.Count(progress.String(), microvm.Again)
+		r.boots = strings.Count(progress.String(), microvm.RetryPrefix)
 		return r
 	}
 	if idle != io.Discard {
@@ -130,13 +129,13 @@ func runRound(o options, idle io.Writer) (r round) {
 	if r.err = cmd.Process.Signal(syscall.SIGINT); r.err == nil {
 		_, _ = io.Copy(io.Discard, stdout)
 		r.err = cmd.Wait()
-		r.boots = strings.Count(progress.String(), microvm.Again)
+		r.boots = strings.Count(progress.String(), microvm.RetryPrefix)
 	}
 	r.down = time.Since(begin)
 	return r
 }
 
-// reportIdle prints what each node's cgroup holds and uses while nothing runs on it.
+// reportIdle prints the memory and CPU use of each idle node's cgroup.
 func reportIdle(out io.Writer, session string) {
 	first := usage(session)
 	time.Sleep(idleTime)
@@ -148,7 +147,7 @@ func reportIdle(out io.Writer, session string) {
 	}
 }
 
-// use is what a cgroup uses.
+// use is the use of a cgroup.
 type use struct {
 	cpu    time.Duration
 	memory int64
@@ -186,7 +185,7 @@ func usage(session string) map[string]use {
 		}
 		for _, dir := range dirs {
 			u := found[filepath.Base(dir)]
-			u.cpu += time.Duration(read(dir, "cpuacct.usage")) + time.Duration(read(dir, "cpu.stat"))*time.Microsecond*boolean(h.Name == "")
+			u.cpu += time.Duration(read(dir, "cpuacct.usage")) + time.Duration(read(dir, "cpu.stat"))*time.Microsecond*oneIf(h.Name == "")
 			u.memory += read(dir, "memory.usage_in_bytes") + read(dir, "memory.current")
 			found[filepath.Base(dir)] = u
 		}
@@ -194,16 +193,16 @@ func usage(session string) map[string]use {
 	return found
 }
 
-// boolean is 1 for true: cpu.stat begins with usage_usec on version 2 alone.
-func boolean(b bool) time.Duration {
+// oneIf returns 1 for true. cpu.stat starts with usage_usec on version 2 only.
+func oneIf(b bool) time.Duration {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// traces lists what sessions could leave on this machine.
-func traces() ([]string, error) {
+// listResources lists the cgroups, directories, interfaces, mounts and processes that sessions may leave behind.
+func listResources() ([]string, error) {
 	host, err := hostcgroup.Detect()
 	if err != nil {
 		return nil, err
@@ -216,17 +215,17 @@ func traces() ([]string, error) {
 	for _, pattern := range append(plan.Dirs, cleanup.BaseDir+"/*", filepath.Join(os.TempDir(), cleanup.Prefix+"*")) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", pattern, err)
+			return nil, fmt.Errorf("find %s: %w", pattern, err)
 		}
 		found = append(found, paths...)
 	}
 	interfaces, err := filepath.Glob("/sys/class/net/*")
 	if err != nil {
-		return nil, fmt.Errorf("look for interfaces: %w", err)
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("look for mounts: %w", err)
+		return nil, fmt.Errorf("list mounts: %w", err)
 	}
 	found = append(found, interfaces...)
 	for line := range strings.Lines(string(mounts)) {
@@ -234,11 +233,11 @@ func traces() ([]string, error) {
 	}
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
-		return nil, fmt.Errorf("look for processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	for _, p := range programs {
 		switch target, err := os.Readlink(p); {
-		case err != nil: // it has ended, or is the kernel's
+		case err != nil: // exited, or a kernel thread
 		case slices.Contains([]string{"nodekit", "kubelet", "containerd", "containerd-shim-runc-v2", "qemu-system-x86_64"}, filepath.Base(target)):
 			found = append(found, "process:"+filepath.Base(filepath.Dir(p))+":"+filepath.Base(target))
 		}
@@ -257,7 +256,7 @@ func load() string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
 
-// spread describes measured times.
+// spread formats measured durations.
 func spread(d []time.Duration) string {
 	if len(d) == 0 {
 		return "none"

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodescommand is what people call: start nodes and keep them until Ctrl-C, and say what a machine lacks for it. Nothing
-// but cmd/nodes imports it.
+// Package nodescommand implements the command `nodes`: it starts real nodes until Ctrl-C, checks the requirements of a
+// machine, and measures starts.
 package nodescommand
 
 import (
@@ -27,11 +27,11 @@ import (
 	"crane.io/crane/internal/testbed/realnode/sandbox"
 )
 
-// options of the command.
+// options are the command's flags.
 type options struct {
 	nodes  int
 	cgroup int
-	// machine asks for virtual machines also where the cgroup version does not need them.
+	// machine requests virtual machines even if the cgroup version does not require them.
 	machine bool
 	// driver is the kubelet's cgroup driver.
 	driver string
@@ -51,12 +51,12 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 		fmt.Fprintf(errOut, "nodes up | doctor | bench [flags]\n%s", flags.FlagUsages())
 	}
 	flags.IntVar(&o.nodes, "nodes", o.nodes, "number of nodes")
-	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; another than this machine's means emulated virtual machines (default: this machine's)")
-	flags.BoolVar(&o.machine, "machine", false, "run the nodes in virtual machines whatever the cgroup version")
-	flags.StringVar(&o.driver, "cgroup-driver", realnode.CgroupFS, "who makes the cgroups of pods: cgroupfs or systemd, which runs the nodes in virtual machines, as a cluster of today has them")
-	flags.StringVar(&o.runtime, "runtime", realnode.Containerd, "container runtime: containerd or crio, which `make build-crio` makes")
+	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; a version other than this machine's requires emulated virtual machines (default: this machine's)")
+	flags.BoolVar(&o.machine, "machine", false, "run the nodes in virtual machines regardless of the cgroup version")
+	flags.StringVar(&o.driver, "cgroup-driver", realnode.CgroupFS, "cgroup driver: cgroupfs, or systemd, which requires virtual machines")
+	flags.StringVar(&o.runtime, "runtime", realnode.Containerd, "container runtime: containerd, or crio, which requires make build-crio")
 	flags.StringVar(&o.binDir, "bin-dir", "", "directory of nodekit, kubelet and controlplane (default: that of this binary)")
-	flags.BoolVar(&o.once, "once", false, "end when the nodes are Ready")
+	flags.BoolVar(&o.once, "once", false, "exit when the nodes are Ready")
 	flags.IntVar(&o.rounds, "rounds", 20, "bench: number of rounds")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -84,18 +84,18 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	case "up":
 		return enter(o, out, errOut)
 	case "doctor":
-		return diagnose(out), nil
+		return runDoctor(out), nil
 	}
 	return 2, fmt.Errorf("%q is not one of up, doctor, bench", flags.Arg(0))
 }
 
-// diagnose prints what this machine has and lacks. Without virtual machines it is still good for one kind of node.
-func diagnose(out io.Writer) int {
+// runDoctor prints the requirements that this machine meets and lacks. Virtual machines are optional.
+func runDoctor(out io.Writer) int {
 	ctx := context.Background()
-	capsule, machine := doctor.Capsule(ctx), doctor.Machine(ctx)
-	fmt.Fprintln(out, "Nodes in namespaces, with this machine's own cgroups (every kind of node needs this):")
+	capsule, machine := doctor.CheckNamespaces(ctx), doctor.CheckMachine(ctx)
+	fmt.Fprintln(out, "Nodes in namespaces with this machine's cgroups (required for every kind of node):")
 	doctor.Print(out, capsule)
-	fmt.Fprintln(out, "Nodes in emulated virtual machines, for the other cgroup version:")
+	fmt.Fprintln(out, "Nodes in emulated virtual machines with the other cgroup version:")
 	doctor.Print(out, machine)
 	if doctor.Problems(capsule) != nil {
 		return 1
@@ -103,13 +103,13 @@ func diagnose(out io.Writer) int {
 	return 0
 }
 
-// enter checks the machine, enters namespaces and comes up there.
+// enter checks the machine, enters new namespaces and starts the nodes there.
 func enter(o options, out, errOut io.Writer) (int, error) {
 	begin := time.Now()
-	if err := doctor.Problems(doctor.Capsule(context.Background())); err != nil && !sandbox.Inside() {
+	if err := doctor.Problems(doctor.CheckNamespaces(context.Background())); err != nil && !sandbox.Inside() {
 		return 1, fmt.Errorf("this machine cannot run real nodes:\n%w", err)
 	}
-	set, err := assets.In(o.binDir)
+	set, err := assets.FromDir(o.binDir)
 	if err != nil {
 		return 1, err
 	}
@@ -129,7 +129,7 @@ func enter(o options, out, errOut io.Writer) (int, error) {
 	})
 }
 
-// fetch gets what virtual machines need from elsewhere, where there are to be some.
+// fetch downloads the kernel and systemd if the options require virtual machines.
 func fetch(set assets.Set, o options) error {
 	host, err := hostcgroup.Detect()
 	if err != nil {
@@ -139,7 +139,7 @@ func fetch(set assets.Set, o options) error {
 		return nil
 	}
 	ctx := context.Background()
-	if err := doctor.Problems(doctor.Machine(ctx)); err != nil {
+	if err := doctor.Problems(doctor.CheckMachine(ctx)); err != nil {
 		return fmt.Errorf("this machine cannot run nodes in virtual machines:\n%w", err)
 	}
 	if o.driver == realnode.Systemd {
@@ -150,8 +150,8 @@ func fetch(set assets.Set, o options) error {
 	return set.FetchKernel(ctx)
 }
 
-// up starts everything, says how to get at it and stays until ctx ends. It stops nothing: this process is the first of its
-// namespaces, so the kernel ends the others with it.
+// up starts everything, prints how to reach it and waits until ctx ends. It stops nothing: this process is the first of
+// its PID namespace, so the kernel kills the others with it.
 func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begin time.Time, out, errOut io.Writer) error {
 	control, err := controlplane.Start(ctx, controlplane.Options{
 		Dir: filepath.Join(s.Dir, "controlplane"), Binary: set.Controlplane, APIServerPort: s.Ports[0],
@@ -165,14 +165,14 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 	if err != nil {
 		return err
 	}
-	wanted := make([]realnode.NodeOptions, o.nodes)
-	for i := range wanted {
-		wanted[i] = realnode.NodeOptions{Cgroup: o.cgroup, Machine: o.machine, CgroupDriver: o.driver, Runtime: o.runtime}
-		if err := cluster.Can(ctx, wanted[i]); err != nil {
+	options := make([]realnode.NodeOptions, o.nodes)
+	for i := range options {
+		options[i] = realnode.NodeOptions{Cgroup: o.cgroup, Machine: o.machine, CgroupDriver: o.driver, Runtime: o.runtime}
+		if err := cluster.CheckSupport(ctx, options[i]); err != nil {
 			return err
 		}
 	}
-	nodes, err := cluster.StartNodes(ctx, wanted...)
+	nodes, err := cluster.StartNodes(ctx, options...)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 	if o.once {
 		return nil
 	}
-	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get nodes -o wide\nCtrl-C ends them and leaves nothing behind.\n", control.Kubeconfig())
+	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get nodes -o wide\nCtrl-C stops the nodes and removes everything.\n", control.Kubeconfig())
 	<-ctx.Done()
 	return nil
 }

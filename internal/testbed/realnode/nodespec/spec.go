@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodespec is the contract between who starts a node and the node's first process: what the node is to look like, and
-// what it reports back. It holds values alone; both sides import it, and the first process is small because of it.
+// Package nodespec defines the messages between the process that starts a node and the node's first process: the
+// specification of the node and its progress reports.
 package nodespec
 
 import (
@@ -10,36 +10,37 @@ import (
 	"time"
 )
 
-// Node is everything that the first process of a node needs. It travels as JSON: through a pipe into namespaces, on a
-// drive of its own into a virtual machine.
+// Node is the specification of a node for its first process. It is passed as JSON through a pipe to a namespace node,
+// or on a drive to a virtual machine.
 type Node struct {
 	// Name is the host name and the name of the Node object.
 	Name string `json:"name"`
-	// Address of the node's only interface, with the prefix of the network; Gateway is its default route.
+	// Address is the address of the node's only interface, with the prefix of the network; Gateway is its default
+	// route.
 	Address netip.Prefix `json:"address"`
 	Gateway netip.Addr   `json:"gateway"`
-	// Hierarchies are the cgroup v1 hierarchies to mount, each a comma-separated list as /proc/self/cgroup names it
-	// ("cpu,cpuacct", "name=systemd"); none means cgroup v2 alone.
+	// Hierarchies lists the cgroup v1 hierarchies to mount as comma-separated lists like those of /proc/self/cgroup
+	// ("cpu,cpuacct", "name=systemd"); none means cgroup v2 only.
 	Hierarchies []string `json:"hierarchies,omitempty"`
-	// Unified says that the host mounts cgroup v2 as well.
+	// Unified means that the host mounts cgroup v2 in addition to v1.
 	Unified bool `json:"unified,omitempty"`
-	// Machine is a virtual machine of its own: there is no host to be shielded from.
+	// Machine means that the node is a virtual machine, which does not share the host's kernel.
 	Machine bool `json:"machine,omitempty"`
-	// Clock is the time on the host; a machine whose own clock is far from it takes it over.
+	// Clock is the host's time, to which a virtual machine sets its clock.
 	Clock time.Time `json:"clock"`
-	// DiskBytes is the size of the node's root file system, which is memory. Ignored in a machine.
+	// DiskBytes is the size of the root file system in memory in bytes; ignored in a virtual machine.
 	DiskBytes int64 `json:"diskBytes,omitempty"`
-	// SwapMiB is the swap of a machine.
+	// SwapMiB is the swap of a virtual machine in MiB.
 	SwapMiB int `json:"swapMiB,omitempty"`
-	// Root is an empty directory of the host where the node's root file system is put together, for nobody else to see.
+	// Root is an empty host directory on which the node's root file system is mounted in its own mount namespace.
 	Root string `json:"root,omitempty"`
-	// Binds are files and directories of the host to be seen read-only in the node, by their place there.
+	// Binds maps paths in the node to host files and directories that are mounted read-only.
 	Binds map[string]string `json:"binds,omitempty"`
-	// Files to write, by absolute path.
+	// Files maps absolute paths to files to write.
 	Files map[string]File `json:"files,omitempty"`
-	// NUMA are the CPUs of each faked NUMA zone as lists such as "0-1"; none shows those of the host.
+	// NUMA lists the CPUs of each emulated NUMA zone, such as "0-1"; empty keeps the host's zones.
 	NUMA []string `json:"numa,omitempty"`
-	// Steps are done in order; the node is up when the last is done.
+	// Steps run in order; the node is up after the last.
 	Steps []Step `json:"steps"`
 }
 
@@ -54,47 +55,47 @@ type Step struct {
 	Name string   `json:"name"`
 	Args []string `json:"args"`
 	Env  []string `json:"env,omitempty"`
-	// Stays says that the program is to run for as long as the node does: its end is the node's end. The next step begins
-	// when Socket, if given, accepts connections. A program that does not stay is waited for, before the next step or, if
-	// it runs Beside the others, before the node is up.
-	Stays bool `json:"stays,omitempty"`
-	// Again says that a program which stays is started again when it ends after the node is up, instead of ending the node.
-	Again  bool   `json:"again,omitempty"`
-	Beside bool   `json:"beside,omitempty"`
-	Socket string `json:"socket,omitempty"`
+	// Daemon means that the program runs for the life of the node, which ends with it. The next step starts when
+	// Socket, if set, accepts connections. Other programs must exit before the next step starts or, with Background,
+	// before the node is up.
+	Daemon bool `json:"stays,omitempty"`
+	// Restart restarts a daemon that exits after the node is up, instead of ending the node.
+	Restart    bool   `json:"again,omitempty"`
+	Background bool   `json:"beside,omitempty"`
+	Socket     string `json:"socket,omitempty"`
 }
 
 // Report is one line of JSON from the first process.
 type Report struct {
-	// Step that is done, or that failed.
+	// Step is the completed or failed step.
 	Step string `json:"step"`
-	// Took is the time since the first process began.
+	// Took is the time since the start of the first process.
 	Took time.Duration `json:"took"`
-	// Error says why the node cannot go on. It is the last report.
+	// Error is the error that ended the node, in its last report.
 	Error string `json:"error,omitempty"`
 }
 
-// Steps that the first process reports beside those of Node.Steps.
+// Steps reported in addition to Node.Steps.
 const (
-	// Booted comes from a virtual machine as soon as its kernel has found its devices.
+	// Booted is reported by a virtual machine as soon as its kernel has found its devices.
 	Booted = "booted"
-	// Mounted comes when the first process has its configuration and its root file system.
+	// Mounted is reported when the first process has read its configuration and mounted its root file system.
 	Mounted = "mounted"
-	// Up comes when all steps are done.
+	// Up is reported when all steps are done.
 	Up = "up"
 )
 
-// Descriptors that the first process of a node in namespaces finds open.
+// File descriptors of the first process of a namespace node.
 const (
 	ConfigFD = 3 // Node, as JSON, up to the end of the stream
 	ReportFD = 4 // reports, one per line
 	LogFD    = 5 // output of the first step, and one more descriptor for each further step
 )
 
-// What a virtual machine finds its devices by.
+// Identifiers of a virtual machine's devices.
 const (
-	RootSerial   = "root"   // of the drive with the root file system
-	ConfigSerial = "config" // of the drive with the Node, as JSON, then zeros
+	RootSerial   = "root"   // serial number of the drive with the root file system
+	ConfigSerial = "config" // serial number of the drive with the Node as JSON, followed by zeros
 	ReportPort   = 1        // number of the serial port for reports
-	LogPort      = 2        // that for the output of the first step, and one more port for each further step
+	LogPort      = 2        // port for the output of the first step, followed by one port per further step
 )

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ociimage writes container images without a registry and without a container engine: an archive in the OCI image
-// layout (github.com/opencontainers/image-spec, image-layout.md) that `ctr images import` takes. The same input gives the
-// same bytes. It knows neither what the programs do nor who imports them.
+// Package ociimage writes container images without a registry and without a container engine: an archive in the OCI
+// image layout (github.com/opencontainers/image-spec, image-layout.md) for `ctr images import`. Equal input yields
+// equal bytes.
 package ociimage
 
 import (
@@ -20,7 +20,7 @@ import (
 	"strings"
 )
 
-// Media types and the annotation with which containerd names what it imports.
+// Media types, and the annotation from which containerd reads the image name.
 const (
 	typeIndex    = "application/vnd.oci.image.index.v1+json"
 	typeManifest = "application/vnd.oci.image.manifest.v1+json"
@@ -31,13 +31,13 @@ const (
 
 // Image is one image of an archive.
 type Image struct {
-	// Name with its tag, such as "crane.local/pause:1".
+	// Name is the image name with its tag, such as "crane.local/pause:1".
 	Name string
-	// Entrypoint is what the image runs.
+	// Entrypoint is the command of the image.
 	Entrypoint []string
-	// Files are the programs of its only layer, by absolute path. Images with the same files share it.
+	// Files maps absolute paths to the programs of its only layer. Images with equal files share a layer.
 	Files map[string][]byte
-	// Architecture as Go calls it, such as "amd64".
+	// Architecture is the GOARCH of the programs, such as "amd64".
 	Architecture string
 }
 
@@ -75,7 +75,7 @@ func Write(out io.Writer, images ...Image) error {
 	return a.out.Close()
 }
 
-// archive writes files once each.
+// archive writes each file once.
 type archive struct {
 	out  *tar.Writer
 	seen map[string]bool
@@ -83,7 +83,7 @@ type archive struct {
 
 func (a *archive) image(i Image) (descriptor, error) {
 	if !strings.Contains(i.Name, ":") || len(i.Entrypoint) == 0 || len(i.Files) == 0 || i.Architecture == "" {
-		return descriptor{}, errors.New("needs a name with a tag, an entry point, files and an architecture")
+		return descriptor{}, errors.New("requires a name with a tag, an entry point, files and an architecture")
 	}
 	content, err := layer(i.Files)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *archive) file(name string, content []byte) error {
 	return writeFile(a.out, name, 0o644, content)
 }
 
-// layer is a tar of files that anyone may run, and of the directories above them.
+// layer returns a tar archive of executable files and their parent directories.
 func layer(files map[string][]byte) ([]byte, error) {
 	names := make([]string, 0, len(files))
 	for name := range files {

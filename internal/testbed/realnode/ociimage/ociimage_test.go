@@ -85,7 +85,7 @@ func TestWrite(t *testing.T) {
 	}
 	var again bytes.Buffer
 	if err := Write(&again, image("crane.local/a:1"), image("crane.local/b:1")); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
-		t.Errorf("the same input makes other bytes (%v)", err)
+		t.Errorf("equal input yields different bytes (%v)", err)
 	}
 }
 

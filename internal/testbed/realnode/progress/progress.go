@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress reads what the first process of a node reports, whichever way the reports come.
+// Package progress reads the reports of a node's first process from a pipe.
 package progress
 
 import (
@@ -17,20 +17,20 @@ import (
 	"crane.io/crane/internal/testbed/realnode/nodespec"
 )
 
-// Reader reads reports, one a line.
+// Reader reads reports, one per line.
 type Reader struct {
-	file  *os.File
-	lines *bufio.Reader
-	last  nodespec.Report
-	tell  func(nodespec.Report)
+	file   *os.File
+	lines  *bufio.Reader
+	last   nodespec.Report
+	report func(nodespec.Report)
 }
 
-// NewReader reads from a pipe; tell, if not nil, gets each report.
-func NewReader(pipe *os.File, tell func(nodespec.Report)) *Reader {
-	return &Reader{file: pipe, lines: bufio.NewReader(pipe), tell: tell}
+// NewReader returns a reader of a pipe; report, if not nil, is called for each report.
+func NewReader(pipe *os.File, report func(nodespec.Report)) *Reader {
+	return &Reader{file: pipe, lines: bufio.NewReader(pipe), report: report}
 }
 
-// Await reads until step is done. It is an error if the node reports one, or ends, or ctx does.
+// Await reads until step is done. It returns an error if the node reports one, the pipe ends, or ctx ends.
 func (r *Reader) Await(ctx context.Context, step string) error {
 	stop := context.AfterFunc(ctx, func() { _ = r.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -47,8 +47,8 @@ func (r *Reader) Await(ctx context.Context, step string) error {
 		if err := json.Unmarshal(line, &r.last); err != nil {
 			return fmt.Errorf("read report %q: %w", line, err)
 		}
-		if r.tell != nil {
-			r.tell(r.last)
+		if r.report != nil {
+			r.report(r.last)
 		}
 		if r.last.Error != "" {
 			return fmt.Errorf("step %s: %s", r.last.Step, r.last.Error)

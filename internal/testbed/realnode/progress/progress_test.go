@@ -30,13 +30,13 @@ func TestAwait(t *testing.T) {
 				t.Fatal(err)
 			}
 			writer.Close()
-			told := 0
-			err = NewReader(reader, func(nodespec.Report) { told++ }).Await(t.Context(), nodespec.Up)
+			calls := 0
+			err = NewReader(reader, func(nodespec.Report) { calls++ }).Await(t.Context(), nodespec.Up)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
-			if name == "done" && told != 2 {
-				t.Errorf("told of %d reports, want 2", told)
+			if name == "done" && calls != 2 {
+				t.Errorf("%d reports, want 2", calls)
 			}
 		})
 	}

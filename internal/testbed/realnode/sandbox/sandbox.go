@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox runs a program in namespaces of its own, made anew and gone with it: network, mounts, processes, host
-// name. The program starts itself a second time inside; the first, outside, only waits, hands loopback listeners in and
-// passes signals on. When either dies, however, the kernel ends everything inside, and package janitor removes the rest.
+// Package sandbox runs a program in new namespaces: network, mounts, processes, host name. The program starts itself a
+// second time inside; the first process only passes loopback listeners in, forwards signals and waits. If either dies,
+// the kernel kills everything inside, and package cleanup removes the rest.
 package sandbox
 
 import (
@@ -28,42 +28,42 @@ import (
 	"crane.io/crane/internal/testbed/realnode/hostcgroup"
 )
 
-// environment holds the Session on its way in.
+// environment is the environment variable that passes the Session to the process inside.
 const environment = "CRANE_NODES_SESSION"
 
-// Descriptors that the program inside finds open: the pipe whose other end the watcher reads, then the listeners.
+// File descriptors of the process inside: the pipe whose other end the watcher reads, then the listeners.
 const (
 	aliveFD         = 3
 	firstListenerFD = 4
 )
 
-// Options say what to hand in.
+// Options configures a sandbox.
 type Options struct {
-	// Kit is the path of the nodekit binary, which watches over the session from outside.
+	// Kit is the path of the nodekit binary, which watches the session from outside.
 	Kit string
-	// Ports is the number of listeners on free ports of 127.0.0.1 outside, to be relayed to the same ports inside.
+	// Ports is the number of listeners on free ports of 127.0.0.1 outside that are forwarded to the same ports inside.
 	Ports int
 }
 
-// Session is what the program inside knows.
+// Session describes the sandbox to the process inside.
 type Session struct {
 	ID string `json:"id"`
-	// Dir is an empty directory for state, for root alone. It is removed after the end.
+	// Dir is a directory for state, accessible by root only. It is removed at the end.
 	Dir string `json:"dir"`
-	// Group is the cgroup below which nodes get theirs.
+	// Group is the parent of the nodes' cgroups.
 	Group hostcgroup.Group `json:"group"`
-	// Ports are free inside and relayed from outside, see Relay.
+	// Ports are free inside and forwarded from outside; see Relay.
 	Ports []int `json:"ports"`
 
 	listeners []net.Listener
 }
 
-// Enter runs inside in namespaces of its own and returns its exit status, which the calling program should end with. It
-// must be called at the start of the program, since that is started again, with the same arguments, to come here a second
-// time; what went before runs twice.
+// Enter runs inside in new namespaces and returns its exit status, with which the calling program should exit. It must
+// be called at the start of the program, because the program is started again with the same arguments and calls Enter a
+// second time.
 func Enter(o Options, inside func(*Session) int) (int, error) {
 	if description, ok := os.LookupEnv(environment); ok {
-		s, err := arrive(description)
+		s, err := initialize(description)
 		if err != nil {
 			return 1, fmt.Errorf("enter namespaces: %w", err)
 		}
@@ -72,9 +72,9 @@ func Enter(o Options, inside func(*Session) int) (int, error) {
 	return outside(o)
 }
 
-// outside makes a session, runs the program inside of it and waits for both the program's end and the removal.
+// outside creates a session, runs the program inside of it and waits for both the program and the removal.
 func outside(o Options) (status int, err error) {
-	// The signal that the child gets at its parent's death is bound to the thread that made it.
+	// The parent death signal is bound to the thread that created the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cleanup.Sweep(); err != nil {
@@ -90,7 +90,7 @@ func outside(o Options) (status int, err error) {
 	}
 	reader, alive, err := os.Pipe()
 	if err != nil {
-		return 1, fmt.Errorf("make pipe: %w", err)
+		return 1, fmt.Errorf("create pipe: %w", err)
 	}
 	watcher, err := watch(o.Kit, entry.Dir(), reader)
 	if err != nil {
@@ -119,15 +119,15 @@ func outside(o Options) (status int, err error) {
 func newID() (string, error) {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("make up a name: %w", err)
+		return "", fmt.Errorf("generate session ID: %w", err)
 	}
 	return hex.EncodeToString(b[:]), nil
 }
 
-// watch starts the watcher, out of reach of a signal to our process group.
+// watch starts the watcher in a session of its own, out of reach of signals to this process group.
 func watch(kit, entry string, alive *os.File) (*exec.Cmd, error) {
 	defer alive.Close()
-	cmd := exec.Command(kit, "watch", entry) //nolint:noctx // it is to outlive everything
+	cmd := exec.Command(kit, "watch", entry) //nolint:noctx // the watcher outlives this process
 	cmd.Stdin = alive
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -136,7 +136,7 @@ func watch(kit, entry string, alive *os.File) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// prepare makes what the session needs from outside, each thing after it has been written down.
+// prepare creates the resources of the session outside, each after it has been recorded.
 func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File, error) {
 	s := &Session{ID: id, Dir: filepath.Join(os.TempDir(), cleanup.Prefix+id)}
 	host, err := hostcgroup.Detect()
@@ -151,18 +151,18 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 		return nil, nil, err
 	}
 	if err := os.Mkdir(s.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make session directory: %w", err)
+		return nil, nil, fmt.Errorf("create session directory: %w", err)
 	}
 	if s.Group, err = host.Make(cleanup.Prefix + id); err != nil {
 		return nil, nil, err
 	}
 	var files []*os.File
 	for range ports {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // a listener's life is not a request's
+		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // the listener lives as long as the session
 		if err != nil {
 			return nil, files, fmt.Errorf("open listener: %w", err)
 		}
-		defer listener.Close() // the file is a copy
+		defer listener.Close() // the file is a duplicate
 		tcp, ok := listener.(*net.TCPListener)
 		if !ok {
 			return nil, files, fmt.Errorf("open listener: %T", listener)
@@ -185,11 +185,11 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 	return s, files, nil
 }
 
-// run starts this program again inside and waits for it, passing on the signals that ask for its end.
+// run starts this program again inside, forwards termination signals and waits for it.
 func (s *Session) run(files []*os.File) (int, error) {
 	description, err := json.Marshal(s)
 	if err != nil {
-		return 1, fmt.Errorf("describe session: %w", err)
+		return 1, fmt.Errorf("encode session: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Session) run(files []*os.File) (int, error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
-	cmd := exec.Command(self, os.Args[1:]...) //nolint:noctx // our own program; signals end it
+	cmd := exec.Command(self, os.Args[1:]...) //nolint:noctx // forwarded signals end the program
 	cmd.Env = append(os.Environ(), environment+"="+string(description))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
@@ -208,7 +208,7 @@ func (s *Session) run(files []*os.File) (int, error) {
 		Setpgid:    true,
 	}
 	if err := cmd.Start(); err != nil {
-		return 1, fmt.Errorf("make namespaces: %w", err)
+		return 1, fmt.Errorf("create namespaces: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -235,23 +235,23 @@ func (s *Session) run(files []*os.File) (int, error) {
 	return 0, nil
 }
 
-// arrive takes over what was handed in and makes the namespaces fit to live in.
-func arrive(description string) (*Session, error) {
+// initialize reads the session and sets up the namespaces.
+func initialize(description string) (*Session, error) {
 	var s Session
 	if err := json.Unmarshal([]byte(description), &s); err != nil {
 		return nil, fmt.Errorf("read session: %w", err)
 	}
 	if err := os.Unsetenv(environment); err != nil {
-		return nil, fmt.Errorf("forget session: %w", err)
+		return nil, fmt.Errorf("unset session: %w", err)
 	}
-	// Held open for as long as this process lives, and by no child of it.
+	// The descriptor stays open for the life of this process and is not inherited.
 	unix.CloseOnExec(aliveFD)
 	for i := range s.Ports {
 		file := os.NewFile(uintptr(firstListenerFD+i), "listener")
 		listener, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
-			return nil, fmt.Errorf("take over listener: %w", err)
+			return nil, fmt.Errorf("inherit listener: %w", err)
 		}
 		s.listeners = append(s.listeners, listener)
 	}
@@ -261,34 +261,34 @@ func arrive(description string) (*Session, error) {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil { //nolint:noctx // takes no time
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil { //nolint:noctx // returns immediately
 		return nil, fmt.Errorf("bring up loopback: %w: %s", err, out)
 	}
 	return &s, nil
 }
 
-// Relay passes connections to each port outside on to the same port of address inside, until the session ends.
+// Relay forwards connections to each port outside to the same port of address inside, until the session ends.
 func (s *Session) Relay(address string) {
 	for i, listener := range s.listeners {
 		go Serve(listener, net.JoinHostPort(address, strconv.Itoa(s.Ports[i])))
 	}
 }
 
-// Serve passes each connection to listener on to target until the listener is closed.
+// Serve forwards each connection to listener to target until the listener is closed.
 func Serve(listener net.Listener, target string) {
 	for {
 		in, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		go pass(in, target)
+		go forward(in, target)
 	}
 }
 
-// pass copies both ways until both are at their end. An error is the end of one of the peers, who knows more than we do.
-func pass(in net.Conn, target string) {
+// forward copies both ways until both connections end. Errors are ignored: they end the connection.
+func forward(in net.Conn, target string) {
 	defer func() { _ = in.Close() }()
-	out, err := net.Dial("tcp", target) //nolint:noctx // as long as the connection that it serves
+	out, err := net.Dial("tcp", target) //nolint:noctx // the connection lives as long as the accepted one
 	if err != nil {
 		return
 	}
@@ -310,5 +310,5 @@ func closeWrite(c net.Conn) {
 	}
 }
 
-// Inside tells whether this process is the one inside, which has not come to Enter yet.
+// Inside reports whether this process is the one inside, before it calls Enter.
 func Inside() bool { return os.Getenv(environment) != "" }

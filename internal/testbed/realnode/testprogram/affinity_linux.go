@@ -5,7 +5,7 @@ package testprogram
 
 import "golang.org/x/sys/unix"
 
-// allowedCPUs counts the CPUs this process may run on, 0 where the kernel does not say.
+// allowedCPUs returns the number of CPUs this process may run on, 0 if unknown.
 func allowedCPUs() int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -19,15 +19,15 @@ import (
 
 // cgroups reads and writes cgroup files, as an agent in a DaemonSet does through a host path:
 //
-//	cgroups stay                   do nothing until told to end; the rest is run beside it
+//	cgroups stay                   wait for SIGTERM, so that other commands can be executed beside it
 //	cgroups read FILE...           print the files
 //	cgroups write FILE VALUE       write one value
 //	cgroups walk DIR NAME...       print every file below DIR that has one of the names, as JSON by path, without space around it
 //	cgroups copy DIR NAME...       the same with the contents as they are
 //	cgroups dump FILE...           print files as JSON by path, with the contents as they are
 //	cgroups play DIR STEPS         make the group DIR of cgroup v2, do steps of conformance in it, given as JSON, print the answers, remove it
-//	cgroups hold MIB               what such steps put into groups
-//	cgroups in ROOT COMMAND...     become a command of the system below ROOT
+//	cgroups hold MIB               allocate memory; the process that such steps move to groups
+//	cgroups in ROOT COMMAND...     chroot to ROOT and execute a command
 func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("cgroups: want stay, read, write, walk, copy, dump, play or in")
@@ -53,10 +53,10 @@ func cgroups(args []string, out io.Writer) error {
 	return verb.do(args[1:])
 }
 
-// many is no bound of arguments.
+// many is the maximum of commands with any number of arguments.
 const many = math.MaxInt
 
-// writeFile writes to a file that there is: a kernel file that is not there must not become a plain one.
+// writeFile writes to an existing file; it does not create a plain file in place of a missing kernel file.
 func writeFile(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -88,20 +88,20 @@ func dump(files []string, out io.Writer) error {
 		}
 		found[file] = string(content)
 	}
-	return say(out, found)
+	return writeReport(out, found)
 }
 
 func walk(dir string, names []string, edit func(string) string, out io.Writer) error {
 	found := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a pod has ended meanwhile
+			return nil // the cgroup has been removed
 		}
 		if err != nil || entry.IsDir() || !slices.Contains(names, entry.Name()) {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		// What can only be written to, such as memory.reclaim, is there as well.
+		// Write-only files such as memory.reclaim are included.
 		if err == nil || errors.Is(err, syscall.EINVAL) {
 			found[strings.TrimPrefix(path, dir)] = edit(string(content))
 		}
@@ -110,10 +110,10 @@ func walk(dir string, names []string, edit func(string) string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	return say(out, found)
+	return writeReport(out, found)
 }
 
-// become runs a command in the place of this process. It returns on error alone.
+// become executes a command in place of this process. It returns only on error.
 func become(root string, command []string) error {
 	if err := errors.Join(syscall.Chroot(root), os.Chdir("/")); err != nil {
 		return fmt.Errorf("enter %s: %w", root, err)

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// cpuReport is what hogCPU says.
+// cpuReport is the report of hogCPU.
 type cpuReport struct {
-	// Cores is CPU time over time since the last report.
+	// Cores is the CPU time divided by the time since the last report.
 	Cores float64 `json:"cores"`
 	// Allowed is the number of CPUs this process may run on.
 	Allowed int `json:"allowed"`
 }
 
-// hogCPU keeps threads busy and says each second how much CPU time it got.
+// hogCPU keeps threads busy and reports its CPU time each second.
 func hogCPU(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cpu-hog", flag.ContinueOnError)
 	threads := flags.Int("threads", runtime.NumCPU(), "busy threads")
 	every := flags.Duration("every", time.Second, "time between reports")
-	control := flags.String("switch", "", "be busy only while this file begins with 1; without it, always")
+	control := flags.String("switch", "", "file; be busy only while its content starts with 1 (default: always)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func hogCPU(args []string, out io.Writer) error {
 	done := terminated()
 	ticker := time.NewTicker(*every)
 	defer ticker.Stop()
-	var look <-chan time.Time
+	var poll <-chan time.Time
 	if *control != "" {
-		poll := time.NewTicker(switchPoll)
-		defer poll.Stop()
-		look = poll.C
+		ticker := time.NewTicker(switchPoll)
+		defer ticker.Stop()
+		poll = ticker.C
 	}
 	used, begin := cpuTime(), time.Now()
 	for {
@@ -54,29 +54,29 @@ func hogCPU(args []string, out io.Writer) error {
 		select {
 		case <-done:
 			return nil
-		case <-look:
+		case <-poll:
 			continue
 		case <-ticker.C:
 		}
 		u, t := cpuTime(), time.Now()
 		report := cpuReport{Cores: (u - used).Seconds() / t.Sub(begin).Seconds(), Allowed: allowedCPUs()}
-		if err := say(out, report); err != nil {
+		if err := writeReport(out, report); err != nil {
 			return err
 		}
 		used, begin = u, t
 	}
 }
 
-// switchPoll is how often a hog looks whether it is to be busy.
+// switchPoll is the interval between reads of the switch.
 const switchPoll = 50 * time.Millisecond
 
-// switchedOn reads a hog's switch. One that is not there is off.
+// switchedOn reports whether the switch file starts with 1. A missing file is off.
 func switchedOn(file string) bool {
 	content, err := os.ReadFile(file)
 	return err == nil && bytes.HasPrefix(content, []byte("1"))
 }
 
-// hog is the busy threads, if any.
+// hog manages the busy threads.
 type hog struct {
 	threads int
 	end     *atomic.Bool // nil while nothing is busy
@@ -108,7 +108,7 @@ func (h *hog) stop() {
 	}
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

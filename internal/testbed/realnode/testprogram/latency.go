@@ -20,8 +20,8 @@ const (
 	replyTimeout = 10 * time.Second
 )
 
-// serveLatency answers each byte with a byte after a fixed amount of work on the CPU: how long that takes beyond the work
-// itself is what its neighbours cost it.
+// serveLatency responds to each byte with a byte after a fixed amount of CPU work. Additional latency is the
+// interference of other processes.
 func serveLatency(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("latency-server", flag.ContinueOnError)
 	address := flags.String("listen", ":8080", "address to serve on")
@@ -36,7 +36,7 @@ func serveLatency(args []string, out io.Writer) error {
 		return err
 	}
 	defer listener.Close()
-	if err := say(out, map[string]any{"listening": listener.Addr().String(), "rounds": rounds}); err != nil {
+	if err := writeReport(out, map[string]any{"listening": listener.Addr().String(), "rounds": rounds}); err != nil {
 		return err
 	}
 	done := terminated()
@@ -56,7 +56,7 @@ func serveLatency(args []string, out io.Writer) error {
 	}
 }
 
-// answer serves one connection. Its end is the client's business.
+// answer serves one connection until the client closes it.
 func answer(connection net.Conn, rounds int) {
 	defer func() { _ = connection.Close() }()
 	var request [1]byte
@@ -71,7 +71,7 @@ func answer(connection net.Conn, rounds int) {
 	}
 }
 
-// spin is the unit of work.
+// spin performs rounds of CPU work.
 func spin(rounds int) byte {
 	x := uint32(1)
 	for range rounds {
@@ -80,7 +80,8 @@ func spin(rounds int) byte {
 	return byte(x >> 24)
 }
 
-// calibrate finds how many rounds take d of CPU time; the best of several tries, because others may be running.
+// calibrate returns the rounds of spin that take d of CPU time, the best of several measurements to exclude
+// interference.
 func calibrate(d time.Duration) int {
 	const probe = 1 << 20
 	best, sum := time.Hour, byte(0)
@@ -89,11 +90,11 @@ func calibrate(d time.Duration) int {
 		sum ^= spin(probe)
 		best = min(best, time.Since(begin))
 	}
-	runtime.KeepAlive(sum) // so that the work is done
+	runtime.KeepAlive(sum) // prevents the compiler from removing the work
 	return int(float64(probe) * d.Seconds() / max(best.Seconds(), 1e-9))
 }
 
-// latencyReport is what measureLatency says. Times are in microseconds.
+// latencyReport is the report of measureLatency. Times are in microseconds.
 type latencyReport struct {
 	Requests int   `json:"requests"`
 	Errors   int   `json:"errors"`
@@ -102,14 +103,14 @@ type latencyReport struct {
 	Max      int64 `json:"maxus"`
 }
 
-// measureLatency sends requests at a steady rate and reports the latencies of each period, then goes on; a request that is
-// due while another is under way waits, and the wait counts, as it does for a user.
+// measureLatency sends requests at a steady rate and reports the latencies of each period. A request that is due while
+// another one is pending waits, and the wait counts.
 func measureLatency(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("latency-client", flag.ContinueOnError)
 	target := flags.String("target", "127.0.0.1:8080", "server's address")
 	rate := flags.Float64("rate", 100, "requests per second")
 	period := flags.Duration("period", time.Second, "time between reports")
-	reports := flags.Int("reports", 0, "end after so many reports; 0 never")
+	reports := flags.Int("reports", 0, "number of reports before exiting; 0 for no limit")
 	connect := flags.Bool("connect", false, "measure the time to connect, to any TCP server, instead of a request")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -124,13 +125,13 @@ func measureLatency(args []string, out io.Writer) error {
 	due, end := time.Now(), time.Now().Add(*period)
 	var latencies []int64
 	report := latencyReport{}
-	for said := 0; *reports == 0 || said < *reports; {
+	for sent := 0; *reports == 0 || sent < *reports; {
 		select {
 		case <-done:
 			return nil
 		case <-time.After(time.Until(due)):
 		}
-		if err := client.ask(); err != nil {
+		if err := client.request(); err != nil {
 			report.Errors++
 		} else {
 			latencies = append(latencies, time.Since(due).Microseconds())
@@ -141,24 +142,24 @@ func measureLatency(args []string, out io.Writer) error {
 			continue
 		}
 		report.P50, report.P99, report.Max = percentile(latencies, 0.5), percentile(latencies, 0.99), percentile(latencies, 1)
-		if err := say(out, report); err != nil {
+		if err := writeReport(out, report); err != nil {
 			return err
 		}
-		said++
+		sent++
 		latencies, report = latencies[:0], latencyReport{}
 		end = time.Now().Add(*period)
 	}
 	return nil
 }
 
-// latencyClient keeps one connection, and makes another after a failure.
+// latencyClient keeps one connection, and opens another after a failure.
 type latencyClient struct {
 	target      string
 	connectOnly bool
 	connection  net.Conn
 }
 
-func (c *latencyClient) ask() error {
+func (c *latencyClient) request() error {
 	if c.connection == nil {
 		dialer := net.Dialer{Timeout: dialTimeout}
 		connection, err := dialer.DialContext(context.Background(), "tcp", c.target)

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// memoryReport is what hogMemory says.
+// memoryReport is the report of hogMemory.
 type memoryReport struct {
-	// MiB that are allocated and have been written to.
+	// MiB is the allocated and written memory in MiB.
 	MiB int `json:"mib"`
 }
 
-// afterPoll is how often a hog looks whether it shall begin.
+// afterPoll is the interval between checks of the start file.
 const afterPoll = 50 * time.Millisecond
 
-// hogMemory takes memory step by step, writes to each page of it, and holds it.
+// hogMemory allocates memory step by step, writes to each page, and keeps it.
 func hogMemory(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("memory-hog", flag.ContinueOnError)
-	size := flags.Int("mib", 128, "memory to take, in MiB")
-	step := flags.Int("step", 8, "memory to take at a time, in MiB")
+	size := flags.Int("mib", 128, "memory to allocate in MiB")
+	step := flags.Int("step", 8, "memory to allocate per step in MiB")
 	pause := flags.Duration("pause", 20*time.Millisecond, "time between two steps")
-	after := flags.String("after", "", "take nothing before this file has content")
-	file := flags.String("file", "", "take it as cache of this file, which is written, instead of memory of the process")
+	after := flags.String("after", "", "file; start when it has content")
+	file := flags.String("file", "", "file to write, to allocate page cache instead of anonymous memory")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func hogMemory(args []string, out io.Writer) error {
 		case <-time.After(afterPoll):
 		}
 	}
-	take := &taker{}
+	take := &allocator{}
 	if *file != "" {
 		f, err := os.Create(*file)
 		if err != nil {
@@ -62,7 +62,7 @@ func hogMemory(args []string, out io.Writer) error {
 			return err
 		}
 		have += n
-		if err := say(out, memoryReport{MiB: have}); err != nil {
+		if err := writeReport(out, memoryReport{MiB: have}); err != nil {
 			return err
 		}
 		select {
@@ -72,22 +72,22 @@ func hogMemory(args []string, out io.Writer) error {
 		}
 	}
 	<-done
-	runtime.KeepAlive(take) // The blocks are in use until here.
+	runtime.KeepAlive(take) // keep the blocks allocated until here
 	return nil
 }
 
-// taker takes memory, of the process or as cache of a file.
-type taker struct {
+// allocator allocates anonymous memory or page cache of a file.
+type allocator struct {
 	file *os.File
 	held [][]byte
 }
 
-// block takes that many bytes.
-func (t *taker) block(bytes int) error {
+// block allocates that many bytes.
+func (t *allocator) block(bytes int) error {
 	block := make([]byte, bytes)
 	if t.file != nil {
 		_, err := t.file.Write(block)
-		// What is not on the disk yet cannot be dropped.
+		// Only written-back pages can be dropped.
 		return errors.Join(err, t.file.Sync())
 	}
 	for i := 0; i < len(block); i += os.Getpagesize() {

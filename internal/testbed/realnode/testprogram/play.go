@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 )
 
-// play plays steps in a group that is there for no longer.
+// play runs conformance steps in a temporary cgroup.
 func play(dir, steps string, out io.Writer) error {
 	var list []conformance.Step
 	if err := json.Unmarshal([]byte(steps), &list); err != nil {
@@ -24,17 +24,17 @@ func play(dir, steps string, out io.Writer) error {
 		return err
 	}
 	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(what string) *exec.Cmd {
-		// The program itself, wherever it lies. It ends with its input.
+		// This program, wherever it is installed. It ends with its input.
 		return exec.Command("/proc/self/exe", "cgroups", "hold", what) //nolint:noctx // Real ends it.
 	}}
 	outcomes := conformance.Play(player, list)
 	if err := errors.Join(player.Close(), os.Remove(dir)); err != nil {
 		return err
 	}
-	return say(out, outcomes)
+	return writeReport(out, outcomes)
 }
 
-// hold is a process that steps put into groups.
+// hold is a process that steps move to groups.
 func hold(mib string, out io.Writer) error {
 	if err := conformance.Hold(mib, os.Stdin, out); err != nil {
 		return fmt.Errorf("cgroups: %w", err)

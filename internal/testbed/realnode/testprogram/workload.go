@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testprogram holds the programs of the test images: they use a resource in a way that is known, say in one line of
-// JSON each what they got of it, and are small enough to be started by the dozen. They know nothing of Kubernetes.
+// Package testprogram contains the programs of the test images: small programs that use a known amount of a resource
+// and report their share as JSON lines.
 package testprogram
 
 import (
@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Names are the programs, which are the names of the images too.
+// Names returns the names of the programs, which are also the names of the images.
 func Names() []string {
 	return []string{"pause", "cpu-hog", "memory-hog", "latency-server", "latency-client", "cgroups"}
 }
@@ -37,10 +37,10 @@ func Run(name string, args []string) error {
 	case "cgroups":
 		return cgroups(args, os.Stdout)
 	}
-	return fmt.Errorf("no program %q, want one of %s", name, strings.Join(Names(), ", "))
+	return fmt.Errorf("unknown program %q, want one of %s", name, strings.Join(Names(), ", "))
 }
 
-// pause holds a sandbox's namespaces: as its first process it reaps what the containers leave, and ends when told to.
+// pause keeps a sandbox's namespaces: as their first process it reaps orphans, and exits on SIGTERM.
 func pause() error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
@@ -57,7 +57,7 @@ func pause() error {
 	return nil
 }
 
-// terminated returns a channel that is closed when the program is to end.
+// terminated returns a channel that is closed on SIGTERM or SIGINT.
 func terminated() <-chan struct{} {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -69,8 +69,8 @@ func terminated() <-chan struct{} {
 	return done
 }
 
-// say prints one line of JSON.
-func say(out io.Writer, v any) error {
+// writeReport writes v as one line of JSON.
+func writeReport(out io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -79,7 +79,8 @@ func say(out io.Writer, v any) error {
 	return err
 }
 
-// percentile is the smallest of the values that at least share p (0 to 1) of them do not exceed, 0 for none. It sorts them.
+// percentile returns the smallest value that is not exceeded by at least a share p (0 to 1) of the values, 0 for none.
+// It sorts values.
 func percentile[T int64 | float64](values []T, p float64) T {
 	if len(values) == 0 {
 		return 0

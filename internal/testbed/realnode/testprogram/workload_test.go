@@ -65,10 +65,10 @@ func TestLatencyCountsErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := listener.Addr().String()
+	unused := listener.Addr().String()
 	listener.Close()
 	var out bytes.Buffer
-	if err := measureLatency([]string{"-target", nobody, "-rate", "100", "-period", "50ms", "-reports", "1"}, &out); err != nil {
+	if err := measureLatency([]string{"-target", unused, "-rate", "100", "-period", "50ms", "-reports", "1"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	var r latencyReport
@@ -84,7 +84,7 @@ func TestCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cgroups([]string{"write", file, "1"}, io.Discard); err == nil {
-		t.Error("a file that is not there was written")
+		t.Error("a missing file was created")
 	}
 	if err := os.WriteFile(file, []byte("max 100000\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,21 +112,21 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-// TestMemoryAfter: a hog takes nothing before it is told to.
+// TestMemoryAfter: a memory hog allocates nothing before the start file has content.
 func TestMemoryAfter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- hogMemory([]string{"-mib", "1", "-step", "1", "-after", file}, in) }()
-	said := make(chan string, 1)
+	line := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(out).ReadString('\n')
-		said <- line
+		l, _ := bufio.NewReader(out).ReadString('\n')
+		line <- l
 	}()
 	for _, content := range []string{"", "go"} {
 		select {
-		case line := <-said:
-			t.Fatalf("it said %q before it was told to begin", line)
+		case l := <-line:
+			t.Fatalf("report %q before the start", l)
 		default:
 		}
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -134,14 +134,14 @@ func TestMemoryAfter(t *testing.T) {
 		}
 	}
 	select {
-	case line := <-said:
-		if line != "{\"mib\":1}\n" {
-			t.Errorf("it said %q", line)
+	case l := <-line:
+		if l != "{\"mib\":1}\n" {
+			t.Errorf("report %q", l)
 		}
 	case err := <-ended:
 		t.Fatal(err)
 	case <-time.After(time.Minute):
-		t.Fatal("it has not begun")
+		t.Fatal("no report within a minute")
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestMemoryAfter(t *testing.T) {
 func TestSwitch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "switch")
 	if switchedOn(file) {
-		t.Error("a switch that is not there is on")
+		t.Error("a missing switch file is on")
 	}
 	for content, want := range map[string]bool{"": false, "0": false, "1": true, "1\n": true} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -189,7 +189,7 @@ func TestUnknownProgram(t *testing.T) {
 	}
 }
 
-// TestMemoryOfFiles: a hog of cache has written what it says to its file.
+// TestMemoryOfFiles: a page cache hog writes the reported size to its file.
 func TestMemoryOfFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cache")
 	f, err := os.Create(file)
@@ -197,7 +197,7 @@ func TestMemoryOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	take := &taker{file: f}
+	take := &allocator{file: f}
 	for range 2 {
 		if err := take.block(1 << 20); err != nil {
 			t.Fatal(err)

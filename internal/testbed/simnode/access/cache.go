@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// maxEntries bounds a cache; when it is full of live entries it starts anew.
+// maxEntries bounds a cache, which is cleared when full of live entries.
 const maxEntries = 2048
 
-// cache remembers answers until they expire.
+// cache keeps values until they expire.
 type cache[V any] struct {
 	mu      sync.Mutex
 	entries map[string]entry[V]

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access guards the HTTPS endpoints of the simulated nodes: who calls (client certificate, front proxy, bearer
-// token) and whether the cluster's RBAC lets them. It asks the API server with TokenReview and SubjectAccessReview and
-// remembers the answers for a short time. It must not know what it guards.
+// Package access authenticates requests to the HTTPS endpoints of the simulated nodes (client certificate, front proxy,
+// bearer token) and authorizes them by the cluster's RBAC. It uses TokenReview and SubjectAccessReview and caches the
+// results for a short time.
 package access

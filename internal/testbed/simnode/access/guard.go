@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Lifetimes of the answers of the API server. They are those of the kubelet for a yes to a token (2 min) and a no
-// (30 s), and shorter than its 5 min for a yes to a right, so that a test of RBAC need not wait.
+// Cache durations of the API server's responses: those of the kubelet for accepted (2 min) and rejected tokens (30 s),
+// and less than its 5 min for allowed requests, to make tests of RBAC faster.
 const (
 	tokenLife = 2 * time.Minute
 	yesLife   = 30 * time.Second
@@ -34,24 +34,24 @@ const (
 // authenticated is the group of all users with valid credentials.
 const authenticated = "system:authenticated"
 
-// maxTokenLength is far above any real token; longer ones are refused unread.
+// maxTokenLength is far above any real token; longer ones are rejected without a review.
 const maxTokenLength = 16 << 10
 
-// Config of a Guard.
+// Config configures a Guard.
 type Config struct {
-	// Client asks the API server; it needs create on tokenreviews and subjectaccessreviews.
+	// Client sends reviews; it needs the verb create on tokenreviews and subjectaccessreviews.
 	Client kubernetes.Interface
-	// ClientCA verifies users' certificates: the common name is the user, the organisations are the groups.
+	// ClientCA verifies client certificates: the common name is the user, the organizations are the groups.
 	ClientCA *x509.CertPool
-	// FrontProxyCA verifies the API server's proxy certificate; its common name must be one of FrontProxyNames. Such a
-	// caller is believed about the user in the X-Remote-* headers. Nil means nobody is.
+	// FrontProxyCA verifies the client certificate of the API server's proxy, whose common name must be one of
+	// FrontProxyNames. The user is then read from the X-Remote-* headers. Nil disables front-proxy authentication.
 	FrontProxyCA    *x509.CertPool
 	FrontProxyNames []string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// User is who calls.
+// User is the authenticated user.
 type User struct {
 	Name   string
 	UID    string
@@ -59,19 +59,19 @@ type User struct {
 	Extra  map[string]authorizationv1.ExtraValue
 }
 
-// Guard answers who may do what. It is safe for concurrent use.
+// Guard authenticates and authorizes requests. It is safe for concurrent use.
 type Guard struct {
 	config Config
 	tokens *cache[User]
 	rights *cache[bool]
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(config Config) *Guard {
 	return &Guard{config: config, tokens: newCache[User](), rights: newCache[bool]()}
 }
 
-// TLS is the configuration of a listener whose callers the guard can tell apart.
+// TLS returns the configuration of a listener that requests client certificates for a Guard.
 func TLS(cert tls.Certificate) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
@@ -79,22 +79,22 @@ func TLS(cert tls.Certificate) *tls.Config {
 	}
 }
 
-// Right is something to be allowed: a resource or, where Resource is nil, a path.
+// Right is an action to authorize: on a resource or, if Resource is nil, on a path.
 type Right struct {
 	Resource *authorizationv1.ResourceAttributes
 	Path     *authorizationv1.NonResourceAttributes
 }
 
-// Protect lets a request through to next where its caller has one of the rights that need names for it.
+// Protect passes a request to next if its user has one of the rights that need returns for it.
 func (g *Guard) Protect(next http.Handler, need func(*http.Request) []Right) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		user, err := g.who(req)
+		user, err := g.authenticate(req)
 		if err != nil {
 			Fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
 			return
 		}
 		for _, right := range need(req) {
-			ok, err := g.may(req.Context(), user, right)
+			ok, err := g.authorize(req.Context(), user, right)
 			if err != nil {
 				Fail(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 				return
@@ -108,7 +108,7 @@ func (g *Guard) Protect(next http.Handler, need func(*http.Request) []Right) htt
 	})
 }
 
-// Fail answers with a Status object, as API servers do.
+// Fail responds with a Status object, as API servers do.
 func Fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -116,12 +116,12 @@ func Fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message s
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Code: int32(code), Reason: reason, Message: message,
 	}
-	// The client has gone if this fails; there is nobody to tell.
+	// Write errors mean that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-// who tells the caller by certificate or token.
-func (g *Guard) who(req *http.Request) (User, error) {
+// authenticate returns the user by certificate or token.
+func (g *Guard) authenticate(req *http.Request) (User, error) {
 	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
 		chain := req.TLS.PeerCertificates
 		name := chain[0].Subject.CommonName
@@ -153,13 +153,13 @@ func (g *Guard) verify(chain []*x509.Certificate, roots *x509.CertPool) bool {
 	return err == nil
 }
 
-// proxied reads the user from the headers that the API server's proxy sets.
+// proxied returns the user of the headers that the API server's proxy sets.
 func proxied(h http.Header) (User, error) {
 	u := User{Name: h.Get("X-Remote-User"), UID: h.Get("X-Remote-Uid"), Groups: slices.Clone(h.Values("X-Remote-Group"))}
 	if u.Name == "" {
 		return User{}, errors.New("the front proxy named no user")
 	}
-	// As in every API server: who was authenticated is so here, too, unless the proxy says otherwise.
+	// As in every API server, authenticated users are in this group unless the proxy sets the other one.
 	if !slices.Contains(u.Groups, authenticated) && !slices.Contains(u.Groups, "system:unauthenticated") {
 		u.Groups = append(u.Groups, authenticated)
 	}
@@ -179,7 +179,7 @@ func proxied(h http.Header) (User, error) {
 	return u, nil
 }
 
-// review asks the API server whose token it is.
+// review resolves a token with a TokenReview.
 func (g *Guard) review(ctx context.Context, token string) (User, error) {
 	if len(token) > maxTokenLength {
 		return User{}, errors.New("the bearer token is too long")
@@ -208,8 +208,8 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 	return u, nil
 }
 
-// may asks the API server whether the user has the right.
-func (g *Guard) may(ctx context.Context, u User, right Right) (bool, error) {
+// authorize checks a right with a SubjectAccessReview.
+func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra,
 		ResourceAttributes: right.Resource, NonResourceAttributes: right.Path,

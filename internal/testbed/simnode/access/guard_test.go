@@ -28,7 +28,7 @@ import (
 
 var now = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// authority is a throw-away CA.
+// authority is a temporary CA.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -78,8 +78,8 @@ func (a authority) client(t *testing.T, name string, notAfter time.Time, groups 
 	return cert
 }
 
-// world is an API server that lets user "friend" and group "friends" do anything, and knows the token "good".
-type world struct {
+// fixture is an API server that allows everything to user "friend" and group "friends", and accepts the token "good".
+type fixture struct {
 	users, proxies authority
 	guard          *Guard
 	reviews, asked int
@@ -87,9 +87,9 @@ type world struct {
 	clock          time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{users: newAuthority(t), proxies: newAuthority(t), clock: now}
+	w := &fixture{users: newAuthority(t), proxies: newAuthority(t), clock: now}
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
 		w.reviews++
@@ -118,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) call(cert *x509.Certificate, header http.Header) (int, string) {
+func (w *fixture) call(cert *x509.Certificate, header http.Header) (int, string) {
 	handler := w.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "in") }),
 		func(*http.Request) []Right {
 			return []Right{{Path: &authorizationv1.NonResourceAttributes{Path: "/x", Verb: "get"}}}
@@ -137,7 +137,7 @@ func (w *world) call(cert *x509.Certificate, header http.Header) (int, string) {
 }
 
 func TestWhoMayPass(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	later := now.Add(time.Hour)
 	remote := func(user string, more ...string) http.Header {
 		h := http.Header{}
@@ -154,7 +154,7 @@ func TestWhoMayPass(t *testing.T) {
 		header http.Header
 		want   int
 	}{
-		{"nobody", nil, nil, 401},
+		{"no credentials", nil, nil, 401},
 		{"a friend's certificate", w.users.client(t, "friend", later), nil, 200},
 		{"a friend's group", w.users.client(t, "x", later, "friends"), nil, 200},
 		{"a stranger's certificate", w.users.client(t, "stranger", later), nil, 403},
@@ -164,7 +164,7 @@ func TestWhoMayPass(t *testing.T) {
 		{"the proxy for a friend", w.proxies.client(t, "proxy", later), remote("friend"), 200},
 		{"the proxy for a group", w.proxies.client(t, "proxy", later), remote("x", "X-Remote-Group", "friends"), 200},
 		{"the proxy with extra", w.proxies.client(t, "proxy", later), remote("friend", "X-Remote-Extra-Scope", "narrow"), 403},
-		{"the proxy for nobody", w.proxies.client(t, "proxy", later), nil, 401},
+		{"proxy without user", w.proxies.client(t, "proxy", later), nil, 401},
 		{"another certificate of the proxy's authority", w.proxies.client(t, "other", later), remote("friend"), 401},
 		{"a user who claims to be another", w.users.client(t, "stranger", later), remote("friend"), 403},
 		{"headers alone", nil, remote("friend"), 401},
@@ -183,7 +183,7 @@ func TestWhoMayPass(t *testing.T) {
 }
 
 func TestAnswersAreRememberedForAWhile(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	header := http.Header{"Authorization": {"Bearer good"}}
 	for range 5 {
 		if got, _ := w.call(nil, header); got != 200 {

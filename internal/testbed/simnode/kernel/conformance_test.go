@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// holdEnv makes of this program one that holds memory in a cgroup.
+// holdEnv makes the test binary run the process that holds memory in a cgroup.
 const holdEnv = "CRANE_KERNEL_TEST_HOLD"
 
 func TestMain(m *testing.M) {
@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stage is the group that steps are played in.
+// stage is the group in which steps run.
 const stage = "stage"
 
-// fake plays steps on a Tree.
+// fake runs steps on a Tree.
 type fake struct {
 	tree *Tree
 	pid  int
@@ -92,7 +92,7 @@ func (f *fake) Do(s conformance.Step) (string, error) {
 func (f *fake) enter(group, mib string) error {
 	f.pid++
 	if err := f.tree.Attach(group, f.pid); err != nil {
-		// It ends where it may not in.
+		// A process that may not enter the group ends.
 		if detach := f.tree.Detach(group); detach != nil && !errors.Is(detach, fs.ErrNotExist) {
 			return detach
 		}
@@ -123,7 +123,7 @@ func (f *fake) throttled(dir string) (string, error) {
 	return map[bool]string{true: "yes", false: "no"}[times() > before], nil
 }
 
-// TestConformance: a Tree says what the table says.
+// TestConformance: a Tree behaves as the table defines.
 func TestConformance(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		for _, c := range conformance.Cases(v1) {
@@ -138,7 +138,7 @@ func TestConformance(t *testing.T) {
 
 func version(v1 bool) string { return map[bool]string{false: "v2", true: "v1"}[v1] }
 
-// TestConformanceOfV1: the kernel that the test runs on says what the table says. That of version 2 is asked in test/e2e/node.
+// TestConformanceOfV1: the kernel of the test machine behaves as the table defines. test/e2e/node tests version 2.
 func TestConformanceOfV1(t *testing.T) {
 	if swaps, err := os.ReadFile("/proc/swaps"); err == nil && strings.Count(string(swaps), "\n") > 1 {
 		t.Skip("this machine has swap, which memory in use goes to")
@@ -155,7 +155,7 @@ func TestConformanceOfV1(t *testing.T) {
 	}
 }
 
-// newReal makes a group below the test's own in each hierarchy that the table is about, or skips the test.
+// newReal creates a group below the test's own in each hierarchy of the table, or skips the test.
 func newReal(t *testing.T) *conformance.Real {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -205,7 +205,8 @@ func newReal(t *testing.T) *conformance.Real {
 	return real
 }
 
-// confined tells why the table is not for groups there: whoever started the test has left it less than a machine.
+// confined returns the reason why the table does not apply to groups there: the test process has less than the whole
+// machine.
 func confined(roots map[string]string) string {
 	own, err := numa.ParseCPUSet(text(roots["cpuset"], "cpuset.cpus"))
 	if mems := text(roots["cpuset"], "cpuset.mems"); err != nil || !own.Contains(0) || !own.Contains(1) || !strings.HasPrefix(mems, "0") {

@@ -18,7 +18,7 @@ const (
 	minPeriod     = 1000
 	maxPeriod     = 1_000_000
 	defaultPeriod = 100_000
-	maxRuntime    = 1 << 44 // what quota and burst can be together
+	maxRuntime    = 1 << 44 // maximum of quota plus burst
 
 	minWeight, usualWeight, maxWeight = 1, 100, 10_000
 	minShares, usualShares, maxShares = 2, 1024, 1 << 18
@@ -35,7 +35,7 @@ func (t *Tree) newCPU() map[string]string {
 	return map[string]string{"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.weight": "100\n", "cpu.idle": "0\n"}
 }
 
-// setCPU takes a value of a file of the cpu controller.
+// setCPU applies a value of a file of the cpu controller.
 func (t *Tree) setCPU(dir, name, value string) error {
 	switch {
 	case name == "cpu.idle":
@@ -74,7 +74,8 @@ func (t *Tree) setCPU(dir, name, value string) error {
 	return set(dir, name, value)
 }
 
-// setIdle is cpu_idle_write_s64 and sched_group_set_idle in kernel/sched/fair.c: 0 or 1, and the weight becomes the least, or the usual.
+// setIdle implements cpu_idle_write_s64 and sched_group_set_idle in kernel/sched/fair.c: 0 or 1 sets the weight to the
+// default or to the minimum.
 func (t *Tree) setIdle(dir, value string) error {
 	if t.isRoot(dir) || value != "0" && value != "1" {
 		return syscall.EINVAL
@@ -95,8 +96,9 @@ func (t *Tree) setIdle(dir, value string) error {
 	return set(dir, "cpu.weight", weight)
 }
 
-// setWeight is cpu_weight_write_u64 (ERANGE beyond 1 to 10000) or cpu_shares_write_u64 in kernel/sched/core.c, which keeps shares between 2
-// and 262144, and sched_group_set_shares in kernel/sched/fair.c, which refuses both for the root and for idle groups.
+// setWeight implements cpu_weight_write_u64 (ERANGE outside 1 to 10000) or cpu_shares_write_u64 in kernel/sched/core.c,
+// which clamps shares to 2 to 262144, and sched_group_set_shares in kernel/sched/fair.c, which rejects both for the
+// root and for idle groups.
 func (t *Tree) setWeight(dir, name, value string) error {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
@@ -121,7 +123,7 @@ func (t *Tree) burstFile() string {
 	return "cpu.max.burst"
 }
 
-// bandwidth is a group's limit; quota is none for no limit.
+// bandwidth is a group's CPU limit in microseconds; quota is none without a limit.
 type bandwidth struct{ quota, period, burst int64 }
 
 func (b bandwidth) max() string {
@@ -131,10 +133,10 @@ func (b bandwidth) max() string {
 	return fmt.Sprintf("%d %d", b.quota, b.period)
 }
 
-// share is what the limit is of a CPU.
+// share returns the limit in CPUs.
 func (b bandwidth) share() float64 { return float64(b.quota) / float64(b.period) }
 
-// parseMax is cpu_period_quota_parse in kernel/sched/core.c.
+// parseMax implements cpu_period_quota_parse in kernel/sched/core.c.
 func parseMax(value string, now bandwidth) (bandwidth, error) {
 	fields := strings.Fields(value)
 	if len(fields) == 0 || len(fields) > 2 {
@@ -165,7 +167,7 @@ func (t *Tree) bandwidth(dir string) (bandwidth, error) {
 	}
 	content, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
 	if errors.Is(err, os.ErrNotExist) {
-		return b, nil // the root has none
+		return b, nil // the root has no limit
 	}
 	if err != nil {
 		return b, fmt.Errorf("read: %w", err)
@@ -173,7 +175,7 @@ func (t *Tree) bandwidth(dir string) (bandwidth, error) {
 	return parseMax(string(content), b)
 }
 
-// check says what tg_set_cfs_bandwidth in kernel/sched/core.c says against a limit.
+// check implements the checks of tg_set_cfs_bandwidth in kernel/sched/core.c.
 func (t *Tree) check(dir string, b bandwidth) error {
 	if t.isRoot(dir) {
 		return syscall.EINVAL
@@ -185,10 +187,10 @@ func (t *Tree) check(dir string, b bandwidth) error {
 		return syscall.EINVAL
 	}
 	if !t.V1 {
-		return nil // A child's limit above its parent's is taken, and does nothing.
+		return nil // v2 accepts a child's limit above its parent's
 	}
-	// tg_cfs_schedulable_down in kernel/sched/core.c, which looks at the whole tree: nobody may have more than the next one above that has
-	// a limit.
+	// tg_cfs_schedulable_down in kernel/sched/core.c checks the whole tree: no limit may exceed that of the nearest
+	// ancestor with one.
 	above := bandwidth{quota: none}
 	for parent := filepath.Dir(dir); t.has(parent, "cpu") && above.quota == none; parent = filepath.Dir(parent) {
 		var err error
@@ -208,7 +210,7 @@ func (t *Tree) check(dir string, b bandwidth) error {
 	return t.below(dir, b)
 }
 
-// below looks at the groups below one: none may have more.
+// below checks the groups below: none may exceed the limit.
 func (t *Tree) below(dir string, b bandwidth) error {
 	names, err := subgroups(dir)
 	if err != nil || b.quota == none {

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// cpuset is what a group says of CPUs and memory zones. Both are lists of numbers.
+// cpuset contains the CPUs and memory nodes of a group as sets of numbers.
 type cpuset struct {
 	cpus, mems          numa.CPUSet
 	cpuOnly, memoryOnly bool // v1's cpu_exclusive and mem_exclusive
@@ -29,7 +29,7 @@ func (t *Tree) readCPUSet(dir string) cpuset {
 	return cpuset{list("cpuset.cpus"), list("cpuset.mems"), text(dir, "cpuset.cpu_exclusive") == "1", text(dir, "cpuset.mem_exclusive") == "1"}
 }
 
-// within is is_cpuset_subset in kernel/cgroup/cpuset-v1.c.
+// within implements is_cpuset_subset in kernel/cgroup/cpuset-v1.c.
 func (s cpuset) within(o cpuset) bool {
 	return s.cpus.Difference(o.cpus).Len() == 0 && s.mems.Difference(o.mems).Len() == 0 && (!s.cpuOnly || o.cpuOnly) && (!s.memoryOnly || o.memoryOnly)
 }
@@ -46,7 +46,8 @@ func (t *Tree) rootCPUSet() map[string]string {
 	return map[string]string{"cpuset.cpus.effective": cpus + "\n", "cpuset.mems.effective": mems + "\n"}
 }
 
-// newCPUSet: a group of v1 begins without CPUs and takes no process until it has some; one of v2 uses those of its parent.
+// newCPUSet returns the cpuset files of a new group: a v1 group starts without CPUs and accepts processes only once it
+// has some; a v2 group uses those of its parent.
 func (t *Tree) newCPUSet(dir string) map[string]string {
 	files := map[string]string{"cpuset.cpus": "\n", "cpuset.mems": "\n"}
 	if t.V1 {
@@ -79,7 +80,7 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 		}
 		if list.Difference(all).Len() > 0 {
 			if name == "cpuset.cpus" {
-				return syscall.ERANGE // bitmap_parselist in lib/bitmap-str.c: a number above those that there are
+				return syscall.ERANGE // bitmap_parselist in lib/bitmap-str.c: a number beyond the last CPU
 			}
 			return syscall.EINVAL
 		}
@@ -105,7 +106,7 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 	return t.effective(dir)
 }
 
-// validate is validate_change in kernel/cgroup/cpuset.c with cpuset1_validate_change in cpuset-v1.c.
+// validate implements validate_change in kernel/cgroup/cpuset.c with cpuset1_validate_change in cpuset-v1.c.
 func (t *Tree) validate(dir string, now, next cpuset) error {
 	names, err := subgroups(dir)
 	if err != nil {
@@ -123,14 +124,15 @@ func (t *Tree) validate(dir string, now, next cpuset) error {
 	if t.V1 && !next.within(t.readCPUSet(parent)) {
 		return syscall.EACCES
 	}
-	// Until 6.16 of v2 as well; from 6.17 of v1 alone.
+	// Until Linux 6.16 this applied to v2 as well; from 6.17 only to v1.
 	if t.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
 		return syscall.ENOSPC
 	}
 	return t.exclusive(dir, next)
 }
 
-// exclusive refuses CPUs and zones that a sibling has alone, or that a sibling has as well where they are to be the group's alone.
+// exclusive returns an error for CPUs and memory nodes that a sibling uses exclusively, or that a sibling uses if the
+// group is exclusive.
 func (t *Tree) exclusive(dir string, next cpuset) error {
 	parent := filepath.Dir(dir)
 	siblings, err := subgroups(parent)
@@ -150,7 +152,8 @@ func (t *Tree) exclusive(dir string, next cpuset) error {
 	return nil
 }
 
-// effective is update_cpumasks_hier: what is in force is what the parent has of what was set, all of the parent's where that is nothing.
+// effective implements update_cpumasks_hier: the effective set is the intersection with the parent's, or the parent's
+// if the intersection is empty.
 func (t *Tree) effective(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		above, err := numa.ParseCPUSet(text(filepath.Dir(dir), file+".effective"))

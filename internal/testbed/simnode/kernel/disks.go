@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// disk is the number of the machine's only one, operation what it transfers at a time.
+	// disk is the device number of the machine's only disk, operation the bytes per operation.
 	disk      = "254:0"
 	operation = 64 << 10
 )
 
-// servedFiles are v1's files of what disks did for a group: bytes and operations, without and with the groups below it.
+// servedFiles returns the v1 files with disk statistics of a group: bytes and operations, without and with the groups
+// below it.
 func servedFiles() [4]string {
 	const stem = "blkio.throttle."
 	return [...]string{stem + "io_service_bytes", stem + "io_serviced", stem + "io_service_bytes_recursive", stem + "io_serviced_recursive"}
 }
 
-// newDisks are the files of a new group that say what disks did for it.
+// newDisks returns the disk statistics files of a new group.
 func (t *Tree) newDisks() map[string]string {
 	if !t.V1 {
 		return map[string]string{"io.stat": ""}
@@ -36,29 +37,29 @@ func (t *Tree) newDisks() map[string]string {
 	return files
 }
 
-// transferred is what disks did, in bytes.
+// transferred is disk I/O in bytes.
 type transferred struct{ read, written int64 }
 
-// stat is a line of io.stat.
+// stat returns a line of io.stat.
 func (d transferred) stat() string {
 	return fmt.Sprintf(disk+" rbytes=%d wbytes=%d rios=%d wios=%d dbytes=0 dios=0\n", d.read, d.written, d.read/operation, d.written/operation)
 }
 
-// served is a file of v1, in bytes or in operations.
+// served returns the content of a v1 file, in bytes or in operations.
 func (d transferred) served(unit int64) string {
 	sum := d.read/unit + d.written/unit
 	return fmt.Sprintf("%[1]s Read %[2]d\n%[1]s Write %[3]d\n%[1]s Sync %[4]d\n%[1]s Async 0\n%[1]s Discard 0\n%[1]s Total %[4]d\nTotal %[4]d\n", disk, d.read/unit, d.written/unit, sum)
 }
 
-// transfer lets loads read and write. Where the disk cannot do all of it everybody gets the same share of what they want, and waits for the
-// rest; the share of the time that is waited is returned.
-func (t *Tree) transfer(loads []Load, got []Got, span time.Duration) (waited float64, err error) {
+// transfer performs the reads and writes of loads. If the disk is too slow, each load gets the same share of its demand
+// and waits for the rest; transfer returns the share of time waited.
+func (t *Tree) transfer(loads []Load, got []Use, span time.Duration) (waited float64, err error) {
 	wanted := 0.0
 	for _, l := range loads {
 		wanted += max(l.Read, 0) + max(l.Written, 0)
 	}
 	if t.transfers = t.transfers || wanted > 0; !t.transfers {
-		return 0, nil // Nobody ever did anything, and nothing has to be written.
+		return 0, nil // no disk I/O so far: no file changes
 	}
 	share := 1.0
 	if t.Disk > 0 && wanted > t.Disk {
@@ -90,7 +91,7 @@ func (t *Tree) transfer(loads []Load, got []Got, span time.Duration) (waited flo
 	return waited, nil
 }
 
-// countTransfer counts in a group and in all above it; v1 in the root as well.
+// countTransfer counts I/O in a group and its ancestors; v1 includes the root.
 func (t *Tree) countTransfer(group string, by transferred) error {
 	root := t.root("blkio")
 	leaf := filepath.Join(root, group)
@@ -106,7 +107,7 @@ func (t *Tree) countTransfer(group string, by transferred) error {
 			continue
 		}
 		for i, name := range servedFiles() {
-			// In both pairs the first is of bytes.
+			// The first file of each pair counts bytes.
 			if below := i >= 2; dir != leaf && !below {
 				continue
 			}
@@ -119,7 +120,7 @@ func (t *Tree) countTransfer(group string, by transferred) error {
 				return err
 			}
 			if unit == 1 {
-				bytes = bytes.plus(by) // Operations are made of bytes that were counted just before.
+				bytes = bytes.plus(by) // operations are derived from the bytes counted before
 			}
 			if err := writeFile(filepath.Join(dir, name), bytes.served(unit)); err != nil {
 				return err
@@ -133,7 +134,7 @@ func (d transferred) plus(o transferred) transferred {
 	return transferred{d.read + o.read, d.written + o.written}
 }
 
-// readTransferred reads a file, which may have counted nothing yet.
+// readTransferred reads a statistics file, which may be empty.
 func readTransferred(file, format string) (d transferred, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

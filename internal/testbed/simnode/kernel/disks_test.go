@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestDisks: pods share a disk by what they want of it, wait for the rest, and all of it is counted in the files of each version.
+// TestDisks: pods share a disk in proportion to their demand, wait for the rest, and all I/O is counted in the files of
+// each version.
 func TestDisks(t *testing.T) {
 	for name, v1 := range map[string]bool{"v2": false, "v1": true} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDisks(t *testing.T) {
 			}
 			advance(t, m, clk, time.Second)
 			for uid, l := range map[string]Load{webUID: {CPU: 1, Read: mebi}, hogUID: {CPU: 1, Read: 3 * mebi, Written: 2 * mebi}} {
-				if err := m.Wants(uid, map[string]string{webUID: containerID("1"), hogUID: containerID("2")}[uid], l); err != nil {
+				if err := m.SetDemand(uid, map[string]string{webUID: containerID("1"), hogUID: containerID("2")}[uid], l); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,7 +48,7 @@ func TestDisks(t *testing.T) {
 			} else if got := show(pod, "io.stat"); got != "254:0 rbytes=6291456 wbytes=4194304 rios=96 wios=64 dbytes=0 dios=0" || got != show(container, "io.stat") {
 				t.Errorf("%s", got)
 			}
-			if err := m.Wants(hogUID, containerID("2"), Load{CPU: 1, Written: 39 * mebi}); err != nil {
+			if err := m.SetDemand(hogUID, containerID("2"), Load{CPU: 1, Written: 39 * mebi}); err != nil {
 				t.Fatal(err)
 			}
 			got := advance(t, m, clk, time.Second)

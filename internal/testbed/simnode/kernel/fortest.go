@@ -3,23 +3,23 @@
 
 package kernel
 
-// TB is what ForTest needs of a test.
+// TB is the subset of testing.TB that ForTest uses.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
 	TempDir() string
 }
 
-// Recorder is a recording in a directory of a test.
+// Recorder is a recording in a test's directory.
 type Recorder struct {
 	Recording
 
-	// Dir is the host's root.
+	// Dir is the host's root directory.
 	Dir string
 	tb  TB
 }
 
-// ForTest writes the first moment of a recording into a directory of a test.
+// ForTest writes the first moment of a recording to a test's directory.
 func ForTest(tb TB, name string) *Recorder {
 	tb.Helper()
 	rec, err := Recorded(name)
@@ -31,7 +31,7 @@ func ForTest(tb TB, name string) *Recorder {
 	return r
 }
 
-// To brings the directory to a moment.
+// To updates the directory to a moment.
 func (r *Recorder) To(moment int) {
 	r.tb.Helper()
 	if err := r.Write(r.Dir, moment); err != nil {
@@ -39,7 +39,7 @@ func (r *Recorder) To(moment int) {
 	}
 }
 
-// Multiply is Multiply in the directory.
+// Multiply calls the function Multiply for the directory.
 func (r *Recorder) Multiply(uid string, copies int) {
 	r.tb.Helper()
 	if err := Multiply(r.Recording, r.Dir, uid, copies); err != nil {

@@ -17,11 +17,11 @@ const (
 	fileSubtree     = "cgroup.subtree_control"
 )
 
-// known are the controllers of v2 in the kernel's order.
+// known returns the v2 controllers in the kernel's order.
 func known() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
 
-// Make makes a group, and those above it, as a kubelet does: on v2 each passes on all controllers that it has. It is no error where they
-// are there.
+// Make creates a group and its ancestors like a kubelet: on v2 each delegates all its controllers. Existing groups are
+// not an error.
 func (t *Tree) Make(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +31,7 @@ func (t *Tree) Make(group string) error {
 	at := ""
 	for part := range strings.SplitSeq(group, "/") {
 		if above := filepath.Join(t.root("cpu"), at); !t.V1 {
-			if err := t.passOn(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
+			if err := t.delegate(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
 				return &os.PathError{Op: "write", Path: filepath.Join(above, fileSubtree), Err: err}
 			}
 		}
@@ -43,8 +43,8 @@ func (t *Tree) Make(group string) error {
 	return nil
 }
 
-// Mkdir makes a group as mkdir(2) does: the one above has to be there, it has not, and on v2 it has the controllers that the one above
-// passes on.
+// Mkdir creates a group like mkdir(2): the parent must exist, the group must not, and on v2 it has the controllers that
+// the parent delegates.
 func (t *Tree) Mkdir(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,8 +60,8 @@ func (t *Tree) mkdir(group string, again bool) error {
 		if !exists(filepath.Dir(dir)) {
 			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOENT}
 		}
-		// What lies there without it is no group yet, as where a recording has some of its files.
-		if exists(filepath.Join(dir, t.witness(controller))) {
+		// A directory without it is not a group yet, as in a recording that contains only some of its files.
+		if exists(filepath.Join(dir, t.markerFile(controller))) {
 			if again {
 				continue
 			}
@@ -74,8 +74,8 @@ func (t *Tree) mkdir(group string, again bool) error {
 	return nil
 }
 
-// witness is a file that every group has with a controller.
-func (t *Tree) witness(controller string) string {
+// markerFile returns a file that every group with a controller has.
+func (t *Tree) markerFile(controller string) string {
 	switch {
 	case !t.V1:
 		return fileSubtree
@@ -89,12 +89,12 @@ func (t *Tree) witness(controller string) string {
 	return "cpu.shares"
 }
 
-// newFiles are the files of a group that was just made, in the hierarchy of a controller.
+// newFiles returns the files of a new group in a controller's hierarchy.
 func (t *Tree) newFiles(controller, dir string) map[string]string {
 	files := map[string]string{fileProcs: ""}
 	if t.V1 {
 		list := []string{controller}
-		if !t.apart() {
+		if !t.separate() {
 			list = []string{"cpu", "cpuset", "memory", "blkio"}
 		}
 		for _, c := range list {
@@ -113,7 +113,7 @@ func (t *Tree) newFiles(controller, dir string) map[string]string {
 	return files
 }
 
-// controlled are the files of a new group that are a controller's.
+// controlled returns a controller's files of a new group.
 func (t *Tree) controlled(controller, dir string) map[string]string {
 	switch controller {
 	case "cpu":
@@ -128,14 +128,14 @@ func (t *Tree) controlled(controller, dir string) map[string]string {
 	return nil
 }
 
-// makeRoots makes the files of the hierarchies' roots that the rules look at.
+// makeRoots creates the files of the hierarchy roots that the rules read.
 func (t *Tree) makeRoots() error {
 	for controller, root := range t.roots() {
 		files := map[string]string{fileProcs: ""}
-		if controller == "cpuset" || !t.apart() || !t.V1 {
+		if controller == "cpuset" || !t.separate() || !t.V1 {
 			maps.Copy(files, t.rootCPUSet())
 		}
-		if t.V1 && (controller == "blkio" || !t.apart()) {
+		if t.V1 && (controller == "blkio" || !t.separate()) {
 			maps.Copy(files, t.newDisks())
 		}
 		if !t.V1 {
@@ -158,9 +158,9 @@ func writeAll(dir string, files map[string]string) error {
 	return nil
 }
 
-// passOn is cgroup_subtree_control_write in kernel/cgroup/cgroup.c: groups below get the files of controllers that are passed on, and lose
-// those of others with what was in them.
-func (t *Tree) passOn(dir, value string) error {
+// delegate implements cgroup_subtree_control_write in kernel/cgroup/cgroup.c: groups below get the files of enabled
+// controllers and lose those of disabled ones.
+func (t *Tree) delegate(dir, value string) error {
 	before := strings.Fields(text(dir, fileSubtree))
 	after, err := parseSubtree(value, before)
 	if err != nil {
@@ -187,7 +187,7 @@ func (t *Tree) passOn(dir, value string) error {
 	return nil
 }
 
-// parseSubtree is what is passed on after words such as +cpu and -memory.
+// parseSubtree returns the enabled controllers after words such as +cpu and -memory.
 func parseSubtree(value string, before []string) ([]string, error) {
 	wanted := map[string]bool{}
 	for _, c := range before {
@@ -203,8 +203,8 @@ func parseSubtree(value string, before []string) ([]string, error) {
 	return slices.DeleteFunc(known(), func(c string) bool { return !wanted[c] }), nil
 }
 
-// vetSubtree refuses to pass on what a group has not, to take away what a group below passes on, and, of groups with processes, to pass on
-// anything (cgroup_vet_subtree_control_enable).
+// vetSubtree returns an error for enabling unavailable controllers, for disabling those that a group below delegates,
+// and for enabling any in groups with processes (cgroup_vet_subtree_control_enable).
 func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
 	have := strings.Fields(text(dir, fileControllers))
 	for _, c := range known() {
@@ -224,8 +224,8 @@ func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
 	return nil
 }
 
-// mayMix tells whether processes may be in a group that passes these controllers on: where they can tell threads apart, and no group below
-// has processes (cgroup_can_be_thread_root).
+// mayMix reports whether a group that delegates these controllers may contain processes: the controllers must be
+// threaded, and no group below may have processes (cgroup_can_be_thread_root).
 func (t *Tree) mayMix(dir string, passed []string) bool {
 	if t.isRoot(dir) || len(passed) == 0 {
 		return true
@@ -237,7 +237,7 @@ func (t *Tree) mayMix(dir string, passed []string) bool {
 	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return t.populated(filepath.Join(dir, n)) })
 }
 
-// controllers brings the files of a group to other controllers than it had.
+// controllers replaces the files of a group after a change of its controllers.
 func (t *Tree) controllers(dir string, before, after []string) error {
 	for _, c := range known() {
 		was, is := slices.Contains(before, c), slices.Contains(after, c)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// fixed are the files of a machine that do not change, by their path below its root.
+// fixed returns the constant files of a machine by path below its root.
 func (m *Machine) fixed() map[string]string {
 	s := m.spec
 	driver := "cgroupfs"
@@ -62,7 +62,7 @@ func (m *Machine) cpuinfo() string {
 	return b.String()
 }
 
-// show writes what changes with time.
+// show writes the files that change with time.
 func (m *Machine) show(t tick) error {
 	root := strings.Split(m.classGroup("Guaranteed"), "/")[0]
 	pods, err := m.tree.holds(root)

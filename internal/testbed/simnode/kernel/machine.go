@@ -14,19 +14,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Spec is what a machine is.
+// Spec describes a machine.
 type Spec struct {
-	// V1 has cgroups of version 1, Systemd their names as systemd makes them.
+	// V1 selects cgroup version 1, Systemd the cgroup names of the systemd driver.
 	V1, Systemd bool
-	// CPUs are shared out to Zones of NUMA, ThreadsPerCore to a core: 4, 1 and 1 where they are 0.
+	// CPUs is the number of CPUs, Zones the number of NUMA nodes, ThreadsPerCore the threads per core; 0 means 4, 1 and
+	// 1.
 	CPUs, Zones, ThreadsPerCore int
-	// Memory is in bytes, 16 GiB where it is 0.
+	// Memory is in bytes; 0 means 16 GiB.
 	Memory int64
-	// Disk is how many bytes the disk transfers in a second, as many as anybody wants where it is 0.
+	// Disk is the disk throughput in bytes per second; 0 means unlimited.
 	Disk float64
-	// System is what runs beside pods: its group is not looked at.
+	// System is the load outside of pods; its Group is ignored.
 	System Load
-	// CPUPolicy is the kubelet's CPU manager's: none where it is empty.
+	// CPUPolicy is the kubelet's CPU manager policy; empty means none.
 	CPUPolicy string
 }
 
@@ -48,8 +49,8 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// Machine is a host in a directory: its cgroups, /proc, /sys and the kubelet's files, all of which follow what its pods do as its clock
-// goes on. An agent with --host-root can run on it. It is not safe for concurrent use.
+// Machine is a host emulated in a directory: cgroups, /proc, /sys and the kubelet's files, which reflect what its pods
+// do as its clock advances. An agent with --host-root can run on it. It is not safe for concurrent use.
 type Machine struct {
 	dir   string
 	spec  Spec
@@ -59,7 +60,7 @@ type Machine struct {
 	pods  map[string]*madePod
 	pid   int
 
-	// busy and idle are ticks of 10 ms of all CPUs, reads and writes what disks have read and written in bytes.
+	// busy and idle are ticks of 10 ms summed over all CPUs, reads and writes the disk I/O in bytes.
 	busy, idle, reads, writes float64
 	load                      [3]float64
 }
@@ -72,13 +73,13 @@ type Pod struct {
 	Containers []Container
 }
 
-// Container is a container of a pod. CPU is in millicores, memory in bytes; 0 for none.
+// Container is a container of a pod. CPU is in millicores, memory in bytes; 0 means none.
 type Container struct {
-	// ID is the runtime's, of 64 hexadecimal digits.
+	// ID is the container ID of the runtime, 64 hexadecimal digits.
 	ID                   string
 	RequestCPU, LimitCPU int64
 	RequestMem, LimitMem int64
-	Wants                Load // its group is not looked at
+	Wants                Load // its Group is ignored
 }
 
 type madePod struct {
@@ -88,7 +89,7 @@ type madePod struct {
 	waits map[string]time.Duration
 }
 
-// NewMachine makes a machine whose time is that of a clock.
+// NewMachine returns a machine whose time is that of a clock.
 func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error) {
 	spec = spec.withDefaults()
 	m := &Machine{dir: dir, spec: spec, clock: clk, last: clk.Now(), pods: map[string]*madePod{}, pid: 1000}
@@ -116,10 +117,10 @@ func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error)
 	return m, m.show(tick{})
 }
 
-// Tree is the machine's cgroups.
+// Tree returns the machine's cgroups.
 func (m *Machine) Tree() *Tree { return m.tree }
 
-// make makes a group that processes can run in.
+// make creates a group that processes can run in.
 func (m *Machine) make(group string) error {
 	if err := m.tree.Make(group); err != nil || !m.spec.V1 {
 		return err
@@ -151,7 +152,7 @@ func weightFile(v1 bool) string {
 	return "cpu.weight"
 }
 
-// classGroup is the group of a class, as the kubelet makes it.
+// classGroup returns the cgroup of a QoS class.
 func (m *Machine) classGroup(class string) string {
 	root, below := "kubepods", strings.ToLower(class)
 	if m.spec.Systemd {
@@ -163,7 +164,7 @@ func (m *Machine) classGroup(class string) string {
 	return filepath.Join(root, below)
 }
 
-// PodGroup is the group of a pod, below a hierarchy's root.
+// PodGroup returns the cgroup of a pod relative to a hierarchy's root.
 func (m *Machine) PodGroup(uid, class string) string {
 	name := "pod" + uid
 	if m.spec.Systemd {
@@ -176,7 +177,7 @@ func (m *Machine) PodGroup(uid, class string) string {
 	return filepath.Join(m.classGroup(class), name)
 }
 
-// ContainerGroup is the group of a container of a pod's group.
+// ContainerGroup returns the cgroup of a container below that of its pod.
 func (m *Machine) ContainerGroup(podGroup, id string) string {
 	if m.spec.Systemd {
 		id = "cri-containerd-" + id + ".scope"
@@ -184,7 +185,7 @@ func (m *Machine) ContainerGroup(podGroup, id string) string {
 	return filepath.Join(podGroup, id)
 }
 
-// AddPod makes the groups of a pod with the limits that a kubelet sets, and a process in each container.
+// AddPod creates the cgroups of a pod with the limits that a kubelet sets, and a process in each container.
 func (m *Machine) AddPod(p Pod) error {
 	made := &madePod{Pod: p, group: m.PodGroup(p.UID, p.Class), pids: map[string]int{}, waits: map[string]time.Duration{}}
 	var sum Container
@@ -228,7 +229,7 @@ func (m *Machine) AddPod(p Pod) error {
 	return nil
 }
 
-// limit sets a group as the kubelet and runc do it for a container.
+// limit applies the settings of the kubelet and runc for a container.
 func (m *Machine) limit(group string, c Container) error {
 	shares := max(c.RequestCPU*usualShares/1000, minShares)
 	settings := [][2]string{{"cpu.shares", strconv.FormatInt(shares, 10)}}
@@ -239,7 +240,7 @@ func (m *Machine) limit(group string, c Container) error {
 		settings = append(settings, [2]string{"memory.limit_in_bytes", strconv.FormatInt(c.LimitMem, 10)})
 	}
 	if !m.spec.V1 {
-		// Weights are shares of 2 to 262144 brought to 1 to 10000.
+		// Shares of 2 to 262144 are converted to weights of 1 to 10000.
 		settings = [][2]string{{"cpu.weight", strconv.FormatInt(1+(shares-minShares)*(maxWeight-minWeight)/(maxShares-minShares), 10)}}
 		if c.LimitCPU > 0 {
 			settings = append(settings, [2]string{"cpu.max", fmt.Sprintf("%d %d", c.LimitCPU*100, defaultPeriod)})
@@ -256,8 +257,8 @@ func (m *Machine) limit(group string, c Container) error {
 	return nil
 }
 
-// Wants sets what a container wants from now on.
-func (m *Machine) Wants(uid, container string, l Load) error {
+// SetDemand sets the demand of a container.
+func (m *Machine) SetDemand(uid, container string, l Load) error {
 	p := m.pods[uid]
 	if p == nil {
 		return fmt.Errorf("no pod %s", uid)
@@ -271,7 +272,7 @@ func (m *Machine) Wants(uid, container string, l Load) error {
 	return fmt.Errorf("pod %s has no container %s", uid, container)
 }
 
-// RemovePod ends a pod's processes and removes its groups. What its memory was goes with them.
+// RemovePod kills a pod's processes and removes its cgroups with their memory.
 func (m *Machine) RemovePod(uid string) error {
 	p := m.pods[uid]
 	if p == nil {
@@ -298,13 +299,13 @@ func (m *Machine) RemovePod(uid string) error {
 	return nil
 }
 
-// Advance lets the time since the last call pass, at most a minute of it, and returns what containers got, by their ids.
-func (m *Machine) Advance() (map[string]Got, error) {
+// Advance simulates the time since the last call, at most a minute, and returns the use of containers by ID.
+func (m *Machine) Advance() (map[string]Use, error) {
 	now := m.clock.Now()
 	span := min(now.Sub(m.last), time.Minute)
 	m.last = now
 	if span <= 0 {
-		return map[string]Got{}, nil
+		return map[string]Use{}, nil
 	}
 	var loads []Load
 	var ids []string
@@ -322,13 +323,13 @@ func (m *Machine) Advance() (map[string]Got, error) {
 	}
 	got.span = span
 	m.account(got, loads, system)
-	out := make(map[string]Got, len(loads))
+	out := make(map[string]Use, len(loads))
 	for i, id := range ids {
 		out[id] = got.got[i]
 	}
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
-			// What it wants beyond what it gets, its threads wait for.
+			// Unmet demand is the wait time of its threads.
 			p.waits[c.ID] += time.Duration(math.Max(c.Wants.CPU-out[c.ID].CPU, 0) * float64(span))
 		}
 	}

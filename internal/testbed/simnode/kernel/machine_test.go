@@ -49,7 +49,7 @@ func (m *Machine) read(t *testing.T, path string) string {
 	return string(content)
 }
 
-func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Duration) map[string]Got {
+func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Duration) map[string]Use {
 	t.Helper()
 	clk.Step(by)
 	got, err := m.Advance()
@@ -59,7 +59,7 @@ func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Dura
 	return got
 }
 
-// TestMachine: pods get what weights and limits give them, and /proc follows.
+// TestMachine: pods share CPU by weights and limits, and /proc reflects it.
 func TestMachine(t *testing.T) {
 	for name, spec := range map[string]Spec{"v2": {}, "v2 systemd": {Systemd: true}, "v1": {V1: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -72,15 +72,15 @@ func TestMachine(t *testing.T) {
 			if stat := m.read(t, "proc/stat"); !strings.HasPrefix(stat, "cpu  4000 0 0 0 ") {
 				t.Errorf("%s", stat)
 			}
-			// 16 GiB less 768 MiB; a GiB of it is cache.
+			// 16 GiB minus 768 MiB; a GiB of it is cache.
 			if info := m.read(t, "proc/meminfo"); !strings.Contains(info, "MemAvailable:   15990784 kB") || !strings.Contains(info, "MemFree:        14942208 kB") {
 				t.Errorf("%s", info)
 			}
 			if p := m.read(t, "proc/pressure/cpu"); strings.HasPrefix(p, "some avg10=0.00") {
-				t.Errorf("nobody waits: %s", p)
+				t.Errorf("no stall time: %s", p)
 			}
-			// The web server comes back for its core whatever the hog wants.
-			if err := m.Wants(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
+			// The web server gets its core whatever the hog demands.
+			if err := m.SetDemand(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
 				t.Fatal(err)
 			}
 			if web = advance(t, m, clk, time.Second)[containerID("1")]; web.CPU != 2 {
@@ -102,7 +102,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestMachineBelowMemoryHigh: what an agent writes has an effect, which it can see in the pod's pressure.
+// TestMachineBelowMemoryHigh: a limit that an agent writes takes effect and is visible in the pod's pressure.
 func TestMachineBelowMemoryHigh(t *testing.T) {
 	m, clk := newMachine(t, Spec{})
 	advance(t, m, clk, time.Second)

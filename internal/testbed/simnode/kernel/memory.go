@@ -16,14 +16,14 @@ import (
 
 const (
 	page = 4096
-	// unlimitedV1 is what v1 shows for no limit: PAGE_COUNTER_MAX pages.
+	// unlimitedV1 is the v1 value for no limit: PAGE_COUNTER_MAX pages.
 	unlimitedV1 = math.MaxInt64 / page * page
 )
 
-// held is the memory of a group and those below it, in bytes.
+// held is the memory of a group and those below it in bytes.
 type held struct {
 	anon, inactive, active int64
-	// refaults are pages of files that were dropped and read again.
+	// refaults counts pages of files that were dropped and re-read.
 	refaults int64
 }
 
@@ -85,14 +85,14 @@ func (t *Tree) held(dir string) (held, error) {
 	return h, nil
 }
 
-// holds is the memory of a group.
+// holds returns the memory of a group.
 func (t *Tree) holds(group string) (held, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held(filepath.Join(t.root("memory"), group))
 }
 
-// free takes all memory of a group, as when its processes end.
+// free releases all memory of a group, as the exit of its processes does.
 func (t *Tree) free(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,8 +123,8 @@ func (t *Tree) charge(dir string, by held) error {
 	return nil
 }
 
-// reclaim drops files from the caches of a group and those below it, what was not used lately first, and returns how much. Without swap
-// nothing else can be had back. Memory belongs to groups without groups below them.
+// reclaim drops page cache of a group and those below it, inactive first, and returns the amount. Without swap only
+// page cache can be reclaimed. Only leaf groups have memory.
 func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
 	names, err := subgroups(dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
 	return freed, nil
 }
 
-// setMemory takes a value of a file of the memory controller (mm/memcontrol.c, mm/memcontrol-v1.c).
+// setMemory applies a value of a file of the memory controller (mm/memcontrol.c, mm/memcontrol-v1.c).
 func (t *Tree) setMemory(dir, name, value string) error {
 	if t.V1 {
 		if name != "memory.limit_in_bytes" {
@@ -182,8 +182,8 @@ func (t *Tree) setMemory(dir, name, value string) error {
 	if err != nil {
 		return err
 	}
-	// memory_high_write and memory_max_write: the value holds in any case. What is above it is reclaimed before the write returns; what
-	// then is still above memory.max is killed.
+	// memory_high_write and memory_max_write always set the value. The excess is reclaimed before the write returns;
+	// what remains above memory.max is OOM-killed.
 	if name != "memory.high" && name != "memory.max" || h.sum() <= limit {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (t *Tree) setMemory(dir, name, value string) error {
 	return nil
 }
 
-// setLimit is mem_cgroup_resize_max: v1 refuses a limit that reclaim cannot reach.
+// setLimit implements mem_cgroup_resize_max: v1 rejects a limit that reclaim cannot reach.
 func (t *Tree) setLimit(dir, value string) error {
 	limit, ok := parseBytes(value, "-1")
 	if !ok || t.isRoot(dir) {
@@ -221,11 +221,11 @@ func (t *Tree) setLimit(dir, value string) error {
 	return set(dir, "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
 }
 
-// mostSwappiness is MAX_SWAPPINESS.
+// mostSwappiness is the kernel's MAX_SWAPPINESS.
 const mostSwappiness = 200
 
-// reclaimNow is memory_reclaim: EAGAIN where less could be had back than was asked for. There is no swap, so that it makes no difference
-// how willing the kernel is to use it.
+// reclaimNow implements memory_reclaim: EAGAIN if less could be reclaimed than requested. Without swap, swappiness has
+// no effect.
 func (t *Tree) reclaimNow(dir, value string) error {
 	amount, key, more := strings.Cut(value, " ")
 	want, ok := parseBytes(amount, "")
@@ -251,7 +251,7 @@ func swappiness(key string) bool {
 	return ok && err == nil && n >= 0 && n <= mostSwappiness
 }
 
-// kill is mem_cgroup_out_of_memory: the group below that has most goes, until what is left is within the limit.
+// kill implements mem_cgroup_out_of_memory: it kills the largest group below until the rest is within the limit.
 func (t *Tree) kill(dir string, limit int64) error {
 	for {
 		h, err := t.held(dir)
@@ -294,14 +294,14 @@ func (t *Tree) largest(dir string) (string, held, error) {
 	return victim, most, nil
 }
 
-// events is memory.events.
+// events is the content of memory.events.
 type events struct{ high, max, oom, killed int64 }
 
 func (e events) String() string {
 	return fmt.Sprintf("low 0\nhigh %d\nmax %d\noom %d\noom_kill %d\noom_group_kill 0\n", e.high, e.max, e.oom, e.killed)
 }
 
-// event counts something in a group and those above it; v1 has no such file.
+// event updates the events of a group and its ancestors; v1 has no such file.
 func (t *Tree) event(dir string, count func(*events)) error {
 	for ; t.has(dir, "memory") && !t.isRoot(dir) && !t.V1; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "memory.events"))
@@ -321,8 +321,8 @@ func (t *Tree) event(dir string, count func(*events)) error {
 	return nil
 }
 
-// parseBytes is page_counter_memparse in mm/page_counter.c with memparse in lib/cmdline.c: a number with K, M, G or T, rounded down to pages,
-// or the word for no limit, which the most that can be counted is as well. Nothing is 0.
+// parseBytes implements page_counter_memparse in mm/page_counter.c with memparse in lib/cmdline.c: a number with
+// optional K, M, G or T, rounded down to pages, or the word for no limit, which equals the maximum. Empty is 0.
 func parseBytes(value, unlimited string) (int64, bool) {
 	switch value {
 	case "":

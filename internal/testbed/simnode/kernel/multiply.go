@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Multiply writes copies of a pod of a recording with cgroup v2 and systemd's names into dir, each with a UID of its own and with a
+// Multiply writes copies of a pod of a recording with cgroup v2 and systemd names to dir, each with its own UID and a
 // sandbox beside its container, for measurements with many pods.
 func Multiply(rec Recording, dir, uid string, copies int) error {
 	pod := strings.ReplaceAll(uid, "-", "_")
@@ -33,7 +33,7 @@ func Multiply(rec Recording, dir, uid string, copies int) error {
 	return nil
 }
 
-// sandboxOf is a sibling of a container's group.
+// sandboxOf returns the sandbox cgroup beside a container's.
 func sandboxOf(group string) string {
 	dir, name := filepath.Split(strings.TrimSuffix(group, "/"))
 	stem := strings.TrimSuffix(name, ".scope")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pressure is a file of stall times (kernel/sched/psi.c): averages in percent, totals in microseconds.
+// pressure is the content of a PSI file (kernel/sched/psi.c): averages in percent, totals in microseconds.
 type pressure struct{ some, full stall }
 
 type stall struct {
@@ -27,7 +27,8 @@ func (p pressure) String() string {
 	return line("some", p.some) + line("full", p.full)
 }
 
-// after is the stall time when a share of a span, 0 to 1, was stalled: averages decay exponentially (calc_avgs).
+// after returns the stall time after a span in which a share, 0 to 1, was stalled: averages decay exponentially
+// (calc_avgs).
 func (s stall) after(share float64, span time.Duration) stall {
 	share = min(max(share, 0), 1)
 	mix := func(avg, over float64) float64 {
@@ -39,7 +40,7 @@ func (s stall) after(share float64, span time.Duration) stall {
 	return s
 }
 
-// addPressure lets a span pass in a file of stall times.
+// addPressure adds a span to a PSI file.
 func addPressure(file string, some, full float64, span time.Duration) error {
 	content, err := os.ReadFile(file)
 	if err != nil {

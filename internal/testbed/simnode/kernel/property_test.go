@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestQuotasHold: whatever is written, on v1 nobody has more than the next one above with a limit, no burst is above its quota, and what
-// was refused has changed nothing.
+// TestQuotasHold: after random writes no v1 group exceeds the nearest ancestor with a limit, no burst exceeds its
+// quota, and rejected writes change nothing.
 func TestQuotasHold(t *testing.T) {
 	groups := []string{"a", "a/b", "a/b/deep", "a/c"}
 	for _, v1 := range []bool{false, true} {
@@ -65,13 +65,13 @@ func TestQuotasHold(t *testing.T) {
 			}
 		}
 		if accepted < 40 || refused < 10 {
-			t.Errorf("v1 %t: %d writes were taken and %d refused", v1, accepted, refused)
+			t.Errorf("v1 %t: %d writes accepted and %d rejected", v1, accepted, refused)
 		}
 	}
 }
 
-// TestTickConserves: whatever is wanted and limited, no more cores are given out than there are, nobody gets more than is wanted or
-// allowed, and while somebody waits without a limit all cores are busy.
+// TestTickConserves: for random demands and limits the cores used do not exceed the machine's, no group exceeds its
+// demand or limit, and all cores are busy while an unlimited group waits.
 func TestTickConserves(t *testing.T) {
 	tree := newTree(t, false)
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -15,22 +15,22 @@ import (
 //go:embed recorded/*.txt
 var recorded embed.FS
 
-// Recording is the files of a host at several times.
+// Recording contains the files of a host at several times.
 type Recording struct {
-	// Moments are in order of time.
+	// Moments are sorted by time.
 	Moments []Moment
 }
 
-// Moment is what changed by a time.
+// Moment contains the files that changed by a time.
 type Moment struct {
-	// At is since the first moment.
+	// At is the time since the first moment.
 	At time.Duration
-	// Files are contents by path below the host's root.
+	// Files maps paths below the host's root to contents.
 	Files map[string]string
 }
 
-// Recorded returns one of the recordings of this package, by one of Names. Those that are not among its files have the contents of one
-// that is, under the names that another driver or runtime gives.
+// Recorded returns one of the recordings of this package by one of Names. Variants have the contents of another
+// recording under the cgroup names of another driver or runtime.
 func Recorded(name string) (Recording, error) {
 	if v, ok := variants()[name]; ok {
 		r, err := Recorded(v.of)
@@ -47,7 +47,8 @@ func Recorded(name string) (Recording, error) {
 	return r, nil
 }
 
-// Parse reads a recording: lines "== 2.5s ==" begin a moment, lines "-- path --" a file, comments stand before all.
+// Parse parses a recording: a line "== 2.5s ==" starts a moment, a line "-- path --" a file; comments precede the first
+// moment.
 func Parse(text string) (Recording, error) {
 	var r Recording
 	var path string
@@ -94,11 +95,11 @@ func between(line, mark string) (string, bool) {
 	return strings.CutPrefix(text, mark)
 }
 
-// reverse turns "== " into " ==".
+// reverse converts "== " to " ==".
 func reverse(mark string) string { return " " + strings.TrimSpace(mark) }
 
-// Write brings dir to moment i: it writes all files that had changed by then. Files stay the same files, so that a reader that keeps
-// them open sees the change, as in a kernel.
+// Write updates dir to moment i: it writes all files that changed by then. Files are rewritten in place, so that
+// readers with open files see the change, as with kernel files.
 func (r Recording) Write(dir string, i int) error {
 	for path, content := range r.Moments[i].Files {
 		if err := writeFile(filepath.Join(dir, path), content); err != nil {

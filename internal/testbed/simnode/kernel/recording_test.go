@@ -29,7 +29,7 @@ func TestRecordings(t *testing.T) {
 		}
 	}
 	if _, err := Recorded("none"); err == nil {
-		t.Error("a recording that is not there is read")
+		t.Error("an unknown recording is accepted")
 	}
 	for _, bad := range []string{"", "x\n", "# x\n-- a --\n", "== 1x ==\n", "== 0s ==\nx\n", "== 0s ==\n-- ../a --\nx\n"} {
 		if _, err := Parse(bad); err == nil {

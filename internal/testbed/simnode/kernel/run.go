@@ -17,29 +17,30 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// Load is what the processes of a group want.
+// Load is the demand of the processes of a group.
 type Load struct {
 	Group string
-	// CPU is in cores.
+	// CPU is the demand in cores.
 	CPU float64
-	// Anon is memory of processes, File that of files they read, in bytes.
+	// Anon is anonymous memory and File page cache, in bytes.
 	Anon, File int64
-	// Read and Written are bytes from and to disks, by second.
+	// Read and Written are disk transfers in bytes per second.
 	Read, Written float64
 }
 
-// Got is what they got.
-type Got struct {
+// Use is the resources that the processes received.
+type Use struct {
 	CPU           float64
 	Anon, File    int64
 	Read, Written float64
-	// Stalled is the share of the time that they waited for memory, 0 to 1.
+	// Stalled is the share of time waiting for memory, 0 to 1.
 	Stalled float64
-	// Killed tells that they were killed for want of memory.
+	// Killed reports whether the processes were OOM-killed.
 	Killed bool
 }
 
-// Run lets one group want cores for a while and nobody else anything. What it got is counted in it and in all above.
+// Run runs one group with a demand of cores for a span while all others are idle, and counts its use in it and its
+// ancestors.
 func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, error) {
 	h, err := t.holds(group)
 	if err != nil {
@@ -52,18 +53,18 @@ func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, er
 	return got[0].CPU, nil
 }
 
-// Tick lets a span pass in which groups want cpu and memory: those with loads, which have no groups below them. CPU is shared out by
-// weights below quotas and CPU lists, and memory held below memory.high and memory.max; all is counted in files. Groups without a load
-// keep their memory and use no cpu.
-func (t *Tree) Tick(span time.Duration, loads []Load) ([]Got, error) {
+// Tick simulates a span with loads of leaf groups. CPU is shared by weight within quotas and cpusets, and memory is
+// kept below memory.high and memory.max; all of it is counted in files. Groups without a load keep their memory and use
+// no CPU.
+func (t *Tree) Tick(span time.Duration, loads []Load) ([]Use, error) {
 	out, err := t.tick(span, loads, math.Inf(1))
 	return out.got, err
 }
 
-// tick is what a span brought, to loads in their order and to the machine: the share of the time in which somebody waited for a CPU that
-// others had, in which some and all waited for memory, and in which some waited for disks.
+// tick is the result of a span: the use of each load in order, and for the machine the share of time in which some load
+// waited for CPU, some and all waited for memory, and some waited for disks.
 type tick struct {
-	got                                     []Got
+	got                                     []Use
 	span                                    time.Duration
 	waited, stalled, allStalled, diskWaited float64
 }
@@ -71,18 +72,18 @@ type tick struct {
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := tick{got: make([]Got, len(loads)), allStalled: 1}
+	out := tick{got: make([]Use, len(loads)), allStalled: 1}
 	machine, err := t.branches(loads)
 	if err != nil {
 		return tick{}, err
 	}
-	machine.give(min(machine.demand, float64(machine.cpus), cores))
+	machine.distribute(min(machine.demand, float64(machine.cpus), cores))
 	if err := t.count(machine, span); err != nil {
 		return tick{}, err
 	}
 	waited := stalls{}
 	for i, l := range loads {
-		got, err := t.breathe(l, span)
+		got, err := t.applyMemory(l, span)
 		if err != nil {
 			return tick{}, err
 		}
@@ -108,7 +109,8 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 type branch struct {
 	dir      string
 	children map[string]*branch
-	// wants is what the processes below want, demand what of it the limits below and here leave.
+	// wants is the demand of the processes below, demand the part of it within the limits of this group and those
+	// below.
 	wants, demand, got float64
 	weight             float64
 	limit              bandwidth
@@ -139,7 +141,7 @@ func (t *Tree) branches(loads []Load) (*branch, error) {
 		}
 		at.wants += max(l.CPU, 0)
 	}
-	machine.ask()
+	machine.sumDemand()
 	return machine, nil
 }
 
@@ -179,11 +181,11 @@ func (b *branch) find(group string) *branch {
 	return b
 }
 
-// ask sums what is wanted.
-func (b *branch) ask() {
+// sumDemand sums the demand of the branch.
+func (b *branch) sumDemand() {
 	b.demand = b.wants
 	for _, c := range b.children {
-		c.ask()
+		c.sumDemand()
 		b.wants += c.wants
 		b.demand += c.demand
 	}
@@ -193,8 +195,8 @@ func (b *branch) ask() {
 	}
 }
 
-// give shares cores out by weight; what one does not want the others get.
-func (b *branch) give(cores float64) {
+// distribute shares cores by weight; unused shares go to the other groups.
+func (b *branch) distribute(cores float64) {
 	b.got = cores
 	hungry := make([]*branch, 0, len(b.children))
 	weights := 0.0
@@ -202,7 +204,7 @@ func (b *branch) give(cores float64) {
 		hungry = append(hungry, c)
 		weights += c.weight
 	}
-	// Who wants least for its weight is sated first.
+	// Groups with the least demand per weight are satisfied first.
 	slices.SortFunc(hungry, func(x, y *branch) int {
 		if d := x.demand*y.weight - y.demand*x.weight; d != 0 {
 			return int(math.Copysign(1, d))
@@ -214,13 +216,13 @@ func (b *branch) give(cores float64) {
 		if weights > c.weight {
 			share = cores * c.weight / weights
 		}
-		c.give(min(c.demand, share))
+		c.distribute(min(c.demand, share))
 		cores -= c.got
 		weights -= c.weight
 	}
 }
 
-// count writes what groups got. A parent's stall is that of the child that waits longest.
+// count writes the use of groups. A parent's stall time is the maximum of its children.
 func (t *Tree) count(b *branch, span time.Duration) error {
 	_, _, err := t.countBelow(b, span)
 	return err
@@ -255,7 +257,7 @@ func (t *Tree) countBelow(b *branch, span time.Duration) (some, full float64, er
 	return some, full, t.countCPU(b, span)
 }
 
-// throttled tells whether the group's own quota holds it down.
+// throttled reports whether the group's own quota limits it.
 func (b *branch) throttled() bool {
 	return b.limit.quota != none && b.wants > b.got && b.got >= b.limit.share()*(1-1e-9)
 }

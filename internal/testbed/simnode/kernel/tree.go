@@ -14,29 +14,30 @@ import (
 	"syscall"
 )
 
-// Tree is a hierarchy of cgroups below a directory that can be written to as a kernel's can: what the kernel refuses is refused, with the
-// kernel's error, and what it makes of a value is what the file then holds. It has the settings of cpu, cpuset and memory; each group is
-// a directory and all state is in its files, so that readers need know nothing of it. Its methods are safe for concurrent use; who reads a
-// file while it is written may see a part of it.
+// Tree is a simulated cgroup hierarchy in a directory: writes that the kernel rejects return the kernel's error, and
+// files then contain what the kernel makes of a value. It implements the settings of cpu, cpuset and memory. Each group
+// is a directory and all state is in its files, so that readers need no special support. Its methods are safe for
+// concurrent use; concurrent file reads may see partial writes.
 //
-// Rules are those of Linux 6.x; each stands where it is applied with the function that has it. Those of v1 for cpu and cpuset were
-// compared with what Linux 6.18 says.
+// The rules are those of Linux 6.x; each names the kernel function that implements it. The v1 rules for cpu and cpuset
+// were compared with Linux 6.18.
 type Tree struct {
-	// Dir is the root of the hierarchy: HOST/sys/fs/cgroup on v2. On v1 it is that of cpu, such as HOST/sys/fs/cgroup/cpu,cpuacct, and
-	// those of cpuset and memory lie beside it; where its name does not begin with cpu they are all in one.
+	// Dir is the root of the hierarchy: HOST/sys/fs/cgroup on v2. On v1 it is the root of cpu, such as
+	// HOST/sys/fs/cgroup/cpu,cpuacct, with those of cpuset and memory beside it; if its name does not start with cpu,
+	// all controllers share one hierarchy.
 	Dir string
-	// V1 has the files and the rules of version 1.
+	// V1 selects the files and rules of version 1.
 	V1 bool
-	// CPUs and Mems are what the machine has, as lists: 0-3 and 0 where they are empty.
+	// CPUs and Mems are the machine's CPUs and memory nodes as lists; empty means 0-3 and 0.
 	CPUs, Mems string
-	// Disk is how many bytes its disk transfers in a second; 0 for as many as anybody wants.
+	// Disk is the disk throughput in bytes per second; 0 means unlimited.
 	Disk float64
 
 	mu        sync.Mutex
-	transfers bool // somebody has transferred something
+	transfers bool // a load has used the disk
 }
 
-// Write writes a value to a file of a group, given by its whole path.
+// Write writes a value to a file of a group, given by its absolute path.
 func (t *Tree) Write(file, value string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +56,7 @@ func (t *Tree) write(file, value string) error {
 	return nil
 }
 
-// accept takes a value or says what the kernel says against it.
+// accept applies a value or returns the kernel's error.
 func (t *Tree) accept(dir, name, value string) error {
 	controller, _, _ := strings.Cut(name, ".")
 	switch {
@@ -68,14 +69,14 @@ func (t *Tree) accept(dir, name, value string) error {
 	case name == fileProcs:
 		return t.attach(dir, value)
 	case name == fileSubtree:
-		return t.passOn(dir, value)
+		return t.delegate(dir, value)
 	}
 	return errReadOnly
 }
 
 const (
 	fileProcs = "cgroup.procs"
-	// errReadOnly is what a file says that has nobody to take a write (cgroup_file_write in kernel/cgroup/cgroup.c).
+	// errReadOnly is the error of files without a write handler (cgroup_file_write in kernel/cgroup/cgroup.c).
 	errReadOnly = syscall.EINVAL
 )
 
@@ -105,7 +106,7 @@ func (t *Tree) Remove(group string) error {
 	return nil
 }
 
-// Attach puts a process into a group.
+// Attach moves a process to a group.
 func (t *Tree) Attach(group string, pid int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +130,7 @@ func (t *Tree) Detach(group string) error {
 	return nil
 }
 
-// Tear leaves half a line at the end of a file, as a reader sees one that is being written.
+// Tear writes an incomplete last line to a file, as concurrent readers may see it.
 func (t *Tree) Tear(group, file string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,10 +149,10 @@ func (t *Tree) attach(dir, value string) error {
 		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
 	}
 	if !t.V1 && !t.mayMix(dir, strings.Fields(text(dir, fileSubtree))) {
-		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it passes controllers on
+		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it delegates controllers
 	}
 	if t.V1 && t.has(dir, "cpuset") {
-		// cpuset_can_attach in kernel/cgroup/cpuset.c: not where there is no CPU or no memory.
+		// cpuset_can_attach in kernel/cgroup/cpuset.c: the group must have CPUs and memory.
 		if empty(dir, "cpuset.cpus") || empty(dir, "cpuset.mems") {
 			return syscall.ENOSPC
 		}
@@ -163,33 +164,33 @@ func (t *Tree) attach(dir, value string) error {
 	return writeFile(filepath.Join(dir, fileProcs), string(content)+value+"\n")
 }
 
-// roots are the hierarchies by a controller that is in each.
+// roots returns the hierarchies by one controller of each.
 func (t *Tree) roots() map[string]string {
 	out := map[string]string{"cpu": filepath.Clean(t.Dir)}
-	if t.V1 && t.apart() {
+	if t.V1 && t.separate() {
 		out["cpuset"], out["memory"], out["blkio"] = t.root("cpuset"), t.root("memory"), t.root("blkio")
 	}
 	return out
 }
 
-// apart tells whether v1's controllers are mounted apart.
-func (t *Tree) apart() bool { return strings.HasPrefix(filepath.Base(t.Dir), "cpu") }
+// separate reports whether the v1 controllers are in separate hierarchies.
+func (t *Tree) separate() bool { return strings.HasPrefix(filepath.Base(t.Dir), "cpu") }
 
 func (t *Tree) root(controller string) string {
 	dir := filepath.Clean(t.Dir)
-	if t.V1 && t.apart() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
+	if t.V1 && t.separate() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
 		return filepath.Join(filepath.Dir(dir), controller)
 	}
 	return dir
 }
 
-// has tells whether a group's directory is in a controller's hierarchy.
+// has reports whether a group's directory is in a controller's hierarchy.
 func (t *Tree) has(dir, controller string) bool {
 	root := t.root(controller)
 	return dir == root || strings.HasPrefix(dir, root+"/")
 }
 
-// isRoot tells whether a directory is the root of its hierarchy.
+// isRoot reports whether a directory is the root of its hierarchy.
 func (t *Tree) isRoot(dir string) bool {
 	for _, root := range t.roots() {
 		if dir == root {
@@ -199,7 +200,7 @@ func (t *Tree) isRoot(dir string) bool {
 	return false
 }
 
-// populated tells whether a group or one below it has processes.
+// populated reports whether a group or one below it has processes.
 func (t *Tree) populated(dir string) bool {
 	if !empty(dir, fileProcs) {
 		return true
@@ -235,7 +236,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// text is the content of a file without blanks around it; empty where there is none.
+// text returns the trimmed content of a file, empty if it does not exist.
 func text(dir, file string) string {
 	content, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -246,7 +247,7 @@ func text(dir, file string) string {
 
 func empty(dir, file string) bool { return text(dir, file) == "" }
 
-// number reads a file with a number into one that is kept where there is no such file. max stands for none.
+// number reads a file with a number; the previous value is kept if the file does not exist. max means none.
 func number(dir, file string, into *int64) error {
 	content, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, os.ErrNotExist) {
@@ -266,7 +267,7 @@ func number(dir, file string, into *int64) error {
 	return nil
 }
 
-// none is no limit.
+// none means no limit.
 const none = -1
 
 func set(dir, file, value string) error { return writeFile(filepath.Join(dir, file), value+"\n") }

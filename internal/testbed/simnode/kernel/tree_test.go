@@ -14,15 +14,16 @@ import (
 	"time"
 )
 
-// write is a write to a file of a tree with the groups a/b/deep, a/c and x/y, of which a/c has a process; then what the file begins with.
+// write is a write to a file of a tree with the groups a/b/deep, a/c (with a process) and x/y, and the prefix of the
+// file's content afterwards.
 type write struct {
 	file, value string
 	want        error
 	reads       string
 }
 
-// refusals are what a kernel refuses that conformance does not try on a real one: of the roots of hierarchies, which are the machine's, and
-// of groups that have CPUs alone, beside those of everybody else.
+// refusals are errors that conformance does not test on a real kernel: those of hierarchy roots, which belong to the
+// machine, and of exclusive CPUs.
 var refusals = map[string]struct {
 	v1     bool
 	writes []write
@@ -37,7 +38,7 @@ var refusals = map[string]struct {
 	}},
 	"v1 exclusive": {true, []write{
 		{"x/cpuset.cpus", "2", nil, "2"},
-		{"x/cpuset.cpu_exclusive", "1", syscall.EINVAL, "0"}, // a has it too
+		{"x/cpuset.cpu_exclusive", "1", syscall.EINVAL, "0"}, // a uses it too
 		{"a/b/cpuset.cpus", "0-1", nil, "0-1"},
 		{"a/cpuset.cpus", "0-1", nil, "0-1"},
 		{"x/cpuset.cpu_exclusive", "1", nil, "1"},
@@ -99,7 +100,7 @@ func TestEffectiveCPUs(t *testing.T) {
 	put(t, tree, "a/cpuset.cpus", "2-3")
 	effective("a/b", "2")
 	put(t, tree, "a/cpuset.cpus", "0")
-	effective("a/b/deep", "0") // nothing of its own is left
+	effective("a/b/deep", "0") // its own set is empty
 	effective("a/c", "0")
 }
 
@@ -110,7 +111,7 @@ func put(t *testing.T, tree *Tree, file, value string) {
 	}
 }
 
-// TestHierarchies: v1's controllers lie apart.
+// TestHierarchies: v1 controllers have separate hierarchies.
 func TestHierarchies(t *testing.T) {
 	base := t.TempDir()
 	tree := &Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
@@ -151,7 +152,7 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if err := tree.Write(filepath.Join(tree.Dir, "a/c/cpu.idle"), "1"); !errors.Is(err, syscall.ENOENT) {
-			t.Errorf("a group that is gone: %v", err)
+			t.Errorf("removed group: %v", err)
 		}
 	}
 }
@@ -197,7 +198,8 @@ func TestObeysQuota(t *testing.T) {
 	}
 }
 
-// TestSharesByWeight: 4 cores, a sibling with a hundredth of the weight, one with a limit, and what one does not want goes to the others.
+// TestSharesByWeight: 4 cores, a sibling with a hundredth of the weight and one with a limit; unused shares go to the
+// others.
 func TestSharesByWeight(t *testing.T) {
 	tree := newTree(t, false)
 	put(t, tree, "a/c/cpu.weight", "1")
@@ -225,11 +227,12 @@ func TestSharesByWeight(t *testing.T) {
 
 const mebi = 1 << 20
 
-// TestObeysMemoryHigh: the cache falls to memory.high, and what is missing then is time stalled; below processes' memory nothing falls.
+// TestObeysMemoryHigh: the cache shrinks to memory.high, and re-reads count as stall time; anonymous memory does not
+// shrink.
 func TestObeysMemoryHigh(t *testing.T) {
 	tree := newTree(t, false)
 	load := []Load{{Group: "a/c", Anon: 100 * mebi, File: 300 * mebi}, {Group: "x/y", Anon: 50 * mebi}}
-	tick := func() []Got {
+	tick := func() []Use {
 		t.Helper()
 		got, err := tree.Tick(time.Second, load)
 		if err != nil {
@@ -237,7 +240,7 @@ func TestObeysMemoryHigh(t *testing.T) {
 		}
 		return got
 	}
-	if got := tick(); got[0] != (Got{Anon: 100 * mebi, File: 300 * mebi}) {
+	if got := tick(); got[0] != (Use{Anon: 100 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
 	put(t, tree, "a/c/memory.high", "200M")
@@ -258,16 +261,16 @@ func TestObeysMemoryHigh(t *testing.T) {
 	if got := text(filepath.Join(tree.Dir, "x"), "memory.pressure"); got != strings.TrimSpace(noPressure) {
 		t.Errorf("a neighbour stalls: %s", got)
 	}
-	// Processes that grow above it do so slowly.
+	// Processes above memory.high grow slowly.
 	load[0].Anon = 300 * mebi
 	if got := tick(); got[0].Anon != 202*mebi || got[0].File != 0 || got[0].Stalled < 0.6 {
 		t.Errorf("%+v", got)
 	}
 	put(t, tree, "a/c/memory.high", "max")
-	if got := tick(); got[0] != (Got{Anon: 300 * mebi, File: 300 * mebi}) {
+	if got := tick(); got[0] != (Use{Anon: 300 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
-	// The limit of the parent leaves what its other groups do not have.
+	// The parent's limit leaves what its other groups do not use.
 	put(t, tree, "a/memory.high", "400M")
 	if got := tick(); got[0].File != 100*mebi {
 		t.Errorf("%+v", got)
@@ -288,7 +291,7 @@ func TestObeysMemoryMax(t *testing.T) {
 	if events := text(filepath.Join(tree.Dir, "a"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
 		t.Error(events)
 	}
-	// A limit that is set below what processes have kills as well.
+	// A limit below anonymous memory causes OOM kills as well.
 	if _, err = tree.Tick(time.Second, []Load{{Group: "x/y", Anon: 101 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
@@ -313,14 +316,14 @@ func TestReclaim(t *testing.T) {
 		t.Errorf("%s are left, want 15 MiB", got)
 	}
 	if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), "6M"); !errors.Is(err, syscall.EAGAIN) {
-		t.Errorf("more than there is: %v", err)
+		t.Errorf("more than available: %v", err)
 	}
 	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "10485760" {
 		t.Errorf("%s are left, want the processes' 10 MiB", got)
 	}
 }
 
-// TestLimitV1: v1 refuses a limit below what cannot be had back.
+// TestLimitV1: v1 rejects a limit below the memory that cannot be reclaimed.
 func TestLimitV1(t *testing.T) {
 	tree := newTree(t, true)
 	if _, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}}); err != nil {

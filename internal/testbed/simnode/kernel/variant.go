@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// variants are recordings under other names of groups: what the same host has with another driver or runtime, or without a v2 tree beside
-// v1's. What is in the files is the same.
+// variants are recordings under other cgroup names: those of the same host with another driver or runtime, or without a
+// v2 tree beside v1's. The contents are equal.
 func variants() map[string]variant {
 	return map[string]variant{
 		"v1-cgroupfs-containerd": {of: "hybrid-cgroupfs", v1: true},
@@ -24,22 +24,22 @@ func variants() map[string]variant {
 type variant struct {
 	of          string
 	v1, systemd bool
-	// prefix is what the runtime puts before a container's id.
+	// prefix is the runtime's prefix of a container ID in cgroup names.
 	prefix string
 }
 
-// Nodes are the recordings of real nodes that TestRecord of test/e2e/node makes: a kubelet, a runtime and a kernel, with four pods that run
-// the same programs under the same UIDs.
+// Nodes returns the recordings of real nodes by TestRecord of test/e2e/node: a kubelet, a runtime and a kernel, with
+// four pods that run the same programs under the same UIDs.
 func Nodes() []string {
 	return []string{"debian-hybrid-systemd-containerd", "debian-v2-cgroupfs-containerd", "debian-v2-systemd-containerd", "debian-v2-cgroupfs-crio", "debian-v2-systemd-crio"}
 }
 
-// Names are the other recordings: of a host whose groups a script made, two that are made by hand, and variants of these.
+// Names returns the other recordings: of a host with scripted groups, two made by hand, and variants of these.
 func Names() []string {
 	return append([]string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"}, slices.Sorted(maps.Keys(variants()))...)
 }
 
-// rename returns a recording under a variant's names.
+// rename returns a recording under a variant's cgroup names.
 func (v variant) rename(r Recording) Recording {
 	out := Recording{Moments: make([]Moment, len(r.Moments))}
 	for i, m := range r.Moments {
@@ -71,7 +71,7 @@ func (v variant) path(path string) string {
 	return before + "/" + strings.Join(parts, "/")
 }
 
-// slice is the name of a group as systemd has it, below a slice whose name it repeats.
+// slice returns the systemd name of a group below a slice whose name it repeats.
 func (v variant) slice(part, above string) (name, stem string) {
 	switch uid, pod := strings.CutPrefix(part, "pod"); {
 	case above == "":
@@ -86,10 +86,10 @@ func (v variant) slice(part, above string) (name, stem string) {
 	return stem + ".slice", stem
 }
 
-// idLength is that of a container's id.
+// idLength is the length of a container ID.
 const idLength = 64
 
-// plain is the name of a group as cgroupfs has it.
+// plain returns the cgroupfs name of a group.
 func (v variant) plain(part string) string {
 	if stem, ok := strings.CutSuffix(part, ".slice"); ok {
 		stem = stem[strings.LastIndexByte(stem, '-')+1:]

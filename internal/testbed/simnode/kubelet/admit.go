@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// criticalPriority is system-cluster-critical, the lowest priority of a pod that the kubelet does not evict.
+// criticalPriority is system-cluster-critical, the lowest priority of pods that the kubelet does not evict.
 const criticalPriority = 2_000_000_000
 
-// The kubelet's reason for a pod that memory pressure ended or kept out.
+// reasonEvicted is the kubelet's reason for pods that memory pressure terminated or rejected.
 const reasonEvicted = "Evicted"
 
-// admit takes a new pod in or refuses it, with the kubelet's reasons.
+// admit admits or rejects a new pod, with the kubelet's reasons.
 func (n *Node) admit(r *record, now time.Time) {
 	r.allocate()
 	if r.pod.DeletionTimestamp != nil {
@@ -35,7 +35,7 @@ func (n *Node) admit(r *record, now time.Time) {
 	r.sandboxAt = now.Add(n.timing.Create)
 }
 
-// reject fails a pod for good.
+// reject fails a pod permanently.
 func (n *Node) reject(r *record, reason, message string) {
 	r.failed = &verdict{reason: reason, message: "Pod was rejected: " + message}
 	n.tellf(r, corev1.EventTypeWarning, reason, "%s", message)
@@ -60,8 +60,8 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// adopt takes up a pod that ran here before the simulation was restarted, from the status that the API server kept.
-// A wait for a restart ends at once. It returns false for a pod that the node had not admitted.
+// adopt restores a pod that ran here before a restart of the simulation from its status. A wait for a restart ends
+// immediately. It returns false for a pod that the node had not admitted.
 func adopt(r *record, now time.Time) bool {
 	status := &r.pod.Status
 	if status.StartTime == nil {
@@ -85,7 +85,7 @@ func adopt(r *record, now time.Time) bool {
 	r.status = keepOwned(status)
 	adoptResize(r)
 	for _, c := range r.list {
-		if c.phase == exited && !c.passed() && r.comesBack(c, c.ended.ExitCode) {
+		if c.phase == exited && !c.passed() && r.restarts(c, c.ended.ExitCode) {
 			c.restartAt = now
 		}
 	}
@@ -101,7 +101,7 @@ func adopt(r *record, now time.Time) bool {
 	return true
 }
 
-// adoptContainer reads one container's record back from its status.
+// adoptContainer restores one container's record from its status.
 func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
 	c.id, c.restarts, c.ready = s.ContainerID, s.RestartCount, s.Ready
 	c.last = s.LastTerminationState.Terminated
@@ -119,7 +119,7 @@ func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
 	}
 }
 
-// adoptResize reads allocated and actual resources and the resize conditions back.
+// adoptResize restores allocated and actual resources and the resize conditions.
 func adoptResize(r *record) {
 	for i := range r.pod.Status.Conditions {
 		c := &r.pod.Status.Conditions[i]
@@ -151,7 +151,7 @@ func adoptResize(r *record) {
 	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
 }
 
-// addresses hands out the pod addresses of one node, out of one /24. They lead nowhere.
+// addresses allocates the pod addresses of one node from a /24. They are not routed.
 type addresses struct {
 	prefix string
 	used   map[string]bool

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// full is a node with as many running pods as a kubelet takes by default.
+// full returns a node with the kubelet's default maximum of running pods.
 func full(b *testing.B) (*Node, time.Time) {
 	b.Helper()
 	spec := NodeSpec{Name: "n1", CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")}
@@ -27,7 +27,7 @@ func full(b *testing.B) (*Node, time.Time) {
 	return n, now.Add(time.Minute)
 }
 
-// BenchmarkMeasure is one sample of a node with 110 pods.
+// BenchmarkMeasure measures one sample of a node with 110 pods.
 func BenchmarkMeasure(b *testing.B) {
 	n, now := full(b)
 	b.ReportAllocs()
@@ -37,7 +37,7 @@ func BenchmarkMeasure(b *testing.B) {
 	}
 }
 
-// BenchmarkContainers is the account of a node with 110 pods that an exporter reads.
+// BenchmarkContainers measures listing the containers of a node with 110 pods.
 func BenchmarkContainers(b *testing.B) {
 	n, _ := full(b)
 	var list []ContainerState
@@ -47,7 +47,7 @@ func BenchmarkContainers(b *testing.B) {
 	}
 }
 
-// BenchmarkStep is one step of a pod that has nothing to do.
+// BenchmarkStep measures a step of a pod without pending transitions.
 func BenchmarkStep(b *testing.B) {
 	n, now := full(b)
 	pod := n.Pods()[0]

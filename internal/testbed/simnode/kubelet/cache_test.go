@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPageCacheIsGivenBack: a limit takes page cache first; what is above it all the same is killed.
-func TestPageCacheIsGivenBack(t *testing.T) {
+// TestPageCacheIsReclaimed: page cache above a limit is reclaimed first; other memory above it is OOM-killed.
+func TestPageCacheIsReclaimed(t *testing.T) {
 	for name, c := range map[string]struct {
 		use   Use
 		limit float64

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// run moves one container: start, readiness, exit, restart.
+// run advances one container: start, readiness, exit, restart.
 func (n *Node) run(r *record, c *container, now time.Time) {
 	if c.phase == exited && !c.restartAt.IsZero() && !now.Before(c.restartAt) {
 		c.restarts++
@@ -37,7 +37,7 @@ func (n *Node) run(r *record, c *container, now time.Time) {
 	}
 }
 
-// start begins a run of the container.
+// start starts a run of the container.
 func (n *Node) start(r *record, c *container, now time.Time) {
 	c.phase, c.startedAt, c.restartAt, c.looping = running, now, time.Time{}, false
 	c.id = containerID(r.uid(), c.name, c.restarts)
@@ -48,7 +48,7 @@ func (n *Node) start(r *record, c *container, now time.Time) {
 	n.tellf(r, corev1.EventTypeNormal, "Started", "Container started: %s", c.name)
 }
 
-// replan sets the ends of runs that were taken up from a status.
+// replan sets the ends of runs that were restored from a status.
 func (n *Node) replan(r *record) {
 	for _, c := range r.list {
 		if c.phase == running {
@@ -59,7 +59,7 @@ func (n *Node) replan(r *record) {
 	}
 }
 
-// plan decides when a run that began at startedAt becomes ready and when it ends by itself.
+// plan sets when a run that started at startedAt becomes ready and when it exits.
 func (n *Node) plan(r *record, c *container) {
 	c.exitAt, c.exitCode = time.Time{}, 0
 	switch c.kind {
@@ -84,7 +84,7 @@ func (n *Node) plan(r *record, c *container) {
 	}
 }
 
-// annotated is the duration that a pod's annotation gives, or the default.
+// annotated returns the duration of a pod's annotation, or the default.
 func (n *Node) annotated(r *record, key string, def time.Duration) time.Duration {
 	value, ok := r.pod.Annotations[key]
 	if !ok {
@@ -111,11 +111,11 @@ func (n *Node) exitCode(r *record) int32 {
 	return int32(code)
 }
 
-// exit ends a run and decides by the restart policy whether and when the container comes back.
+// exit ends a run and schedules a restart according to the restart policy.
 func (n *Node) exit(r *record, c *container, code int32, reason string, now time.Time) {
 	ran := now.Sub(c.startedAt)
 	c.stop(code, reason, now)
-	if !r.comesBack(c, code) {
+	if !r.restarts(c, code) {
 		return
 	}
 	if ran >= n.timing.BackOffReset {
@@ -131,8 +131,8 @@ func (n *Node) exit(r *record, c *container, code int32, reason string, now time
 	c.backOff = min(2*c.backOff, n.timing.BackOffMax)
 }
 
-// comesBack says whether the restart policy starts the container again after it ended with the code.
-func (r *record) comesBack(c *container, code int32) bool {
+// restarts reports whether the restart policy restarts the container after it exited with the code.
+func (r *record) restarts(c *container, code int32) bool {
 	policy := r.pod.Spec.RestartPolicy
 	switch c.kind {
 	case sidecar:
@@ -144,7 +144,7 @@ func (r *record) comesBack(c *container, code int32) bool {
 	}
 }
 
-// stop records the end of a run; the container stays down until someone sets restartAt.
+// stop records the end of a run; the container stays down until restartAt is set.
 func (c *container) stop(code int32, reason string, now time.Time) {
 	c.phase, c.ready, c.restartAt, c.looping = exited, false, time.Time{}, false
 	c.ended = &corev1.ContainerStateTerminated{

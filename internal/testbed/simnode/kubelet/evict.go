@@ -20,11 +20,11 @@ type pressure struct {
 	seen   time.Time
 }
 
-// Pressure says whether the node is under memory pressure, and since when it is or is not.
+// Pressure reports whether the node is under memory pressure and the time of the last change.
 func (n *Node) Pressure() (active bool, since time.Time) { return n.pressure.active, n.pressure.since }
 
-// relieve compares the working set of all containers with what is allocatable and evicts the worst pod where it is
-// too much. One pod a sample, as the kubelet's loop does, so that the next sample sees the effect.
+// relieve compares the working set of all containers with the allocatable memory and evicts the first-ranked pod if it
+// is exceeded. It evicts one pod per sample, like the kubelet, so that the next sample includes the effect.
 func (n *Node) relieve(total float64, now time.Time) {
 	if total > float64(n.allocatable.Memory().Value()) {
 		if !n.pressure.active {
@@ -43,7 +43,7 @@ func (n *Node) relieve(total float64, now time.Time) {
 	}
 }
 
-// candidate is a pod that may be evicted, with the numbers that rank it.
+// candidate is a pod that may be evicted, with its ranking.
 type candidate struct {
 	r       *record
 	use     float64
@@ -52,7 +52,7 @@ type candidate struct {
 }
 
 // evictOne evicts the pod that ranks first: use above request before others, then low priority, then the largest use
-// above request. (Kubelet: exceedMemoryRequests, priority, memory.)
+// above request (kubelet: exceedMemoryRequests, priority, memory).
 func (n *Node) evictOne(now time.Time) {
 	var list []candidate
 	for _, r := range n.pods {
@@ -80,10 +80,10 @@ func (n *Node) evictOne(now time.Time) {
 	n.tellf(first.r, corev1.EventTypeWarning, reasonEvicted, "%s", message)
 	n.fail(first.r, verdict{reason: reasonEvicted, message: message, disruption: true}, now)
 	n.dirty[first.r.uid()] = true
-	n.roomMade()
+	n.retryResizes()
 }
 
-// candidate gives the numbers of a pod; pods that are critical, ending, or not measured are none.
+// candidate returns the ranking of a pod; critical, terminating and unmeasured pods are excluded.
 func (n *Node) candidate(r *record) (candidate, bool) {
 	if !r.active() || !r.killAt.IsZero() || critical(r.pod) {
 		return candidate{}, false

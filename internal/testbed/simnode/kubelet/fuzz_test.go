@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FuzzObserve hands the node pods with whatever spec and status an API server could hold, and steps them: it must
-// neither panic nor take a pod back in its phase.
+// FuzzObserve passes pods with arbitrary valid specs and statuses to a node and steps them: it must neither panic nor
+// move a pod back in its phase.
 func FuzzObserve(f *testing.F) {
-	w := newWorld(&testing.T{})
+	w := newFixture(&testing.T{})
 	for _, edit := range []func(*corev1.Pod){
 		func(*corev1.Pod) {},
 		func(p *corev1.Pod) {
@@ -45,7 +45,7 @@ func FuzzObserve(f *testing.F) {
 			return
 		}
 		pod.UID, pod.Spec.NodeName = types.UID("uid"), "n1"
-		w := newWorld(t)
+		w := newFixture(t)
 		w.load["web"] = Use{CPU: 1, Memory: 1 << 30, Known: true}
 		w.node.Observe(&pod, w.now)
 		last := 0

@@ -15,8 +15,8 @@ import (
 
 var epoch = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// world drives one node with a clock of its own, as package simnode would.
-type world struct {
+// fixture drives one node with its own clock, like package simnode.
+type fixture struct {
 	t    *testing.T
 	node *Node
 	now  time.Time
@@ -25,12 +25,12 @@ type world struct {
 	seen []Event
 }
 
-// loads gives the memory and CPU of containers by name.
+// loads maps container names to their use.
 type loads map[string]Use
 
 func (l loads) Use(_ *corev1.Pod, container string, _ time.Time) Use { return l[container] }
 
-func newWorld(t *testing.T, edit ...func(*NodeSpec)) *world {
+func newFixture(t *testing.T, edit ...func(*NodeSpec)) *fixture {
 	t.Helper()
 	spec := NodeSpec{Name: "n1", CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi")}
 	for _, f := range edit {
@@ -39,21 +39,21 @@ func newWorld(t *testing.T, edit ...func(*NodeSpec)) *world {
 	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return &world{
+	return &fixture{
 		t: t, node: NewNode(spec, DefaultTiming(), "127.0.0.1", "10.192.0."), now: epoch,
 		api: map[types.UID]*corev1.Pod{}, load: loads{},
 	}
 }
 
 // put binds or updates a pod and steps it.
-func (w *world) put(pod *corev1.Pod) {
+func (w *fixture) put(pod *corev1.Pod) {
 	w.api[pod.UID] = pod
 	w.node.Observe(pod, w.now)
 	w.settle(pod.UID)
 }
 
-// settle steps the pod and all that its steps touch until nothing is due, and writes statuses back as the API would.
-func (w *world) settle(uid types.UID) {
+// settle steps the pod and affected pods until nothing is due, and writes statuses back like the API server.
+func (w *fixture) settle(uid types.UID) {
 	for range 100 {
 		out := w.node.Step(uid, w.now)
 		if out.Pod != nil {
@@ -77,8 +77,8 @@ func (w *world) settle(uid types.UID) {
 	w.t.Fatal("the node does not settle")
 }
 
-// pass lets time go by in small steps; every pod is stepped at each of them.
-func (w *world) pass(d time.Duration) {
+// pass advances time in small steps and steps every pod at each of them.
+func (w *fixture) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(100 * time.Millisecond)
 		for uid := range w.api {
@@ -87,23 +87,23 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-func (w *world) measure() {
+func (w *fixture) measure() {
 	w.node.Measure(w.load, w.now)
 	for _, p := range w.node.Dirty() {
 		w.settle(p.UID)
 	}
 }
 
-func (w *world) pod(p *corev1.Pod) *corev1.Pod {
+func (w *fixture) pod(p *corev1.Pod) *corev1.Pod {
 	w.t.Helper()
 	got, ok := w.api[p.UID]
 	if !ok {
-		w.t.Fatalf("pod %s is gone", p.Name)
+		w.t.Fatalf("pod %s does not exist", p.Name)
 	}
 	return got
 }
 
-func (w *world) told(reason string) int {
+func (w *fixture) eventCount(reason string) int {
 	n := 0
 	for _, e := range w.seen {
 		if e.Reason == reason {
@@ -113,8 +113,8 @@ func (w *world) told(reason string) int {
 	return n
 }
 
-// update changes a copy of the pod's spec or metadata as a client would.
-func (w *world) update(p *corev1.Pod, edit func(*corev1.Pod)) {
+// update modifies a copy of the pod's spec or metadata like a client.
+func (w *fixture) update(p *corev1.Pod, edit func(*corev1.Pod)) {
 	next := w.pod(p).DeepCopy()
 	next.Generation++
 	edit(next)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPodBecomesReady(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{} })
 	w.put(p)
 	if got := w.pod(p).Status; got.Phase != corev1.PodPending || got.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
@@ -42,7 +42,7 @@ func TestPodBecomesReady(t *testing.T) {
 }
 
 func TestInitContainersRunInOrderAndSidecarsStay(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	always := corev1.ContainerRestartPolicyAlways
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "proxy", RestartPolicy: &always}, {Name: "second"}}
@@ -74,7 +74,7 @@ func TestInitContainersRunInOrderAndSidecarsStay(t *testing.T) {
 }
 
 func TestFailingInitContainerWithNever(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "first"}}
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -105,7 +105,7 @@ func TestJobPodCompletes(t *testing.T) {
 		{"bad code is success", corev1.RestartPolicyNever, "256", corev1.PodSucceeded, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			p := newPod("job", "500m", "256Mi", func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", Controller: new(true)}}
 				p.Annotations = map[string]string{AnnotationDuration: "2s", AnnotationExitCode: tc.code}
@@ -117,7 +117,7 @@ func TestJobPodCompletes(t *testing.T) {
 			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount < tc.min {
 				t.Errorf("phase %s, want %s; %d restarts", got.Phase, tc.want, got.ContainerStatuses[0].RestartCount)
 			}
-			if tc.code == "256" && w.told("InvalidAnnotation") == 0 {
+			if tc.code == "256" && w.eventCount("InvalidAnnotation") == 0 {
 				t.Error("the bad annotation is not reported")
 			}
 		})
@@ -125,7 +125,7 @@ func TestJobPodCompletes(t *testing.T) {
 }
 
 func TestBackOffDoublesAndResets(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -156,7 +156,7 @@ func TestBackOffDoublesAndResets(t *testing.T) {
 }
 
 func TestGracefulDeletion(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -168,8 +168,8 @@ func TestGracefulDeletion(t *testing.T) {
 		t.Fatalf("it gets time to stop: %+v", got)
 	}
 	w.pass(time.Second)
-	if len(w.api) != 0 || w.told("Killing") != 1 {
-		t.Fatalf("it is still there, %d Killing events", w.told("Killing"))
+	if len(w.api) != 0 || w.eventCount("Killing") != 1 {
+		t.Fatalf("the pod still exists, %d Killing events", w.eventCount("Killing"))
 	}
 	if got := w.node.ips.get(); got == "" {
 		t.Error("no address")
@@ -177,7 +177,7 @@ func TestGracefulDeletion(t *testing.T) {
 }
 
 func TestActiveDeadline(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(3)) })
 	w.put(p)
 	w.pass(4 * time.Second)
@@ -187,7 +187,7 @@ func TestActiveDeadline(t *testing.T) {
 }
 
 func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
-	w := newWorld(t, func(s *NodeSpec) { s.MaxPods = 2 })
+	w := newFixture(t, func(s *NodeSpec) { s.MaxPods = 2 })
 	w.put(newPod("a", "3", "1Gi"))
 	b := newPod("b", "2", "1Gi")
 	w.put(b)
@@ -203,7 +203,7 @@ func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 func TestReadinessGate(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.org/gate"}}
 	})
@@ -220,9 +220,9 @@ func TestReadinessGate(t *testing.T) {
 	}
 }
 
-// A restart of the simulation must change nothing about pods that run.
+// A restart of the simulation does not change running pods.
 func TestAdoption(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -242,11 +242,11 @@ func TestAdoption(t *testing.T) {
 	w.put(other)
 	w.pass(2 * time.Second)
 	if got := w.pod(other).Status.PodIP; got == before.Status.PodIP || got == "" {
-		t.Errorf("address %q is taken", got)
+		t.Errorf("address %q is in use", got)
 	}
 }
 
-// What was down when the simulation ended comes back by its restart policy, and what had ended stays so.
+// Containers that were down when the simulation ended restart by their restart policy; terminated pods stay terminated.
 func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 	for _, tc := range []struct {
 		policy   corev1.RestartPolicy
@@ -254,7 +254,7 @@ func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 		restarts int32
 	}{{corev1.RestartPolicyAlways, corev1.PodRunning, 3}, {corev1.RestartPolicyNever, corev1.PodFailed, 0}} {
 		t.Run(string(tc.policy), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.RestartPolicy = tc.policy })
 			w.put(p)
 			w.pass(2 * time.Second)

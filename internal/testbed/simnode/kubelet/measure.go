@@ -14,19 +14,19 @@ const reasonOOM = "OOMKilled"
 // cfsPeriod is the kernel's default accounting period for CPU limits.
 const cfsPeriod = 100 * time.Millisecond
 
-// meter counts what a run of a container has used; it starts at zero with each run, as a cgroup does.
+// meter counts the use of a run of a container; it starts at zero with each run, like a cgroup.
 type meter struct {
 	use        Use
 	at         time.Time
 	cpuSeconds float64
 	periods    float64
 	throttled  float64
-	// throttledSeconds is the CPU time that was asked for and not given.
+	// throttledSeconds is the CPU time that was demanded but not granted.
 	throttledSeconds float64
 }
 
-// add takes a sample that stands for the time since the last one, or since the start of the run. It returns the CPU
-// seconds of that time.
+// add adds a sample for the time since the previous one, or since the start of the run. It returns the CPU seconds of
+// that time.
 func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 	from := m.at
 	if from.IsZero() || from.Before(startedAt) {
@@ -54,8 +54,8 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 	return u.CPU * dt
 }
 
-// Measure samples every running container: it advances the counters, kills what is over its memory limit, and looks
-// for memory pressure, for which it evicts at most one pod. Pods that changed are among the next Dirty.
+// Measure samples every running container: it advances the counters, OOM-kills containers over their memory limit, and
+// evicts at most one pod under memory pressure. Changed pods are included in the next Dirty.
 func (n *Node) Measure(load Load, now time.Time) {
 	total := 0.0
 	if n.sampledAt = now; n.startedAt.IsZero() {
@@ -89,7 +89,7 @@ func (n *Node) Measure(load Load, now time.Time) {
 	n.relieve(total, now)
 }
 
-// limitOf is the limit in force, 0 where there is none: cores or bytes.
+// limitOf returns the current limit in cores or bytes, 0 without one.
 func limitOf(c *container, name corev1.ResourceName) float64 {
 	q, ok := c.actual.Limits[name]
 	if !ok {
@@ -98,7 +98,7 @@ func limitOf(c *container, name corev1.ResourceName) float64 {
 	return q.AsApproximateFloat64()
 }
 
-// oomKill ends a container whose memory without page cache passed its limit.
+// oomKill kills a container whose memory without page cache exceeds its limit.
 func (n *Node) oomKill(r *record, c *container, u Use, now time.Time) {
 	c.oomKills++
 	n.tellf(r, corev1.EventTypeWarning, "OOMKilling", "Memory cgroup out of memory: container %s used %.0f bytes, limit %.0f bytes",
@@ -107,8 +107,8 @@ func (n *Node) oomKill(r *record, c *container, u Use, now time.Time) {
 	n.dirty[r.uid()] = true
 }
 
-// Kill ends a running container as a crash would, with the given exit code; it comes back by its restart policy. It
-// returns false where there is no such running container.
+// Kill terminates a running container with the given exit code, like a crash; its restart policy applies. It returns
+// false if there is no such running container.
 func (n *Node) Kill(namespace, pod, name string, code int32, now time.Time) bool {
 	for _, r := range n.pods {
 		if r.pod.Namespace != namespace || r.pod.Name != pod || !r.active() {

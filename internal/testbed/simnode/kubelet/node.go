@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Event is something the node tells about a pod, or about itself where Pod is nil.
+// Event is an event about a pod, or about the node if Pod is nil.
 type Event struct {
 	Pod                   *corev1.Pod
 	Type, Reason, Message string
 }
 
-// Outcome is what a step led to.
+// Outcome is the result of a step.
 type Outcome struct {
-	// Pod is the pod with the status that the node wants to report; nil where the node does not know the pod.
+	// Pod is the pod with its new status; nil if the node does not have the pod.
 	Pod *corev1.Pod
-	// Remove says that the pod has ended and its object may be deleted.
+	// Remove means that the pod has terminated and its object may be deleted.
 	Remove bool
-	// Wake is when the pod wants the next step; zero where only an outside change can move it.
+	// Wake is the time of the pod's next step; zero if only external changes cause one.
 	Wake time.Time
 }
 
@@ -46,7 +46,7 @@ type Node struct {
 	cpuSeconds           float64
 }
 
-// NewNode makes an empty node. The prefix is the first 24 bits of the addresses of its pods, like "10.192.3.".
+// NewNode returns an empty node. The prefix is the first 24 bits of the addresses of its pods, like "10.192.3.".
 func NewNode(spec NodeSpec, timing Timing, hostIP, prefix string) *Node {
 	return &Node{
 		spec: spec, timing: timing, allocatable: spec.Allocatable(), hostIP: hostIP, ips: newAddresses(prefix),
@@ -54,11 +54,11 @@ func NewNode(spec NodeSpec, timing Timing, hostIP, prefix string) *Node {
 	}
 }
 
-// Spec is the node's description.
+// Spec returns the node's specification.
 func (n *Node) Spec() NodeSpec { return n.spec }
 
-// Observe takes a pod bound to this node, new or changed. A pod that the node does not know but that has already run
-// here (the simulation was restarted) is taken up as its status tells.
+// Observe processes a new or changed pod bound to this node. A new pod that has already run here (before a restart of
+// the simulation) is restored from its status.
 func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
 	r, ok := n.pods[pod.UID]
 	if ok {
@@ -75,7 +75,7 @@ func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
 	n.admit(r, now)
 }
 
-// Forget drops a pod whose object is gone and says so to those that wait for room.
+// Forget drops a pod whose object has been deleted and schedules pods that wait for resources.
 func (n *Node) Forget(uid types.UID) {
 	r, ok := n.pods[uid]
 	if !ok {
@@ -84,10 +84,10 @@ func (n *Node) Forget(uid types.UID) {
 	n.ips.release(r.ip)
 	delete(n.pods, uid)
 	delete(n.dirty, uid)
-	n.roomMade()
+	n.retryResizes()
 }
 
-// Step brings one pod up to date with its spec and with the time.
+// Step updates one pod to its spec and to the time.
 func (n *Node) Step(uid types.UID, now time.Time) Outcome {
 	r, ok := n.pods[uid]
 	if !ok {
@@ -99,7 +99,7 @@ func (n *Node) Step(uid types.UID, now time.Time) Outcome {
 		n.resize(r, now)
 	}
 	if wasActive && !r.active() {
-		n.roomMade()
+		n.retryResizes()
 	}
 	n.render(r, now)
 	out := Outcome{Pod: r.current(), Wake: r.wake()}
@@ -107,14 +107,14 @@ func (n *Node) Step(uid types.UID, now time.Time) Outcome {
 	return out
 }
 
-// Events hands out and clears what there is to tell.
+// Events returns and clears the recorded events.
 func (n *Node) Events() []Event {
 	events := n.events
 	n.events = nil
 	return events
 }
 
-// Dirty hands out and clears the pods that want a step because something around them changed, in a stable order.
+// Dirty returns and clears the pods that need a step because their environment changed, in a stable order.
 func (n *Node) Dirty() []*corev1.Pod {
 	if len(n.dirty) == 0 {
 		return nil
@@ -130,8 +130,8 @@ func (n *Node) Dirty() []*corev1.Pod {
 	return pods
 }
 
-// Pods are all pods that the node knows, with the status that it reports, ordered by namespace and name. They are
-// shared and must not be changed.
+// Pods returns all pods of the node with their statuses, ordered by namespace and name. They are shared and must not be
+// modified.
 func (n *Node) Pods() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(n.pods))
 	for _, r := range n.pods {
@@ -147,7 +147,7 @@ func (n *Node) tellf(r *record, kind, reason, format string, args ...any) {
 	n.events = append(n.events, Event{Pod: r.pod, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-// shortage names the first resource that a pod asks too much of.
+// shortage is the first resource of which a pod requests too much.
 type shortage struct {
 	resource                  corev1.ResourceName
 	requested, used, capacity int64
@@ -158,7 +158,7 @@ func (s shortage) String() string {
 		s.resource, s.requested, s.used, s.capacity)
 }
 
-// fits checks requests of the pod against what the other active pods of the node hold.
+// fits compares the pod's requests with the resources that other active pods of the node leave.
 func (n *Node) fits(r *record, requests corev1.ResourceList) *shortage {
 	used := corev1.ResourceList{}
 	count := int64(0)

@@ -11,7 +11,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// kind says how a container takes part in its pod's life.
+// kind is the role of a container in its pod's lifecycle.
 type kind int
 
 const (
@@ -26,14 +26,14 @@ type phase int
 const (
 	waiting phase = iota // not yet started for the first time
 	running
-	exited // ended; restartAt says whether it comes back
+	exited // exited; restarts if restartAt is set
 )
 
 // container is the runtime's record of one container.
 type container struct {
 	name string
 	kind kind
-	// index is the place in spec.initContainers or spec.containers.
+	// index is the position in spec.initContainers or spec.containers.
 	index int
 
 	phase     phase
@@ -41,26 +41,26 @@ type container struct {
 	startedAt time.Time
 	ready     bool
 	readyAt   time.Time
-	// exitAt is when the process ends by itself with exitCode; zero where it runs until it is stopped.
+	// exitAt is when the process exits with exitCode; zero if it runs until it is stopped.
 	exitAt   time.Time
 	exitCode int32
-	// restartAt is when an exited container starts again; zero where it does not.
+	// restartAt is when an exited container restarts; zero if it does not.
 	restartAt time.Time
-	// looping says that the wait for restartAt is a back-off.
+	// looping means that the wait for restartAt is a backoff.
 	looping  bool
 	backOff  time.Duration
 	restarts int32
 	oomKills int64
-	// ended is the last end; last the end before the current run.
+	// ended is the last termination; last the one before the current run.
 	ended, last *corev1.ContainerStateTerminated
 
-	// allocated is what the node has admitted, actual what is in force.
+	// allocated is what the node has admitted, actual what is in effect.
 	allocated, actual corev1.ResourceRequirements
 
 	meter meter
 }
 
-// verdict is a reason why the node ended a pod as a whole.
+// verdict is the reason for which the node terminated a pod.
 type verdict struct {
 	reason, message string
 	disruption      bool
@@ -73,10 +73,10 @@ type resizeState struct {
 	since           time.Time
 }
 
-// record is all that the node knows of one pod.
+// record is the state of one pod.
 type record struct {
 	pod *corev1.Pod
-	// arrival is when the node first saw the pod.
+	// arrival is when the node first observed the pod.
 	arrival   time.Time
 	sandboxAt time.Time
 	sandbox   bool
@@ -85,7 +85,7 @@ type record struct {
 	requests  corev1.ResourceList
 
 	failed   *verdict
-	finished bool // every container has ended for good
+	finished bool // no container will run again
 	killAt   time.Time
 
 	pending, progress *resizeState
@@ -95,7 +95,7 @@ type record struct {
 	view   *corev1.Pod
 }
 
-// newRecord makes the record of a pod that the node has not started.
+// newRecord returns the record of a pod that has not started.
 func newRecord(pod *corev1.Pod, now time.Time) *record {
 	r := &record{pod: pod, arrival: now}
 	for i := range pod.Spec.InitContainers {
@@ -112,7 +112,7 @@ func newRecord(pod *corev1.Pod, now time.Time) *record {
 	return r
 }
 
-// spec is the container's part of the pod's current spec.
+// spec returns the container's current spec.
 func (r *record) spec(c *container) *corev1.Container {
 	if c.kind == appContainer {
 		return &r.pod.Spec.Containers[c.index]
@@ -120,7 +120,7 @@ func (r *record) spec(c *container) *corev1.Container {
 	return &r.pod.Spec.InitContainers[c.index]
 }
 
-// allocate takes the spec's resources as admitted. Containers that are not running take them as in force as well.
+// allocate admits the resources of the spec. For containers that are not running they take effect immediately.
 func (r *record) allocate() {
 	for _, c := range r.list {
 		c.allocated = *r.spec(c).Resources.DeepCopy()
@@ -131,7 +131,7 @@ func (r *record) allocate() {
 	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
 }
 
-// podRequests is what the scheduler would count for the pod if its containers had the given resources.
+// podRequests returns the pod's requests as the scheduler computes them, with the given container resources.
 func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) corev1.ResourceList {
 	shadow := &corev1.Pod{Spec: r.pod.Spec}
 	shadow.Spec.Containers = append([]corev1.Container(nil), r.pod.Spec.Containers...)
@@ -146,27 +146,27 @@ func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) co
 	return resourcehelper.PodRequests(shadow, resourcehelper.PodResourcesOptions{})
 }
 
-// resizable says whether a container takes part in in-place resize: plain init containers do not.
+// resizable reports whether a container can be resized in place: plain init containers cannot.
 func (c *container) resizable() bool { return c.kind != initContainer }
 
-// passed says whether a plain init container has done its part.
+// passed reports whether a plain init container has completed.
 func (c *container) passed() bool {
 	return c.kind == initContainer && c.phase == exited && c.ended.ExitCode == 0
 }
 
-// active says whether the pod holds resources of the node.
+// active reports whether the pod uses resources of the node.
 func (r *record) active() bool { return r.failed == nil && !r.finished }
 
-// uid of the pod.
+// uid returns the pod's UID.
 func (r *record) uid() types.UID { return r.pod.UID }
 
-// observe takes a newer version of the pod.
+// observe stores a newer version of the pod.
 func (r *record) observe(pod *corev1.Pod) {
 	r.pod = pod
 	r.view = nil
 }
 
-// current is the pod with the status that the node reports. It is shared and must not be changed.
+// current returns the pod with the status of the node. It is shared and must not be modified.
 func (r *record) current() *corev1.Pod {
 	if r.view == nil {
 		view := *r.pod

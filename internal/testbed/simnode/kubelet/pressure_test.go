@@ -13,7 +13,7 @@ import (
 )
 
 func TestOOMKillAndRecovery(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -23,7 +23,7 @@ func TestOOMKillAndRecovery(t *testing.T) {
 	if s.State.Terminated == nil || s.State.Terminated.Reason != "OOMKilled" || s.State.Terminated.ExitCode != 137 || s.Ready {
 		t.Fatalf("right after: %+v", s.State)
 	}
-	if w.told("OOMKilling") != 1 || isTrue(w.pod(p), corev1.PodReady) {
+	if w.eventCount("OOMKilling") != 1 || isTrue(w.pod(p), corev1.PodReady) {
 		t.Error("no event, or still Ready")
 	}
 	w.load["web"] = Use{CPU: 0.1, Memory: 256 << 20, Known: true}
@@ -44,7 +44,7 @@ func TestImpossibleUseIsUnknown(t *testing.T) {
 		"negative": {CPU: -1, Memory: 1 << 40, Known: true}, "unknown": {CPU: 1, Memory: 1 << 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			p := newPod("web", "500m", "256Mi")
 			w.put(p)
 			w.pass(2 * time.Second)
@@ -59,7 +59,7 @@ func TestImpossibleUseIsUnknown(t *testing.T) {
 }
 
 func TestMeterCapsCPUAndCountsThrottling(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -125,7 +125,7 @@ func TestEvictionOrder(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			for name, p := range tc.pods {
 				w.put(p)
 				w.load[name] = Use{Memory: tc.use[name], Known: true}
@@ -138,15 +138,15 @@ func TestEvictionOrder(t *testing.T) {
 					t.Errorf("%s: evicted %v, want %s", name, evicted, tc.want)
 				}
 			}
-			if active, _ := w.node.Pressure(); !active || w.told("Evicted") != 1 {
-				t.Errorf("pressure %v, %d events", active, w.told("Evicted"))
+			if active, _ := w.node.Pressure(); !active || w.eventCount("Evicted") != 1 {
+				t.Errorf("pressure %v, %d events", active, w.eventCount("Evicted"))
 			}
 		})
 	}
 }
 
 func TestPressureEndsAndKeepsBestEffortOut(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "100m", "1Gi", burstable(true, 0))
 	w.put(p)
 	w.pass(2 * time.Second)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// rank orders the phases: a pod never goes back.
+// rank orders the phases: a pod never moves to an earlier one.
 func rank(p corev1.PodPhase) int {
 	switch p {
 	case corev1.PodPending:
@@ -27,8 +27,8 @@ func rank(p corev1.PodPhase) int {
 	}
 }
 
-// TestInvariants throws random pods, loads, resizes, crashes and deletions at a node and checks after each step what must
-// always hold.
+// TestInvariants applies random pods, loads, resizes, crashes and deletions to a node and checks the invariants after
+// each step.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { invariants(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -37,7 +37,7 @@ func TestInvariants(t *testing.T) {
 
 func invariants(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
-	w := newWorld(t)
+	w := newFixture(t)
 	prev := map[types.UID]*corev1.Pod{}
 	made := 0
 	for range 300 {
@@ -96,8 +96,8 @@ func randomPod(rnd *rand.Rand, n int) *corev1.Pod {
 	})
 }
 
-// check holds every pod against its last state, and the node against its size.
-func check(t *testing.T, w *world, prev map[types.UID]*corev1.Pod) {
+// check compares every pod with its previous state, and the node with its capacity.
+func check(t *testing.T, w *fixture, prev map[types.UID]*corev1.Pod) {
 	t.Helper()
 	cpu, memory := resource.Quantity{}, resource.Quantity{}
 	ips := map[string]string{}

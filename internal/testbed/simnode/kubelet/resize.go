@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// admitted are the resources that admission adds up.
+// admitted lists the resources that admission sums up.
 var admitted = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
-// roomMade gives every pod with a deferred resize another try.
-func (n *Node) roomMade() {
+// retryResizes schedules another attempt of every deferred resize.
+func (n *Node) retryResizes() {
 	for uid, r := range n.pods {
 		if r.pending != nil && r.pending.reason == corev1.PodReasonDeferred {
 			n.dirty[uid] = true
@@ -25,7 +25,7 @@ func (n *Node) roomMade() {
 	}
 }
 
-// resize takes the pod's in-place resize as far as it goes now: admission, then putting it in force.
+// resize advances the pod's in-place resize as far as currently possible: admission, then application.
 func (n *Node) resize(r *record, now time.Time) {
 	if !r.wantsResize() {
 		r.pending = nil
@@ -35,7 +35,7 @@ func (n *Node) resize(r *record, now time.Time) {
 	n.applyResize(r, now)
 }
 
-// wantsResize says whether the spec asks for other resources than those admitted.
+// wantsResize reports whether the spec's resources differ from the admitted ones.
 func (r *record) wantsResize() bool {
 	for _, c := range r.list {
 		if c.resizable() && !equality.Semantic.DeepEqual(r.spec(c).Resources, c.allocated) {
@@ -45,7 +45,7 @@ func (r *record) wantsResize() bool {
 	return false
 }
 
-// wanted is what the container would have if its pod's resize were admitted.
+// wanted returns the resources that the container has if the resize is admitted.
 func (r *record) wanted(c *container) corev1.ResourceRequirements {
 	if !c.resizable() {
 		return c.allocated
@@ -53,8 +53,8 @@ func (r *record) wanted(c *container) corev1.ResourceRequirements {
 	return r.spec(c).Resources
 }
 
-// admitResizes tries all resizes of the node that wait, in the kubelet's order: those that do not increase first, then
-// by priority, Guaranteed before others, and the longest wait.
+// admitResizes attempts all pending resizes of the node in the kubelet's order: decreases first, then by priority,
+// Guaranteed before others, then the longest wait.
 func (n *Node) admitResizes(now time.Time) {
 	var list []*record
 	increase := map[*record]bool{}
@@ -80,7 +80,7 @@ func (n *Node) admitResizes(now time.Time) {
 
 func guaranteed(pod *corev1.Pod) bool { return pod.Status.QOSClass == corev1.PodQOSGuaranteed }
 
-// increases says whether the pod's resize raises its requests.
+// increases reports whether the pod's resize raises its requests.
 func (r *record) increases() bool {
 	want := r.podRequests(r.wanted)
 	return want.Cpu().Cmp(*r.requests.Cpu()) > 0 || want.Memory().Cmp(*r.requests.Memory()) > 0
@@ -93,7 +93,7 @@ func (r *record) waitingSince(now time.Time) time.Time {
 	return r.pending.since
 }
 
-// admitResize admits one resize, or says why not. An infeasible one is not looked at again until the spec changes.
+// admitResize admits one resize or sets its condition. An infeasible one is not retried until the spec changes.
 func (n *Node) admitResize(r *record, now time.Time) {
 	if r.pending != nil && r.pending.reason == corev1.PodReasonInfeasible && r.pending.generation == r.pod.Generation {
 		return
@@ -122,11 +122,11 @@ func (n *Node) admitResize(r *record, now time.Time) {
 	n.tellf(r, corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: generation %d", r.pod.Generation)
 	n.dirty[r.uid()] = true
 	if shrinks {
-		n.roomMade()
+		n.retryResizes()
 	}
 }
 
-// infeasible is the reason why a resize can never be carried out on this node, or empty.
+// infeasible returns the reason why a resize can never be performed on this node, or empty.
 func (n *Node) infeasible(r *record, want corev1.ResourceList) string {
 	if n.spec.StaticCPU && guaranteed(r.pod) && want.Cpu().Cmp(*r.requests.Cpu()) != 0 {
 		return "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
@@ -140,7 +140,7 @@ func (n *Node) infeasible(r *record, want corev1.ResourceList) string {
 	return ""
 }
 
-// postpone sets the PodResizePending condition and tells of it once.
+// postpone sets the PodResizePending condition and records an event once.
 func (n *Node) postpone(r *record, reason, message string, now time.Time) {
 	old := r.pending
 	r.pending = &resizeState{reason: reason, message: message, generation: r.pod.Generation, since: now}
@@ -156,8 +156,8 @@ func (n *Node) postpone(r *record, reason, message string, now time.Time) {
 	}
 }
 
-// applyResize puts admitted resources in force once they are due. A memory limit below the current use is not set, and
-// then nothing else of the pod's resize either; it is tried again with the next sample.
+// applyResize applies admitted resources once they are due. If a memory limit is below the current use, nothing of the
+// pod's resize is applied; it is retried with the next sample.
 func (n *Node) applyResize(r *record, now time.Time) {
 	if r.progress == nil || now.Before(r.applyAt) {
 		return
@@ -187,7 +187,7 @@ func (n *Node) applyResize(r *record, now time.Time) {
 	r.progress = nil
 }
 
-// shrinkBelowUse names a memory limit that would fall below the last known use.
+// shrinkBelowUse describes a memory limit below the last known use, or returns empty.
 func shrinkBelowUse(c *container) string {
 	limit, ok := c.allocated.Limits[corev1.ResourceMemory]
 	if !ok || !c.meter.use.Known {
@@ -212,7 +212,7 @@ func (n *Node) resizeError(r *record, why string, now time.Time) {
 	r.progress = &resizeState{reason: corev1.PodReasonError, message: why, generation: r.progress.generation, since: since}
 }
 
-// restartsFor says whether the container's resize policy asks for a restart to change this resource now.
+// restartsFor reports whether the container's resize policy requires a restart for a change of this resource.
 func restartsFor(spec *corev1.Container, c *container, name corev1.ResourceName) bool {
 	oldRequest, newRequest := c.actual.Requests[name], c.allocated.Requests[name]
 	oldLimit, newLimit := c.actual.Limits[name], c.allocated.Limits[name]

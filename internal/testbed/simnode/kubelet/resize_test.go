@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// want sets requests and limits of the pod's only container.
+// want returns a function that sets requests and limits of the pod's only container.
 func want(cpu, memory string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
@@ -34,7 +34,7 @@ func reasonOf(p *corev1.Pod, kind corev1.PodConditionType) string {
 }
 
 func TestResizeIsAdmittedThenApplied(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -49,13 +49,13 @@ func TestResizeIsAdmittedThenApplied(t *testing.T) {
 	if cpu, memory, restarts := inForce(got); cpu != "1" || memory != "512Mi" || restarts != 0 || reasonOf(got, corev1.PodResizeInProgress) != "none" {
 		t.Fatalf("in force: %+v", got.Status)
 	}
-	if w.told("ResizeStarted") != 1 || w.told("ResizeCompleted") != 1 || got.Status.ObservedGeneration != 2 {
+	if w.eventCount("ResizeStarted") != 1 || w.eventCount("ResizeCompleted") != 1 || got.Status.ObservedGeneration != 2 {
 		t.Errorf("events or generation: %+v", w.seen)
 	}
 }
 
 func TestResizeDeferredOrder(t *testing.T) {
-	w := newWorld(t) // 4 cores
+	w := newFixture(t) // 4 cores
 	hold := newPod("hold", "1", "256Mi")
 	low := newPod("low", "1", "256Mi", func(p *corev1.Pod) { p.Spec.Priority = new(int32(1)) })
 	high := newPod("high", "1", "256Mi", func(p *corev1.Pod) { p.Spec.Priority = new(int32(2)) })
@@ -92,7 +92,7 @@ func TestResizeDeferredOrder(t *testing.T) {
 }
 
 func TestResizeInfeasibleAndReverted(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "1", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -102,8 +102,8 @@ func TestResizeInfeasibleAndReverted(t *testing.T) {
 		t.Fatalf("got %+v", got.Status.Conditions)
 	}
 	w.pass(time.Second)
-	if w.told("ResizeInfeasible") != 1 {
-		t.Errorf("%d events", w.told("ResizeInfeasible"))
+	if w.eventCount("ResizeInfeasible") != 1 {
+		t.Errorf("%d events", w.eventCount("ResizeInfeasible"))
 	}
 	w.update(p, want("1", "256Mi"))
 	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != "none" {
@@ -112,7 +112,7 @@ func TestResizeInfeasibleAndReverted(t *testing.T) {
 }
 
 func TestStaticCPUPolicyMakesCPUResizeInfeasible(t *testing.T) {
-	w := newWorld(t, func(s *NodeSpec) { s.StaticCPU = true })
+	w := newFixture(t, func(s *NodeSpec) { s.StaticCPU = true })
 	p := newPod("web", "1", "256Mi")
 	b := newPod("burst", "1", "256Mi", burstable(false, 0))
 	w.put(p)
@@ -130,7 +130,7 @@ func TestStaticCPUPolicyMakesCPUResizeInfeasible(t *testing.T) {
 }
 
 func TestMemoryShrinkBelowUseWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "512Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
@@ -148,13 +148,13 @@ func TestMemoryShrinkBelowUseWaits(t *testing.T) {
 	if cpu, memory, _ := inForce(got); cpu != "600m" || memory != "256Mi" || reasonOf(got, corev1.PodResizeInProgress) != "none" {
 		t.Errorf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
 	}
-	if w.told("ResizeError") != 1 {
-		t.Errorf("%d ResizeError events", w.told("ResizeError"))
+	if w.eventCount("ResizeError") != 1 {
+		t.Errorf("%d ResizeError events", w.eventCount("ResizeError"))
 	}
 }
 
 func TestResizePolicyRestartsContainer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) {
 		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
 	})
@@ -175,7 +175,7 @@ func TestResizePolicyRestartsContainer(t *testing.T) {
 }
 
 func TestResizeSurvivesRestartOfTheSimulation(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	p, q := newPod("web", "2", "256Mi"), newPod("other", "2", "256Mi")
 	w.put(p)
 	w.put(q)

@@ -13,35 +13,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultMaxPods is the kubelet's own default.
+// DefaultMaxPods is the kubelet's default.
 const DefaultMaxPods = 110
 
-// maxMaxPods leaves a node's pods enough addresses in their /24.
+// maxMaxPods bounds MaxPods by the addresses in a node's /24.
 const maxMaxPods = 250
 
-// evictionReserve is the kubelet's default hard threshold of memory.available; it is kept from allocatable.
+// evictionReserve is the kubelet's default hard threshold of memory.available, which is subtracted from allocatable.
 const evictionReserve = 100 << 20
 
 // NodeSpec describes one simulated node.
 type NodeSpec struct {
-	// Name of the Node object, a DNS subdomain.
+	// Name is the name of the Node object, a DNS subdomain.
 	Name string
 	// CPU and Memory are the node's capacity.
 	CPU, Memory resource.Quantity
-	// ReservedCPU and ReservedMemory are kept from allocatable. The memory reserve is at least 100 MiB, as the kubelet's
-	// default eviction threshold is.
+	// ReservedCPU and ReservedMemory are subtracted from allocatable. At least 100 MiB of memory are reserved, the
+	// kubelet's default eviction threshold.
 	ReservedCPU, ReservedMemory resource.Quantity
 	// MaxPods bounds the pods of the node, up to 250; 0 means 110.
 	MaxPods int
-	// Labels are added to those that every node gets.
+	// Labels are added to the default labels.
 	Labels map[string]string
-	// Taints of the Node object.
+	// Taints are the taints of the Node object.
 	Taints []corev1.Taint
 	// StaticCPU runs the static CPU manager policy, under which a CPU resize of a Guaranteed pod is infeasible.
 	StaticCPU bool
 }
 
-// Validate refuses nodes that cannot exist.
+// Validate returns an error for invalid specifications.
 func (s NodeSpec) Validate() error {
 	if msgs := validation.IsDNS1123Subdomain(s.Name); len(msgs) > 0 {
 		return fmt.Errorf("node %q: name: %s", s.Name, msgs[0])
@@ -62,7 +62,7 @@ func (s NodeSpec) Validate() error {
 	return nil
 }
 
-// Capacity is the capacity as the Node object shows it.
+// Capacity returns the capacity of the Node object.
 func (s NodeSpec) Capacity() corev1.ResourceList {
 	pods := s.MaxPods
 	if pods == 0 {
@@ -76,7 +76,7 @@ func (s NodeSpec) Capacity() corev1.ResourceList {
 	}
 }
 
-// Allocatable is the capacity less the reserves.
+// Allocatable returns the capacity minus the reserves.
 func (s NodeSpec) Allocatable() corev1.ResourceList {
 	list := s.Capacity()
 	cpu := s.CPU.DeepCopy()
@@ -91,7 +91,7 @@ func (s NodeSpec) Allocatable() corev1.ResourceList {
 	return list
 }
 
-// AllLabels are the labels of the Node object: those that every kubelet sets, and the spec's own, which win.
+// AllLabels returns the labels of the Node object: those that every kubelet sets, overridden by the spec's.
 func (s NodeSpec) AllLabels() map[string]string {
 	all := map[string]string{
 		corev1.LabelHostname: s.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,

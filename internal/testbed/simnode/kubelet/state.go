@@ -9,27 +9,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ContainerState is what there is to know about one container that runs, for exporters and APIs.
+// ContainerState is the state of a running container, for exporters and APIs.
 type ContainerState struct {
-	// Pod is the pod with the status that its node reports. Shared: it must not be changed.
+	// Pod is the pod with its current status. It is shared and must not be modified.
 	Pod *corev1.Pod
-	// Container is the container's name, Node the node's.
+	// Container is the name of the container, Node that of its node.
 	Container, Node string
-	// ID is the container's id with the runtime's scheme, Image the image of its spec.
+	// ID is the container ID with the runtime's scheme, Image the image of the spec.
 	ID, Image string
 	// StartedAt is the start of the current run.
 	StartedAt time.Time
-	// Restarts counts restarts, OOMKills the runs that ended by the memory limit since the simulation saw the pod.
+	// Restarts counts restarts, OOMKills the OOM kills since the simulation first observed the pod.
 	Restarts int32
 	OOMKills int64
-	// Resources are those in force, which during a resize are not those of the spec.
+	// Resources are those in effect, which during a resize differ from the spec's.
 	Resources corev1.ResourceRequirements
 	// Use is the last sample at SampledAt, CPU capped by the limit; not Known before the first sample.
 	Use       Use
 	SampledAt time.Time
-	// CPUSeconds, Periods, ThrottledPeriods and ThrottledSeconds are counters since StartedAt, as the kernel keeps them.
+	// CPUSeconds, Periods, ThrottledPeriods and ThrottledSeconds are counters since StartedAt, as in the kernel.
 	CPUSeconds, Periods, ThrottledPeriods, ThrottledSeconds float64
-	// Reachable is false while the container's node is failed: nobody could scrape it.
+	// Reachable is false while the container's node is failed and cannot be scraped.
 	Reachable bool
 }
 
@@ -52,11 +52,11 @@ func (n *Node) Containers(list []ContainerState, reachable bool) []ContainerStat
 	return list
 }
 
-// NodeState is what there is to know about a node as a whole.
+// NodeState is the state of a node.
 type NodeState struct {
-	// Spec is the node's description.
+	// Spec is the node's specification.
 	Spec NodeSpec
-	// Address and Port are those of the node's kubelet endpoint; Port is 0 where none is served.
+	// Address and Port are those of the node's kubelet endpoint; Port is 0 without one.
 	Address string
 	Port    int
 	// Reachable is false while the node is failed.
@@ -64,14 +64,14 @@ type NodeState struct {
 	// Use is the sum over the containers at SampledAt; not Known before the first sample.
 	Use       Use
 	SampledAt time.Time
-	// CPUSeconds is what all containers have used since StartedAt, the start of the simulation of this node.
+	// CPUSeconds is the CPU time of all containers since StartedAt, the start of the simulation of this node.
 	CPUSeconds float64
 	StartedAt  time.Time
-	// MemoryPressure says whether the node is evicting.
+	// MemoryPressure reports whether the node is under memory pressure.
 	MemoryPressure bool
 }
 
-// State describes the node; the fields of the endpoint are left to the caller.
+// State returns the state of the node without the fields of its endpoint.
 func (n *Node) State() NodeState {
 	s := NodeState{
 		Spec: n.spec, SampledAt: n.sampledAt, StartedAt: n.startedAt, CPUSeconds: n.cpuSeconds,

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stamp is a time as the API keeps it: whole seconds.
+// stamp converts a time to the API's resolution of seconds.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
-// render writes the record down as the status that the node wants to report.
+// render computes the pod status from the record.
 func (n *Node) render(r *record, now time.Time) {
 	start := stamp(r.arrival)
 	s := &corev1.PodStatus{
@@ -48,7 +48,7 @@ func (n *Node) render(r *record, now time.Time) {
 	}
 }
 
-// phase of the pod. It never goes back: a pod that has run stays Running until it has ended.
+// phase returns the pod's phase. It never moves back: a pod that has run stays Running until it has terminated.
 func (n *Node) phase(r *record) corev1.PodPhase {
 	if p := r.pod.Status.Phase; p == corev1.PodSucceeded || p == corev1.PodFailed {
 		return p
@@ -73,7 +73,7 @@ func (n *Node) phase(r *record) corev1.PodPhase {
 	return corev1.PodPending
 }
 
-// initialized says whether every init container has done its part.
+// initialized reports whether every init container has completed.
 func (r *record) initialized() bool {
 	for _, c := range r.list {
 		switch c.kind {
@@ -113,7 +113,7 @@ func (r *record) containerStatus(c *container, initialized bool) corev1.Containe
 	return s
 }
 
-// containerState renders what a container does now, and the end before it.
+// containerState renders the current and the previous state of a container.
 func (r *record) containerState(c *container, initialized bool) (s corev1.ContainerState, last *corev1.ContainerStateTerminated) {
 	switch {
 	case c.phase == running:
@@ -178,7 +178,7 @@ func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time
 	return list
 }
 
-// resizeConditions renders how far an in-place resize is.
+// resizeConditions renders the progress of an in-place resize.
 func (r *record) resizeConditions() []corev1.PodCondition {
 	var list []corev1.PodCondition
 	add := func(kind corev1.PodConditionType, state *resizeState) {
@@ -194,7 +194,7 @@ func (r *record) resizeConditions() []corev1.PodCondition {
 	return list
 }
 
-// lagging names the init containers that have not done their part, and the containers that are not ready.
+// lagging returns the names of incomplete init containers and of containers that are not ready.
 func (r *record) lagging() (incomplete, unready []string) {
 	for _, c := range r.list {
 		switch c.kind {
@@ -233,7 +233,7 @@ func findCondition(list []corev1.PodCondition, kind corev1.PodConditionType) *co
 	return nil
 }
 
-// closedGate is the first readiness gate of the pod that is not True.
+// closedGate returns the first readiness gate of the pod that is not True.
 func closedGate(pod *corev1.Pod) corev1.PodConditionType {
 	for _, g := range pod.Spec.ReadinessGates {
 		if c := findCondition(pod.Status.Conditions, g.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
@@ -243,7 +243,7 @@ func closedGate(pod *corev1.Pod) corev1.PodConditionType {
 	return ""
 }
 
-// owned are the condition types that the node writes and removes; the others belong to the scheduler and to users.
+// owned reports whether the node manages a condition type; the others belong to the scheduler and to users.
 func owned(kind corev1.PodConditionType) bool {
 	switch kind {
 	case corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
@@ -253,7 +253,7 @@ func owned(kind corev1.PodConditionType) bool {
 	return false
 }
 
-// keepOwned is the part of a status that render would have written.
+// keepOwned returns the part of a status that render writes.
 func keepOwned(s *corev1.PodStatus) *corev1.PodStatus {
 	out := s.DeepCopy()
 	out.Conditions = nil
@@ -265,7 +265,7 @@ func keepOwned(s *corev1.PodStatus) *corev1.PodStatus {
 	return out
 }
 
-// mergeStatus lays what the node says over what the API server has, and leaves alone what others own.
+// mergeStatus overlays the node's status on that of the API server and keeps fields of other owners.
 func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 	out := *base
 	out.Phase, out.Reason, out.Message = node.Phase, node.Reason, node.Message
@@ -288,7 +288,7 @@ func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 	return &out
 }
 
-// containerID has the form of a real runtime's and is the same for the same run of the same container.
+// containerID returns an ID in the form of a real runtime's that is the same for the same run of the same container.
 func containerID(uid types.UID, name string, run int32) string {
 	sum := sha256.Sum256([]byte(string(uid) + "/" + name + "/" + strconv.Itoa(int(run))))
 	return "containerd://" + hex.EncodeToString(sum[:])

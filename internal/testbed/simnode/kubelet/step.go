@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// advance carries out every transition of the pod that is due.
+// advance performs every transition of the pod that is due.
 func (n *Node) advance(r *record, now time.Time) {
 	if !r.active() {
 		return
@@ -41,7 +41,7 @@ func (n *Node) advance(r *record, now time.Time) {
 	}
 }
 
-// openSandbox makes the pod's sandbox when it is due and says whether there is one.
+// openSandbox creates the pod's sandbox when due and reports whether it exists.
 func (n *Node) openSandbox(r *record, now time.Time) bool {
 	if r.sandbox {
 		return true
@@ -58,8 +58,8 @@ func (n *Node) openSandbox(r *record, now time.Time) bool {
 	return true
 }
 
-// runInit runs the init containers in order and keeps the sidecars up; true when the app containers may run. Once an
-// app container has started, only sidecars are looked after.
+// runInit runs the init containers in order and keeps the sidecars running. It returns true when the app containers may
+// run. Once an app container has started, it only manages sidecars.
 func (n *Node) runInit(r *record, now time.Time) bool {
 	started := r.appStarted()
 	for _, c := range r.list {
@@ -78,7 +78,7 @@ func (n *Node) runInit(r *record, now time.Time) bool {
 	return true
 }
 
-// appStarted says whether any app container has run.
+// appStarted reports whether any app container has run.
 func (r *record) appStarted() bool {
 	for _, c := range r.list {
 		if c.kind == appContainer && c.phase != waiting {
@@ -88,7 +88,7 @@ func (r *record) appStarted() bool {
 	return false
 }
 
-// complete ends a pod whose app containers have all ended for good: sidecars are stopped.
+// complete stops the sidecars of a pod whose app containers will not run again.
 func (n *Node) complete(r *record, now time.Time) {
 	for _, c := range r.list {
 		if c.phase == running {
@@ -99,7 +99,7 @@ func (n *Node) complete(r *record, now time.Time) {
 	r.finished = true
 }
 
-// fail ends a pod at once, whatever its containers do.
+// fail terminates a pod immediately.
 func (n *Node) fail(r *record, v verdict, now time.Time) {
 	for _, c := range r.list {
 		if c.phase == running {
@@ -141,7 +141,7 @@ func (n *Node) terminate(r *record, now time.Time) {
 	r.finished = true
 }
 
-// wake is the earliest time at which the pod moves by itself.
+// wake returns the time of the pod's next transition.
 func (r *record) wake() time.Time {
 	var at time.Time
 	sooner := func(t time.Time) {

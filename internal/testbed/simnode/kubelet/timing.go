@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// Timing holds every duration of the model. Real clusters take longer in most of them; the defaults are short so that
-// a scenario can be watched. DefaultTiming gives the values and the reasons.
+// Timing contains every duration of the model. Most take longer in real clusters; the defaults are short so that
+// scenarios can be watched. See DefaultTiming for values and reasons.
 type Timing struct {
-	// Create passes between the first sight of a pod and its sandbox (image pull included).
+	// Create is the time between the first observation of a pod and its sandbox (image pull included).
 	Create time.Duration
-	// Ready passes between the start of a container that has a readiness probe and its readiness; one without is ready
-	// at once.
+	// Ready is the time between the start of a container with a readiness probe and its readiness; others are ready
+	// immediately.
 	Ready time.Duration
-	// Init is how long a plain init container runs.
+	// Init is the run time of a plain init container.
 	Init time.Duration
-	// Job is how long the containers of a Job's pod run where the pod does not say (AnnotationDuration).
+	// Job is the run time of the containers of a Job's pod without AnnotationDuration.
 	Job time.Duration
-	// Stop is how long a container takes to end after SIGTERM; the pod's grace period bounds it.
+	// Stop is the time that a container takes to exit after SIGTERM, bounded by the pod's grace period.
 	Stop time.Duration
-	// Restart passes between the first exit of a container and its restart.
+	// Restart is the time between the first exit of a container and its restart.
 	Restart time.Duration
 	// BackOff is the delay before the second restart; it doubles with each restart up to BackOffMax.
 	BackOff time.Duration
 	// BackOffMax bounds the delay between restarts.
 	BackOffMax time.Duration
-	// BackOffReset is the run time after which a container's back-off starts anew.
+	// BackOffReset is the run time after which a container's backoff is reset.
 	BackOffReset time.Duration
-	// Resize passes between the admission of a resize and the new limits being in force.
+	// Resize is the time between the admission and the application of a resize.
 	Resize time.Duration
-	// PressureHold is how long MemoryPressure stays True after the pressure has gone.
+	// PressureHold is the time for which MemoryPressure stays True after the last excess.
 	PressureHold time.Duration
 }
 
-// DefaultTiming is the playground's: a pod runs 1 s after it was bound (on a real node with its image at hand it took 0.8
-// to 1.1 s), back-off is a tenth of the kubelet's (10 s to 5 min, reset after 10 min), a resize takes 0.2 s (0.1 to 0.9 s
-// on a real node), MemoryPressure stays for 30 s instead of 5 min.
+// DefaultTiming returns the playground's timing: a pod runs 1 s after it was bound (0.8 to 1.1 s on a real node with
+// its image), backoff is a tenth of the kubelet's (10 s to 5 min, reset after 10 min), a resize takes 0.2 s (0.1 to 0.9
+// s on a real node), MemoryPressure stays for 30 s instead of 5 min.
 func DefaultTiming() Timing {
 	return Timing{
 		Create: time.Second, Ready: time.Second, Init: time.Second, Job: 30 * time.Second,
@@ -47,7 +47,7 @@ func DefaultTiming() Timing {
 	}
 }
 
-// Validate refuses negative durations and a back-off that shrinks.
+// Validate returns an error for negative durations and a decreasing backoff.
 func (t Timing) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"create": t.Create, "ready": t.Ready, "init": t.Init, "job": t.Job, "stop": t.Stop, "restart": t.Restart,
@@ -64,11 +64,11 @@ func (t Timing) Validate() error {
 	return nil
 }
 
-// Annotations by which a pod says how its containers behave on a simulated node. A value that does not parse is
-// reported by an event and ignored.
+// Annotations that define how a pod's containers behave on a simulated node. Invalid values are reported by an event
+// and ignored.
 const (
-	// AnnotationDuration is how long the pod's containers run before they exit, a Go duration. Pods of a Job exit after
-	// Timing.Job without it, all others run until they are stopped.
+	// AnnotationDuration is the run time of the pod's containers, a Go duration. Without it pods of a Job exit after
+	// Timing.Job, all others run until they are stopped.
 	AnnotationDuration = "sim.crane.io/duration"
 	// AnnotationExitCode is the exit code after that duration, 0 to 255; 0 where absent.
 	AnnotationExitCode = "sim.crane.io/exit-code"

@@ -17,21 +17,21 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// Source is the node that an endpoint shows.
+// Source is the node behind an endpoint.
 type Source interface {
 	State() kubelet.NodeState
-	// Pods are all pods of the node, with the status that it reports.
+	// Pods returns all pods of the node with their statuses.
 	Pods() []*corev1.Pod
-	// Containers are the running ones.
+	// Containers returns the running containers.
 	Containers() []kubelet.ContainerState
 }
 
-// Handler serves a node's endpoints behind the guard. A failed node answers 503 to everything.
+// Handler serves a node's endpoints behind the guard. A failed node responds with 503 to everything.
 func Handler(guard *access.Guard, source Source) http.Handler {
 	return guard.Protect(routes(source), func(req *http.Request) []access.Right { return need(req, source.State().Spec.Name) })
 }
 
-// routes leads each path to what answers it.
+// routes maps paths to handlers.
 func routes(source Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", serveOK)
@@ -57,8 +57,8 @@ func routes(source Source) http.Handler {
 	})
 }
 
-// need is the right on the node that a request takes, as the kubelet has it: a subresource by path, and nodes/proxy
-// for all.
+// need returns the rights on the node of which a request needs one, as in the kubelet: a subresource by path, and
+// nodes/proxy for all.
 func need(req *http.Request, node string) []access.Right {
 	verb := map[string]string{
 		http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
@@ -82,7 +82,7 @@ func need(req *http.Request, node string) []access.Right {
 
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	// The client has gone if this fails; there is nobody to tell.
+	// Write errors mean that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
@@ -99,7 +99,7 @@ func servePods(w http.ResponseWriter, source Source) {
 	reply(w, list)
 }
 
-// serveConfig shows the part of a KubeletConfiguration that readers of /configz look at.
+// serveConfig serves the part of a KubeletConfiguration that clients of /configz read.
 func serveConfig(w http.ResponseWriter, state kubelet.NodeState) {
 	capacity, allocatable := state.Spec.Capacity(), state.Spec.Allocatable()
 	policy := "none"

@@ -14,7 +14,7 @@ import (
 
 type emitter = func(value float64, at time.Time, labels ...string)
 
-// each runs f for every container that has been sampled.
+// each calls f for every container that has been sampled.
 func each(list []kubelet.ContainerState, f func(kubelet.ContainerState)) {
 	for _, c := range list {
 		if c.Use.Known {
@@ -23,7 +23,7 @@ func each(list []kubelet.ContainerState, f func(kubelet.ContainerState)) {
 	}
 }
 
-// resourceMetrics are the kubelet's own, which metrics-server reads.
+// resourceMetrics returns the kubelet's resource metrics, which metrics-server reads.
 func resourceMetrics(source Source) []byte {
 	var e exposition
 	state, list := source.State(), source.Containers()
@@ -69,7 +69,7 @@ func resourceMetrics(source Source) []byte {
 	return e.out.Bytes()
 }
 
-// byPod groups the sampled containers by pod, in their order.
+// byPod groups the sampled containers by pod, in order.
 func byPod(list []kubelet.ContainerState) [][]kubelet.ContainerState {
 	var groups [][]kubelet.ContainerState
 	each(list, func(c kubelet.ContainerState) {
@@ -84,7 +84,7 @@ func byPod(list []kubelet.ContainerState) [][]kubelet.ContainerState {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// cadvisorSeries are the container metrics of cAdvisor that rightsizing and dashboards read.
+// cadvisorNames lists the container metrics of cAdvisor that rightsizing and dashboards read.
 var cadvisorNames = [...]struct {
 	name, kind, help string
 	value            func(kubelet.ContainerState) (float64, bool)
@@ -168,7 +168,7 @@ func limited(c kubelet.ContainerState, name corev1.ResourceName) bool {
 	return ok
 }
 
-// cadvisorMetrics are the container's metrics under cAdvisor's names and labels, with the machine's.
+// cadvisorMetrics returns container and machine metrics with cAdvisor's names and labels.
 func cadvisorMetrics(source Source) []byte {
 	var e exposition
 	state, list := source.State(), source.Containers()
@@ -194,7 +194,7 @@ func cadvisorMetrics(source Source) []byte {
 	return e.out.Bytes()
 }
 
-// cgroup is the path that the systemd driver of the kubelet gives a container.
+// cgroup returns the cgroup path of a container with the kubelet's systemd driver.
 func cgroup(pod *corev1.Pod, id string) string {
 	uid := strings.ReplaceAll(string(pod.UID), "-", "_")
 	slice := "kubepods"
@@ -211,7 +211,7 @@ func cgroup(pod *corev1.Pod, id string) string {
 	return parent + "/" + slice + "-pod" + uid + ".slice/cri-containerd-" + id + ".scope"
 }
 
-// kubeletMetrics are the few of the kubelet's own that tell how busy it is.
+// kubeletMetrics returns some of the kubelet's own metrics.
 func kubeletMetrics(source Source) []byte {
 	var e exposition
 	state := source.State()

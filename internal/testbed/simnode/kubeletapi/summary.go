@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// summary is what /stats/summary shows: CPU and memory of the node, the pods and the containers.
+// summary returns the content of /stats/summary: CPU and memory of the node, the pods and the containers.
 func summary(source Source) *stats.Summary {
 	state := source.State()
 	out := &stats.Summary{Node: stats.NodeStats{NodeName: state.Spec.Name, StartTime: metav1.NewTime(state.StartedAt)}, Pods: []stats.PodStats{}}

@@ -5,47 +5,38 @@ package kubeletapi
 
 import (
 	"bytes"
-	"strconv"
-	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 // exposition collects metric families in the text format.
 type exposition struct{ out bytes.Buffer }
 
-// add writes a family: its head once, then what samples emits.
+// add writes a family with the samples that samples emits; without samples it writes nothing. kind is counter or gauge,
+// labels are alternating names and values.
 func (e *exposition) add(name, kind, help string, samples func(emit func(value float64, at time.Time, labels ...string))) {
-	started := false
-	samples(func(value float64, at time.Time, labels ...string) {
-		if !started {
-			e.out.WriteString("# HELP " + name + " " + help + "\n# TYPE " + name + " " + kind + "\n")
-			started = true
-		}
-		e.out.WriteString(name)
-		for i := 0; i+1 < len(labels); i += 2 {
-			sep := byte(',')
-			if i == 0 {
-				sep = '{'
-			}
-			e.out.WriteByte(sep)
-			e.out.WriteString(labels[i] + "=\"" + escape(labels[i+1]) + "\"")
-		}
-		if len(labels) > 0 {
-			e.out.WriteByte('}')
-		}
-		e.out.WriteByte(' ')
-		e.out.WriteString(strconv.FormatFloat(value, 'g', -1, 64))
-		if !at.IsZero() {
-			e.out.WriteString(" " + strconv.FormatInt(at.UnixMilli(), 10))
-		}
-		e.out.WriteByte('\n')
-	})
-}
-
-// escape makes a label value safe, as the text format asks.
-func escape(s string) string {
-	if !strings.ContainsAny(s, "\\\"\n") {
-		return s
+	family := &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
+	if kind == "counter" {
+		family.Type = dto.MetricType_COUNTER.Enum()
 	}
-	return strings.NewReplacer("\\", "\\\\", "\"", "\\\"", "\n", "\\n").Replace(s)
+	samples(func(value float64, at time.Time, labels ...string) {
+		m := &dto.Metric{Label: make([]*dto.LabelPair, 0, len(labels)/2)}
+		for i := 0; i+1 < len(labels); i += 2 {
+			m.Label = append(m.Label, &dto.LabelPair{Name: &labels[i], Value: &labels[i+1]})
+		}
+		if !at.IsZero() {
+			m.TimestampMs = new(at.UnixMilli())
+		}
+		if kind == "counter" {
+			m.Counter = &dto.Counter{Value: &value}
+		} else {
+			m.Gauge = &dto.Gauge{Value: &value}
+		}
+		family.Metric = append(family.Metric, m)
+	})
+	if len(family.Metric) > 0 {
+		_, _ = expfmt.MetricFamilyToText(&e.out, family) // a family with samples in a buffer cannot fail
+	}
 }

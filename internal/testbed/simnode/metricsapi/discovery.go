@@ -12,16 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// aggregatedType is the media type under which all of a server's groups come at once.
+// aggregatedType is the media type of aggregated discovery.
 const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// serveGroups answers /apis in the form that the client asks for: aggregated discovery, or the plain list of groups.
+// serveGroups serves /apis in the form that the client accepts: aggregated discovery, or the list of groups.
 func serveGroups(w http.ResponseWriter, req *http.Request) {
 	for _, accept := range req.Header.Values("Accept") {
 		for part := range strings.SplitSeq(accept, ",") {
 			if wantsAggregated(part) {
 				w.Header().Set("Content-Type", aggregatedType)
-				// The client has gone if this fails; there is nobody to tell.
+				// Write errors mean that the client has disconnected.
 				_ = json.NewEncoder(w).Encode(aggregated())
 				return
 			}
@@ -77,7 +77,7 @@ func aggregated() apidiscoveryv2.APIGroupDiscoveryList {
 	}
 }
 
-// cutSegments splits what follows the prefix of a path.
+// cutSegments splits the path after a prefix.
 func cutSegments(path, prefix string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(path, prefix+"/")
 	if !ok {

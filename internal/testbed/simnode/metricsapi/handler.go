@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// The group and version that are served.
+// The served group and version.
 const (
 	Group   = metrics.GroupName
 	Version = "v1beta1"
@@ -32,14 +32,14 @@ const (
 	versionPath = groupPath + "/" + Version
 )
 
-// window is the time that a sample says to stand for.
+// window is the sampling window of the reported metrics.
 const window = 30 * time.Second
 
-// Source gives the samples.
+// Source provides the samples.
 type Source interface {
-	// Nodes are all nodes.
+	// Nodes returns all nodes.
 	Nodes() []kubelet.NodeState
-	// Snapshot lists all running containers, those of one pod side by side.
+	// Snapshot returns all running containers, those of a pod consecutively.
 	Snapshot() []kubelet.ContainerState
 }
 
@@ -48,7 +48,7 @@ func Handler(guard *access.Guard, source Source) http.Handler {
 	return guard.Protect(routes(source), need)
 }
 
-// routes leads each path to what answers it.
+// routes maps paths to handlers.
 func routes(source Source) http.Handler {
 	s := &api{source: source}
 	mux := http.NewServeMux()
@@ -73,7 +73,7 @@ func routes(source Source) http.Handler {
 	})
 }
 
-// need is the right that a request takes: that on the resource below the version's path, else that on the path.
+// need returns the right that a request needs: on the resource below the version's path, otherwise on the path.
 func need(req *http.Request) []access.Right {
 	verb := map[string]string{
 		http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
@@ -103,7 +103,7 @@ type api struct{ source Source }
 
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	// The client has gone if this fails; there is nobody to tell.
+	// Write errors mean that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
@@ -115,7 +115,7 @@ func notFound(w http.ResponseWriter, kind, name string) {
 	access.Fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s.%s %q not found", kind, Group, name))
 }
 
-// selector reads what a list request selects.
+// selector is the label and field selection of a list request.
 type selector struct {
 	labels labels.Selector
 	fields fields.Selector
@@ -192,7 +192,7 @@ func (a *api) getNode(w http.ResponseWriter, req *http.Request) {
 	notFound(w, "nodes", req.PathValue("name"))
 }
 
-// pods are the pods whose running containers have all been sampled; the others are left out, as metrics-server does.
+// pods returns the pods whose running containers have all been sampled, like metrics-server.
 func (a *api) pods(keep func(*corev1.Pod) bool) []metrics.PodMetrics {
 	list := []metrics.PodMetrics{}
 	all := a.source.Snapshot()

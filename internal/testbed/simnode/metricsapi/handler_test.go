@@ -52,8 +52,8 @@ func source() fixed {
 	}
 }
 
-// ask sends a request past the guard.
-func ask(t *testing.T, path string, header ...string) *httptest.ResponseRecorder {
+// request sends a request, bypassing the guard.
+func request(t *testing.T, path string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequest(http.MethodGet, path, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -78,7 +78,7 @@ func TestPodMetrics(t *testing.T) {
 		"/pods": "a/one b/two", "/namespaces/a/pods": "a/one", "/namespaces/none/pods": "",
 		"/pods?labelSelector=app%3Dtwo": "b/two", "/pods?labelSelector=app+notin+(two)": "a/one", "/pods?fieldSelector=metadata.name%3Done": "a/one",
 	} {
-		list := decode[metrics.PodMetricsList](t, ask(t, versionPath+path))
+		list := decode[metrics.PodMetricsList](t, request(t, versionPath+path))
 		var names []string
 		for _, p := range list.Items {
 			names = append(names, p.Namespace+"/"+p.Name)
@@ -87,18 +87,18 @@ func TestPodMetrics(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-	two := decode[metrics.PodMetrics](t, ask(t, versionPath+"/namespaces/b/pods/two"))
+	two := decode[metrics.PodMetrics](t, request(t, versionPath+"/namespaces/b/pods/two"))
 	if len(two.Containers) != 2 || two.Containers[0].Usage.Cpu().String() != "123456789n" || two.Containers[1].Usage.Memory().String() != "1Mi" {
 		t.Errorf("two: %+v", two.Containers)
 	}
 }
 
 func TestNodeMetrics(t *testing.T) {
-	list := decode[metrics.NodeMetricsList](t, ask(t, versionPath+"/nodes?labelSelector=kubernetes.io/os%3Dlinux"))
+	list := decode[metrics.NodeMetricsList](t, request(t, versionPath+"/nodes?labelSelector=kubernetes.io/os%3Dlinux"))
 	if len(list.Items) != 1 || list.Items[0].Name != "n1" {
 		t.Errorf("nodes that are failed or not measured are left out: %+v", list.Items)
 	}
-	if got := decode[metrics.NodeMetrics](t, ask(t, versionPath+"/nodes/n1")); got.Window.Duration != window {
+	if got := decode[metrics.NodeMetrics](t, request(t, versionPath+"/nodes/n1")); got.Window.Duration != window {
 		t.Errorf("%+v", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestBadRequests(t *testing.T) {
 		"/nodes/failed": 404, "/namespaces/a/pods/none": 404, "/pods?labelSelector=(": 400, "/pods?watch=true": 400,
 		"/nodes?fieldSelector=spec.x%3D1": 400, "/nodes?labelSelector=%3D%3D": 400, "/services": 404, "/namespaces/a/nodes": 404,
 	} {
-		rec := ask(t, versionPath+path)
+		rec := request(t, versionPath+path)
 		var status metav1.Status
 		if err := json.Unmarshal(rec.Body.Bytes(), &status); rec.Code != want || err != nil || status.Message == "" {
 			t.Errorf("%s: %d, want %d: %s", path, rec.Code, want, rec.Body)
@@ -117,18 +117,18 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestDiscovery(t *testing.T) {
-	if got := decode[metav1.APIGroupList](t, ask(t, "/apis")); len(got.Groups) != 1 || got.Groups[0].Name != Group {
+	if got := decode[metav1.APIGroupList](t, request(t, "/apis")); len(got.Groups) != 1 || got.Groups[0].Name != Group {
 		t.Errorf("%+v", got)
 	}
-	rec := ask(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
+	rec := request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
 	if rec.Header().Get("Content-Type") != aggregatedType || !strings.Contains(rec.Body.String(), `"kind":"APIGroupDiscoveryList"`) {
 		t.Errorf("%s: %s", rec.Header().Get("Content-Type"), rec.Body)
 	}
-	rec = ask(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
+	rec = request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
 	if !strings.Contains(rec.Body.String(), "APIGroupList") {
 		t.Errorf("an older form is answered by the plain list: %s", rec.Body)
 	}
-	if got := decode[metav1.APIResourceList](t, ask(t, versionPath)); len(got.APIResources) != 2 {
+	if got := decode[metav1.APIResourceList](t, request(t, versionPath)); len(got.APIResources) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -151,9 +151,9 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// Every reference of the description must lead to a definition.
+// Every reference in the description has a definition.
 func TestOpenAPI(t *testing.T) {
-	rec := ask(t, "/openapi/v2")
+	rec := request(t, "/openapi/v2")
 	doc := decode[struct {
 		Paths       map[string]any
 		Definitions map[string]any

@@ -15,7 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// The Service and the API service through which the aggregator finds the handler; their names are metrics-server's.
+// Names of the Service and the APIService, which are those of metrics-server.
 const (
 	namespace   = metav1.NamespaceSystem
 	serviceName = "metrics-server"
@@ -23,11 +23,11 @@ const (
 	fieldOwner  = "crane-simnode"
 )
 
-// Hosts are the names for which the aggregator verifies the serving certificate.
+// Hosts returns the host names for which the aggregator verifies the serving certificate.
 func Hosts() []string { return []string{serviceName + "." + namespace + ".svc"} }
 
-// Install makes the API service that leads to a port of this machine, by way of an ExternalName Service. It may be
-// called again with another port.
+// Install creates the APIService and an ExternalName Service that lead to a port of this machine. It may be called
+// again with another port.
 func Install(ctx context.Context, client kubernetes.Interface, ca []byte, port int) error {
 	if err := installService(ctx, client); err != nil {
 		return err
@@ -57,7 +57,7 @@ func Install(ctx context.Context, client kubernetes.Interface, ca []byte, port i
 	return nil
 }
 
-// installService makes the ExternalName Service that leads to this machine.
+// installService creates the ExternalName Service that leads to this machine.
 func installService(ctx context.Context, client kubernetes.Interface) error {
 	services := client.CoreV1().Services(namespace)
 	want := &corev1.Service{
@@ -70,7 +70,7 @@ func installService(ctx context.Context, client kubernetes.Interface) error {
 		if getErr == nil && old.Spec.Type == want.Spec.Type && old.Spec.ExternalName == want.Spec.ExternalName {
 			return nil
 		}
-		return fmt.Errorf("service %s/%s exists and is not ours: want ExternalName localhost", namespace, serviceName)
+		return fmt.Errorf("service %s/%s exists with another type: want ExternalName localhost", namespace, serviceName)
 	}
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", namespace, serviceName, err)

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// definitionPrefix is how the schemas of this API are named in every Kubernetes cluster.
+// definitionPrefix is the prefix of this API's schema names in every Kubernetes cluster.
 const definitionPrefix = "io.k8s.metrics.pkg.apis.metrics.v1beta1."
 
 // field is one property of a schema.
 type field struct{ name, kind, text string }
 
-// serveOpenAPI describes the API, for `kubectl explain` and for clients that check what they send. The aggregator turns
-// it into the third version by itself.
+// serveOpenAPI serves the API's description for `kubectl explain` and for validating clients. The aggregator converts
+// it to version 3.
 func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	definitions := map[string]any{}
 	usage := field{"usage", "quantities", "CPU in cores and working set of memory, averaged over the window."}
@@ -43,7 +43,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// schema of an object of this API; kinds that requests name get their group, version and kind.
+// schema returns the schema of an object; kinds of requests get their group, version and kind.
 func schema(name, text string, fields []field) map[string]any {
 	properties := map[string]any{}
 	for _, f := range fields {
@@ -74,7 +74,7 @@ func gvk(kind string) map[string]any {
 	return map[string]any{"group": Group, "version": Version, "kind": kind}
 }
 
-// operation is the GET of a path with its parameters.
+// operation returns the GET operation of a path with its parameters.
 func operation(action, kind string, parameters ...string) map[string]any {
 	result, list := kind, []any{}
 	if action == "list" {

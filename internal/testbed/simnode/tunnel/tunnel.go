@@ -1,13 +1,13 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tunnel lets an API server reach simulated nodes by addresses that are not on loopback.
+// Package tunnel makes simulated nodes reachable for an API server at addresses that are not on loopback.
 //
-// An API server proxies to a node (nodes/NAME/proxy) only where the node's address is global unicast, and simulated
-// nodes listen on loopback. So each node also has an address of its own out of 10.190.0.0/16 that exists nowhere, and
-// the API server is configured to reach its cluster through a tunnel (an egress selector: HTTP CONNECT over a Unix
-// socket), whose other end is here: it leads those addresses to the same port of 127.0.0.1. It leads nowhere else than
-// to loopback. It must not know what is transported.
+// An API server proxies to a node (nodes/NAME/proxy) only if the node's address is global unicast, but simulated nodes
+// listen on loopback. So each node has an additional virtual address in 10.190.0.0/16, and the API server reaches the
+// cluster through an egress selector (HTTP CONNECT over a Unix socket). The tunnel is the proxy at its other end: it
+// forwards these addresses to the same port of 127.0.0.1 and rejects all destinations except loopback and the networks
+// of directly reachable nodes.
 package tunnel
 
 import (
@@ -30,35 +30,36 @@ import (
 const (
 	loopback   = "127.0.0.1"
 	socketName = "nodes.sock"
-	// maxSocketPath is what the kernel takes as the path of a Unix socket, less the byte that ends it.
+	// maxSocketPath is the kernel's limit for paths of Unix sockets, without the terminating byte.
 	maxSocketPath = 107
-	// maxConnections bounds what is open at a time.
+	// maxConnections bounds concurrent connections.
 	maxConnections = 1024
 	dialTimeout    = 10 * time.Second
 )
 
-// isNode says whether an address belongs to a simulated node: 10.190.0.0/16.
+// isNode reports whether an address belongs to a simulated node: 10.190.0.0/16.
 func isNode(addr netip.Addr) bool {
 	b := addr.As16()
 	return addr.Is4() && b[12] == 10 && b[13] == 190
 }
 
-// NodeAddress is the address of the node with this index, 0 to 65533.
+// NodeAddress returns the virtual address of the node with this index, 0 to 65533.
 func NodeAddress(index int) string {
 	return netip.AddrFrom4([4]byte{10, 190, byte((index + 1) >> 8), byte(index + 1)}).String()
 }
 
-// Tunnel is the far end. Open it before the API server starts, which wants the file that it writes.
+// Tunnel is the proxy end of the tunnel. It must be opened before the API server starts, which reads the configuration
+// file that Open writes.
 type Tunnel struct {
 	listener net.Listener
 	config   string
 	direct   []netip.Prefix
-	// scratch is a directory made for the socket alone; empty where there is none.
+	// scratch is a temporary directory for the socket; empty if not needed.
 	scratch string
 }
 
-// Open makes the socket and the API server's configuration in the directory. Nodes that are no simulation have addresses
-// in one of the networks of direct, to which the tunnel leads as well.
+// Open creates the socket and the API server's configuration in the directory. The networks of direct contain nodes
+// that are reached directly.
 func Open(ctx context.Context, dir string, direct ...string) (*Tunnel, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -107,13 +108,13 @@ func (t *Tunnel) open(ctx context.Context, socket string) error {
 	return err
 }
 
-// APIServerArgs are the flags that make kube-apiserver use the tunnel. It must also prefer the ExternalIP of nodes
-// (--kubelet-preferred-address-types), as package controlplane has it do.
+// APIServerArgs returns the flags that make kube-apiserver use the tunnel. It must also prefer the ExternalIP of nodes
+// (--kubelet-preferred-address-types), as package controlplane configures it.
 func (t *Tunnel) APIServerArgs() []string {
 	return []string{"--egress-selector-config-file=" + t.config}
 }
 
-// Close gives the socket up. It may be called more than once, and is not needed after Serve.
+// Close closes the socket. It is idempotent, and not needed after Serve.
 func (t *Tunnel) Close() error {
 	var err error
 	if t.listener != nil {
@@ -127,7 +128,7 @@ func (t *Tunnel) Close() error {
 	return err
 }
 
-// Serve connects until the context ends.
+// Serve forwards connections until the context ends.
 func (t *Tunnel) Serve(ctx context.Context) {
 	slots := make(chan struct{}, maxConnections)
 	var open sync.WaitGroup
@@ -148,16 +149,16 @@ func (t *Tunnel) Serve(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(t.listener) // ends with ErrServerClosed; a socket that breaks is seen by the API server
+		_ = server.Serve(t.listener) // returns ErrServerClosed; the API server reports other errors
 	}()
 	<-ctx.Done()
-	_ = server.Close() // what is open ends with the context
+	_ = server.Close() // close open connections
 	<-done
 	open.Wait()
-	_ = t.Close() // the socket is closed; a directory that cannot be removed is in the way of nobody
+	_ = t.Close() // an undeleted temporary directory is harmless
 }
 
-// connect answers one CONNECT and carries bytes both ways until either end closes.
+// connect handles one CONNECT request and copies bytes both ways until either side closes.
 func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodConnect {
 		http.Error(w, "this is a tunnel: only CONNECT is answered", http.StatusMethodNotAllowed)
@@ -176,14 +177,14 @@ func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.R
 	}
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
-		http.Error(w, "the connection cannot be taken over", http.StatusInternalServerError)
+		http.Error(w, "the connection cannot be hijacked", http.StatusInternalServerError)
 		_ = far.Close()
 		return
 	}
 	near, buffered, err := hijacker.Hijack()
 	if err != nil {
 		_ = far.Close()
-		return // the client has gone
+		return // the client has disconnected
 	}
 	if _, err := io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
 		splice(ctx, near, buffered, far)
@@ -191,11 +192,11 @@ func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.R
 	_, _ = near.Close(), far.Close()
 }
 
-// splice carries bytes both ways until an end closes, or the context ends.
+// splice copies bytes both ways until either side closes or the context ends.
 func splice(ctx context.Context, near net.Conn, buffered io.Reader, far net.Conn) {
 	ends := make(chan struct{}, 2)
 	carry := func(to io.Writer, from io.Reader) {
-		_, _ = io.Copy(to, from) // an end that closes is how a connection ends
+		_, _ = io.Copy(to, from) // errors end the connection
 		ends <- struct{}{}
 	}
 	go carry(far, buffered)
@@ -212,8 +213,8 @@ func splice(ctx context.Context, near net.Conn, buffered io.Reader, far net.Conn
 	}
 }
 
-// target is where a host and port lead: a simulated node's address and every name of loopback to 127.0.0.1, an address of
-// the direct networks to itself.
+// target returns the destination of a host and port: 127.0.0.1 for simulated nodes and names of loopback, the address
+// itself in the direct networks.
 func target(hostPort string, direct []netip.Prefix) (string, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {

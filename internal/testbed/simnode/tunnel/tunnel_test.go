@@ -36,7 +36,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// connection opens the tunnel's socket and asks it to connect.
+// connection opens the tunnel's socket and sends a CONNECT request.
 func connection(t *testing.T, socket, method, host string) (net.Conn, *bufio.Reader, *http.Response) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
@@ -140,7 +140,7 @@ func TestOpenAgainAndInALongDirectory(t *testing.T) {
 		}
 	}
 	if _, err := Open(t.Context(), filepath.Join(long, "missing")); err == nil {
-		t.Error("no error for a directory that is not there")
+		t.Error("no error for a missing directory")
 	}
 }
 

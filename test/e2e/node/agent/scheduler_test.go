@@ -165,7 +165,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	// Zone node1 is reserved, so that one pod fits on the smallest machine and a second does not.
 	half := all / 2
 	own, reserved := cpus(0, half-1), cpus(half, all-1)
-	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), Scattered: true, OwnCertificate: true, Restart: true})
+	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), SplitConfig: true, OwnCertificate: true, Restart: true})
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.settings(t)
 	set := s.daemonSet(t, cpuManager()...)

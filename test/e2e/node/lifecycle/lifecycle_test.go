@@ -71,7 +71,7 @@ func (o *output) String() string {
 // startSession starts nodes and returns when they are Ready.
 func startSession(t *testing.T, args ...string) *session {
 	t.Helper()
-	if err := doctor.Problems(doctor.Capsule(t.Context())); err != nil {
+	if err := doctor.Problems(doctor.CheckNamespaces(t.Context())); err != nil {
 		t.Skipf("this machine cannot run real nodes: %v", err)
 	}
 	set, err := assets.ForTest(t.Context(), false)

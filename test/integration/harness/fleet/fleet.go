@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet gives the tests of a package simulated nodes.
+// Package fleet runs simulated nodes for the tests of a package.
 package fleet
 
 import (
@@ -14,10 +14,10 @@ import (
 	"crane.io/crane/internal/testbed/simnode"
 )
 
-// bound is how long the nodes may take to be ready.
+// bound limits the start of the nodes.
 const bound = time.Minute
 
-// Beside runs nodes beside the tests (harness.Suite). They start pods in a tenth of a second.
+// Beside returns a function for harness.Suite.Beside that runs nodes. They start pods in a tenth of a second.
 func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPlane) (func() error, error) {
 	return func(ctx context.Context, c *controlplane.ControlPlane) (func() error, error) {
 		config.Client = c.Config()
@@ -28,7 +28,7 @@ func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPl
 	}
 }
 
-// Start runs nodes until stop, and waits until they are ready.
+// Start runs nodes until stop is called, and waits until they are ready.
 func Start(ctx context.Context, config simnode.Config) (nodes *simnode.Fleet, stop func() error, err error) {
 	nodes, err = simnode.New(config)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// Case is steps in a new group.
+// Case is a list of steps in a new group.
 type Case struct {
 	Name  string
 	Steps []Step
 }
 
-// Cases are what is known of a version of cgroups, on a machine with CPUs 0 and 1 and no swap. The group that all is played in may use
-// both; of v2 it has the controllers of cpu, cpuset and memory, and passes none on.
+// Cases returns the known behaviour of a cgroup version on a machine with CPUs 0 and 1 and no swap. The parent group
+// may use both CPUs; on v2 it has the controllers cpu, cpuset and memory, and delegates none.
 func Cases(v1 bool) []Case {
 	if v1 {
 		return casesV1()
@@ -23,7 +23,7 @@ func Cases(v1 bool) []Case {
 	return casesV2()
 }
 
-// Names of errors, as errno(3) has them.
+// Error names of errno(3).
 const (
 	none = syscall.Errno(0)
 
@@ -39,7 +39,7 @@ const (
 
 func steps(lists ...[]Step) []Step { return slices.Concat(lists...) }
 
-// groups makes groups.
+// groups returns steps that create groups.
 func groups(paths ...string) []Step {
 	out := make([]Step, len(paths))
 	for i, p := range paths {
@@ -48,7 +48,7 @@ func groups(paths ...string) []Step {
 	return out
 }
 
-// set is a step that writes.
+// set returns a step that writes.
 func set(path, value string, err syscall.Errno, reads string) Step {
 	return Step{Op: Write, Path: path, Value: value, Err: err, Reads: reads}
 }
@@ -85,7 +85,7 @@ func cpuV1() []Case {
 		})},
 		{"burst", steps(groups("a"), []Step{
 			read("a/cpu.cfs_burst_us", "0"),
-			set("a/cpu.cfs_burst_us", "60000", none, "60000"), // no quota to be above
+			set("a/cpu.cfs_burst_us", "60000", none, "60000"), // no quota
 			set("a/cpu.cfs_quota_us", "50000", einval, "-1"),
 			set("a/cpu.cfs_burst_us", "50000", none, "50000"),
 			set("a/cpu.cfs_quota_us", "50000", none, "50000"),
@@ -187,7 +187,7 @@ func memoryV1() []Case {
 			set("a/cpuset.cpus", "0", none, "0"),
 			set("a/cpuset.mems", "0", none, "0"),
 			{Op: Enter, Path: "a", Value: "32"},
-			set("a/memory.limit_in_bytes", "8M", ebusy, "9223372036854771712"), // processes do not give theirs back
+			set("a/memory.limit_in_bytes", "8M", ebusy, "9223372036854771712"), // anonymous memory cannot be reclaimed
 			set("a/memory.limit_in_bytes", "128M", none, "134217728"),
 			do(Leave, "a", none),
 			set("a/memory.limit_in_bytes", "8M", none, "8388608"),
@@ -195,11 +195,11 @@ func memoryV1() []Case {
 	}
 }
 
-// goneAndBusy is what is said of groups that are gone or in use.
+// goneAndBusy returns steps on removed and busy groups.
 func goneAndBusy(file string) []Step {
 	return steps([]Step{do(Make, "a/b", enoent)}, groups("a", "a/b"), []Step{
 		do(Make, "a", eexist),
-		do(Remove, "a", ebusy), // one below it
+		do(Remove, "a", ebusy), // a group below it
 		do(Remove, "a/b", none),
 		set("a/b/"+file, "100", enoent, ""),
 		do(Remove, "a/b", enoent),
@@ -212,8 +212,8 @@ func goneAndBusy(file string) []Step {
 	})
 }
 
-// passOn lets groups pass the controllers of the table on.
-func passOn(groups ...string) []Step {
+// delegate returns steps that make groups delegate the table's controllers.
+func delegate(groups ...string) []Step {
 	var out []Step
 	for _, g := range groups {
 		if g != "" {
@@ -228,7 +228,7 @@ func casesV2() []Case { return slices.Concat(cpuV2(), cpusetV2(), groupsV2(), me
 
 func cpuV2() []Case {
 	return []Case{
-		{"quota", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
+		{"quota", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
 			read("a/b/cpu.max", "max 100000"),
 			set("a/b/cpu.max", "50000 100000", none, "50000 100000"),
 			set("a/b/cpu.max", "60000", none, "60000 100000"),
@@ -240,15 +240,15 @@ func cpuV2() []Case {
 			set("a/b/cpu.max", "1 2 3", einval, "60000 100000"),
 			set("a/b/cpu.max", "", einval, "60000 100000"),
 			set("a/b/cpu.max", "17592186044417", einval, "60000 100000"), // more than the kernel can count
-			set("a/cpu.max", "10000", none, "10000 100000"),              // v2 takes a child above its parent
+			set("a/cpu.max", "10000", none, "10000 100000"),              // v2 accepts a child above its parent
 			set("a/b/cpu.max", "70000", none, "70000 100000"),
 			set("a/b/cpu.max", "max 200000", none, "max 200000"),
 			set("a/b/cpu.max", "max", none, "max 200000"),
 			set("a/b/cpu.shares", "5", enoent, ""),
 		})},
-		{"burst", steps(passOn(""), groups("a"), []Step{
+		{"burst", steps(delegate(""), groups("a"), []Step{
 			read("a/cpu.max.burst", "0"),
-			set("a/cpu.max.burst", "60000", none, "60000"), // no quota to be above
+			set("a/cpu.max.burst", "60000", none, "60000"), // no quota
 			set("a/cpu.max", "50000", einval, "max 100000"),
 			set("a/cpu.max.burst", "50000", none, "50000"),
 			set("a/cpu.max", "50000", none, "50000 100000"),
@@ -258,15 +258,15 @@ func cpuV2() []Case {
 			set("a/cpu.max.burst", "0", none, "0"),
 			set("a/cpu.max", "49999", none, "49999 100000"),
 		})},
-		{"quota in force", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
+		{"quota in force", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
 			{Op: Enter, Path: "a/b", Value: Spin},
 			{Op: Throttled, Path: "a", Reads: "no"},
 			set("a/cpu.max", "1000", none, "1000 100000"),
 			{Op: Throttled, Path: "a", Reads: "yes"},
-			{Op: Throttled, Path: "a/b", Reads: "no"}, // It is the one above that has the quota.
+			{Op: Throttled, Path: "a/b", Reads: "no"}, // the parent has the quota
 			do(Leave, "a/b", none),
 		})},
-		{"weight and idle", steps(passOn(""), groups("a"), []Step{
+		{"weight and idle", steps(delegate(""), groups("a"), []Step{
 			read("a/cpu.weight", "100"),
 			set("a/cpu.weight", "1", none, "1"),
 			set("a/cpu.weight", "0", erange, "1"),
@@ -289,17 +289,17 @@ func cpuV2() []Case {
 
 func cpusetV2() []Case {
 	return []Case{
-		{"cpuset", steps(passOn(""), groups("a"), passOn("a"), groups("a/b", "a/c"), []Step{
+		{"cpuset", steps(delegate(""), groups("a"), delegate("a"), groups("a/b", "a/c"), []Step{
 			do(Enter, "a/b", none),
 			set("a/b/cpuset.cpus", "0,1", none, "0-1"),
 			set("a/b/cpuset.cpus", "1000", erange, "0-1"),
 			set("a/b/cpuset.cpus", "1-0", einval, "0-1"),
 			set("a/b/cpuset.cpus", "", enospc, "0-1"), // with a process, before Linux 6.17
-			set("a/cpuset.cpus", "1", none, "1"),      // v2 takes a child outside its parent
+			set("a/cpuset.cpus", "1", none, "1"),      // v2 accepts a child outside its parent
 			read("a/b/cpuset.cpus.effective", "1"),
 			read("a/c/cpuset.cpus.effective", "1"),
 			set("a/b/cpuset.cpus", "0", none, "0"),
-			read("a/b/cpuset.cpus.effective", "1"), // nothing of its own is left
+			read("a/b/cpuset.cpus.effective", "1"), // its own set is empty
 			set("a/b/cpuset.cpus.effective", "1", einval, "1"),
 			set("a/c/cpuset.cpus", "0", none, "0"),
 			set("a/c/cpuset.cpus", "", none, ""),
@@ -315,7 +315,7 @@ func cpusetV2() []Case {
 
 func memoryV2() []Case {
 	return []Case{
-		{"memory", steps(passOn(""), groups("a"), []Step{
+		{"memory", steps(delegate(""), groups("a"), []Step{
 			read("a/memory.high", "max"),
 			set("a/memory.high", "1048577", none, "1048576"), // whole pages
 			set("a/memory.high", "8K", none, "8192"),
@@ -331,32 +331,32 @@ func memoryV2() []Case {
 			set("a/memory.low", "", none, "0"),
 			set("a/memory.current", "0", einval, "0"),
 		})},
-		{"memory in use", steps(passOn(""), groups("a"), []Step{
+		{"memory in use", steps(delegate(""), groups("a"), []Step{
 			{Op: Enter, Path: "a", Value: "32"},
-			set("a/memory.high", "8M", none, "8388608"), // what processes have above it stays
+			set("a/memory.high", "8M", none, "8388608"), // anonymous memory above it stays
 			set("a/memory.reclaim", "32M", eagain, ""),
 			set("a/memory.high", "max", none, "max"),
 			set("a/memory.max", "128M", none, "134217728"),
 			set("a/memory.max", "8M", none, "8388608"), // the process is killed
 		})},
-		{"reclaim", steps(passOn(""), groups("a"), []Step{
+		{"reclaim", steps(delegate(""), groups("a"), []Step{
 			set("a/memory.reclaim", "x", einval, ""),
 			set("a/memory.reclaim", "4096 swappiness=201", einval, ""),
 			set("a/memory.reclaim", "4096 all", einval, ""),
 			set("a/memory.reclaim", "0", none, ""),
-			set("a/memory.reclaim", "4096", eagain, ""), // there is nothing
+			set("a/memory.reclaim", "4096", eagain, ""), // nothing to reclaim
 		})},
 	}
 }
 
 func groupsV2() []Case {
 	return []Case{
-		{"groups", steps(passOn(""), goneAndBusy("cpu.weight"))},
-		{"no processes beside groups", steps(passOn(""), groups("a"), passOn("a"), groups("a/b"), []Step{
-			do(Enter, "a", ebusy), // it passes controllers on
+		{"groups", steps(delegate(""), goneAndBusy("cpu.weight"))},
+		{"no processes beside groups", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
+			do(Enter, "a", ebusy), // it delegates controllers
 			do(Enter, "a/b", none),
 			set("a/b/cgroup.subtree_control", "+memory", ebusy, ""), // it has a process
-			set("a/b/cgroup.subtree_control", "+cpu", none, "cpu"),  // which counts for controllers alone that cannot tell threads apart
+			set("a/b/cgroup.subtree_control", "+cpu", none, "cpu"),  // allowed for threaded controllers
 			do(Enter, "a/b", none),
 			do(Remove, "a/b", ebusy),
 			do(Remove, "a", ebusy),
@@ -367,7 +367,7 @@ func groupsV2() []Case {
 		})},
 		{"controllers", steps(groups("a"), []Step{
 			read("cgroup.subtree_control", ""),
-			set("a/cpu.max", "max", enoent, ""), // nobody passes it on
+			set("a/cpu.max", "max", enoent, ""), // not delegated
 			set("cgroup.subtree_control", "+memory +cpu", none, "cpu memory"),
 			read("a/cgroup.controllers", "cpu memory"),
 			read("a/cpu.max", "max 100000"),
@@ -376,13 +376,13 @@ func groupsV2() []Case {
 			set("cgroup.subtree_control", "cpu", einval, "cpu memory"),
 			set("cgroup.subtree_control", "+nothing", einval, "cpu memory"),
 			set("a/cgroup.subtree_control", "+cpu", none, "cpu"),
-			set("cgroup.subtree_control", "-cpu", ebusy, "cpu memory"), // it is passed on below
+			set("cgroup.subtree_control", "-cpu", ebusy, "cpu memory"), // delegated below
 			set("a/cgroup.subtree_control", "-cpu", none, ""),
 			set("a/cpu.weight", "7", none, "7"),
 			set("cgroup.subtree_control", "-cpu +cpuset", none, "cpuset memory"),
 			set("a/cpu.max", "max", enoent, ""),
 			set("cgroup.subtree_control", "+cpu", none, "cpuset cpu memory"),
-			read("a/cpu.weight", "100"), // it has forgotten
+			read("a/cpu.weight", "100"), // reset
 			set("cgroup.subtree_control", "", none, "cpuset cpu memory"),
 		})},
 	}

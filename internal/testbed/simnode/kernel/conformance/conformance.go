@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance holds what a kernel is known to say to writes to cgroups: steps with the error and the value that is read then. The
-// same steps are played on a real kernel and on the one that stands in for it in tests, so that the latter is as true as the table is
-// long. It knows neither; a Player does the steps.
+// Package conformance contains the known behaviour of the kernel's cgroup interface: steps with the expected error and
+// the value read afterwards. The same steps run on a real kernel and on the simulated one of package kernel, which
+// keeps the simulation correct. A Player runs the steps.
 package conformance
 
 import (
@@ -13,45 +13,45 @@ import (
 	"syscall"
 )
 
-// Op is what a step does.
+// Op is the operation of a step.
 type Op string
 
-// The operations. Make, Remove, Enter and Leave are of a group, Write and Read of a file of a group.
+// Operations. Make, Remove, Enter and Leave apply to a group, Write and Read to a file of a group.
 const (
-	// Make makes a group, whose parent has to be there.
+	// Make creates a group, whose parent must exist.
 	Make Op = "make"
 	// Remove removes a group.
 	Remove Op = "remove"
-	// Enter puts a process into a group, which takes as many MiB of memory as the value says, or all cpu that it gets where that is Spin;
-	// one that may not in is no more.
+	// Enter moves a process to a group, which allocates the value in MiB or, if it is Spin, uses all CPU time; a
+	// process that cannot enter is killed.
 	Enter Op = "enter"
-	// Throttled reads as yes where a quota stops processes of a group within some seconds, and as no where none has within a second.
+	// Throttled reads as yes if a quota throttles a group within some seconds, and as no if none does within a second.
 	Throttled Op = "throttled"
-	// Leave ends all processes that have entered a group.
+	// Leave kills all processes that have entered a group.
 	Leave Op = "leave"
-	// Write writes a value and a newline to a file that is there.
+	// Write writes a value and a newline to an existing file.
 	Write Op = "write"
 	// Read reads a file.
 	Read Op = "read"
 )
 
-// Spin is the value of an Enter.
+// Spin is a value of Enter.
 const Spin = "spin"
 
-// Step is one operation, and what a kernel answers.
+// Step is one operation with the expected result.
 type Step struct {
 	Op Op `json:"op"`
-	// Path is a group's, or a file's, below the group that all is played in.
+	// Path is the path of a group or file below the test's group.
 	Path  string `json:"path"`
 	Value string `json:"value,omitempty"`
-	// Err is what the kernel answers, 0 for nothing.
+	// Err is the expected error, 0 for none.
 	Err syscall.Errno `json:"-"`
-	// Reads is what the file of a Write or Read holds then, without blanks around it, or what Throttled does. It is not looked at where there is an error that says
-	// that there is no such file.
+	// Reads is the expected trimmed content of the file after a Write or Read, or the result of Throttled. It is
+	// ignored if Err means that the file does not exist.
 	Reads string `json:"-"`
 }
 
-// String is the step as a shell would have it.
+// String returns the step in shell notation.
 func (s Step) String() string {
 	if s.Op == Write {
 		return fmt.Sprintf("echo %q > %s", s.Value, s.Path)
@@ -59,21 +59,21 @@ func (s Step) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Op, s.Path, s.Value))
 }
 
-// Outcome is what a kernel has answered to a step.
+// Outcome is the actual result of a step.
 type Outcome struct {
 	Err   syscall.Errno `json:"err,omitempty"`
 	Reads string        `json:"reads,omitempty"`
-	// Trouble is what kept the step from being done at all.
+	// Trouble describes why the step could not be run.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Player does steps on a kernel. Errors that are a kernel's answer wrap its syscall.Errno.
+// Player runs steps on a kernel. The kernel's errors wrap its syscall.Errno.
 type Player interface {
-	// Do does a step; reads is what the file of a Write or Read holds then, or what a Throttled says.
+	// Do runs a step; reads is the file's content after a Write or Read, or the result of Throttled.
 	Do(s Step) (reads string, err error)
 }
 
-// Play does the steps one after the other.
+// Play runs the steps in order.
 func Play(p Player, steps []Step) []Outcome {
 	out := make([]Outcome, len(steps))
 	for i, s := range steps {
@@ -86,7 +86,7 @@ func Play(p Player, steps []Step) []Outcome {
 	return out
 }
 
-// Differences are the steps that were answered otherwise than the table says, a line each.
+// Differences returns a line for each step whose result differs from the expected one.
 func Differences(steps []Step, got []Outcome) []string {
 	if len(got) != len(steps) {
 		return []string{fmt.Sprintf("%d answers to %d steps", len(got), len(steps))}

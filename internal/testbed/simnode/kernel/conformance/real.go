@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// Real plays steps in groups of the kernel that it runs on.
+// Real runs steps on the real kernel.
 type Real struct {
-	// Roots are the directories of the group that all is played in, by the controllers of cgroup v1; of v2 it is one, under "".
+	// Roots maps cgroup v1 controllers to the directories of the test's group; for v2 the only key is "".
 	Roots map[string]string
-	// Holder is the command line of a program that does what Hold does.
+	// Holder returns the command of a program that calls Hold.
 	Holder func(what string) *exec.Cmd
 
 	held map[string][]*exec.Cmd
@@ -49,7 +49,7 @@ func (r *Real) Do(s Step) (string, error) {
 	return "", fmt.Errorf("no operation %q", s.Op)
 }
 
-// inAll does something in each hierarchy up to the first error.
+// inAll calls do for each hierarchy up to the first error.
 func (r *Real) inAll(do func(dir string) error) error {
 	for _, dir := range r.dirs() {
 		if err := do(dir); err != nil {
@@ -59,7 +59,7 @@ func (r *Real) inAll(do func(dir string) error) error {
 	return nil
 }
 
-// dirs are the roots, each once: v1 mounts some controllers together.
+// dirs returns the distinct roots: v1 mounts some controllers together.
 func (r *Real) dirs() []string {
 	var out []string
 	for _, dir := range r.Roots {
@@ -71,7 +71,7 @@ func (r *Real) dirs() []string {
 	return out
 }
 
-// rmdir is os.Remove for directories alone, whose error it says.
+// rmdir removes a directory and returns the plain errno.
 func rmdir(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -97,13 +97,13 @@ func (r *Real) file(s Step) (string, error) {
 		err = write(path, s.Value)
 	}
 	if strings.HasSuffix(path, "memory.reclaim") {
-		return "", err // It cannot be read.
+		return "", err // not readable
 	}
 	content, readErr := os.ReadFile(path)
 	return string(content), errors.Join(err, readErr)
 }
 
-// write opens without O_CREATE: what is no file of the kernel must not become one. os.File would wait for ever where a kernel says EAGAIN.
+// write opens without O_CREATE, so that missing kernel files are not created. os.File would retry forever on EAGAIN.
 func write(path, value string) error {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err == nil {
@@ -118,7 +118,7 @@ func write(path, value string) error {
 	return nil
 }
 
-// enter starts a process, puts it into the group and lets it take its memory there.
+// enter starts a process, moves it to the group and lets it allocate its memory there.
 func (r *Real) enter(s Step) error {
 	cmd := r.Holder(s.Value)
 	in, err := cmd.StdinPipe()
@@ -147,7 +147,7 @@ func (r *Real) enter(s Step) error {
 	}
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		end()
-		return fmt.Errorf("enter: the process says nothing: %w", err)
+		return fmt.Errorf("enter: no response of the process: %w", err)
 	}
 	if r.held == nil {
 		r.held = map[string][]*exec.Cmd{}
@@ -156,7 +156,7 @@ func (r *Real) enter(s Step) error {
 	return nil
 }
 
-// leave ends processes. When they have been waited for they are in no group any more.
+// leave kills processes and waits for them, after which they are in no group.
 func (r *Real) leave(group string) error {
 	for _, cmd := range r.held[group] {
 		_ = cmd.Process.Kill()
@@ -166,7 +166,7 @@ func (r *Real) leave(group string) error {
 	return nil
 }
 
-// Close ends all processes and removes the groups below those that all is played in.
+// Close kills all processes and removes the groups below the test's.
 func (r *Real) Close() error {
 	for group := range r.held {
 		_ = r.leave(group)
@@ -199,14 +199,14 @@ func removeBelow(dir string) error {
 }
 
 const (
-	// stopsWithin is how long it may take until a quota stops somebody, on a machine where others take most of the cpu; stopsNobody is how
-	// long it is looked whether one does.
+	// stopsWithin bounds the wait for a throttled group, also on a busy machine; stopsNobody is the time after which a
+	// group counts as not throttled.
 	stopsWithin, stopsNobody = 20 * time.Second, time.Second
-	// looks is the time between two looks.
+	// looks is the interval between reads.
 	looks = 20 * time.Millisecond
 )
 
-// throttled looks at what quotas have done to a group since now.
+// throttled reports whether quotas throttle a group from now on.
 func (r *Real) throttled(group string) (string, error) {
 	root, ok := r.Roots["cpu"]
 	if !ok {
@@ -230,7 +230,7 @@ func (r *Real) throttled(group string) (string, error) {
 	return "", err
 }
 
-// stopped is how often a quota has stopped a group, and whether there is one: its periods are counted then.
+// stopped returns the number of throttled periods of a group and whether it has a quota, whose periods are counted.
 func stopped(file string) (times int64, limited bool, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -251,8 +251,8 @@ func stopped(file string) (times int64, limited bool, err error) {
 	return times, limited, nil
 }
 
-// Hold is the process that Enter puts into a group: it waits for a line, takes memory of so many MiB or cpu from then on, says so, and goes on
-// until its input ends.
+// Hold is the process that Enter moves to a group: it waits for a line, then allocates memory in MiB or uses CPU,
+// reports it, and runs until its input ends.
 func Hold(what string, in io.Reader, out io.Writer) error {
 	n := 0
 	if what != "" && what != Spin {
@@ -282,7 +282,7 @@ func Hold(what string, in io.Reader, out io.Writer) error {
 	}
 	_, err := io.Copy(io.Discard, reader)
 	if len(memory) > 0 {
-		memory[0]++ // It has to live until here.
+		memory[0]++ // keeps the memory allocated
 	}
 	if err != nil {
 		return fmt.Errorf("hold: %w", err)

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// overrun is the share of memory.high by which processes that are above it still grow in a second: the kernel lets them sleep longer the
-// further above they are (calculate_high_delay in mm/memcontrol.c). The kernel's own curve depends on how they allocate.
+// overrun is the growth per second, as a share of memory.high, of processes above memory.high: the kernel delays them
+// longer the further above they are (calculate_high_delay in mm/memcontrol.c). The exact curve depends on their
+// allocations.
 const overrun = 0.01
 
-// breathe lets a load have memory: processes' memory first, then files, as much as limits leave. What cannot be kept is read again and
-// again, which stalls.
-func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
+// applyMemory sets the memory of a load within its limits: anonymous memory first, then page cache. Page cache that
+// does not fit is repeatedly re-read, which counts as stall time.
+func (t *Tree) applyMemory(l Load, span time.Duration) (Use, error) {
 	dir := filepath.Join(t.root("memory"), l.Group)
 	now, err := t.held(dir)
 	if err != nil {
-		return Got{}, err
+		return Use{}, err
 	}
 	high, hard, err := t.ceilings(dir, now.sum())
 	if err != nil {
-		return Got{}, err
+		return Use{}, err
 	}
 	anon := max(l.Anon, 0)
 	if soft := max(high, now.anon); high != none && anon > soft {
 		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
 	}
 	if hard != none && anon > hard {
-		return Got{Killed: true}, t.die(dir, now)
+		return Use{Killed: true}, t.die(dir, now)
 	}
 	file := max(l.File, 0)
 	for _, limit := range []int64{high, hard} {
@@ -40,7 +41,7 @@ func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
 	next := held{anon: anon, active: file / 2, inactive: file - file/2}
 	wanted := max(l.Anon, 0) + max(l.File, 0)
 	short := wanted - next.sum()
-	got := Got{Anon: anon, File: file}
+	got := Use{Anon: anon, File: file}
 	if short > 0 {
 		got.Stalled = float64(short) / float64(wanted)
 		if err := t.event(dir, func(e *events) { e.high++ }); err != nil {
@@ -51,8 +52,8 @@ func (t *Tree) breathe(l Load, span time.Duration) (Got, error) {
 	return got, t.charge(dir, by)
 }
 
-// ceilings are what a group may have below its own memory.high and memory.max and those above it, with what others have there; none for no
-// limit. v1 has a hard one alone.
+// ceilings returns the maximum memory of a group under its own memory.high and memory.max and those of its ancestors,
+// given the use of other groups; none for no limit. v1 has only a hard limit.
 func (t *Tree) ceilings(dir string, own int64) (high, hard int64, err error) {
 	high, hard = none, none
 	for at := dir; t.has(at, "memory") && !t.isRoot(at); at = filepath.Dir(at) {
@@ -84,8 +85,8 @@ func (t *Tree) die(dir string, now held) error {
 	return t.event(dir, func(e *events) { e.oom++; e.killed++ })
 }
 
-// stalls are shares of a span in which processes waited for memory, by the group's directory. That of a group above others is of the one
-// that waited longest.
+// stalls contains the shares of a span in which processes waited for memory, by cgroup directory. A parent's value is
+// the maximum of its children.
 type stalls map[string]struct{ some, full float64 }
 
 func (t *Tree) addStall(s stalls, group string, share float64) {

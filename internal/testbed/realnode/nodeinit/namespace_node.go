@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeinit is the first process of a real node, in namespaces ("capsule") or in a virtual machine: it mounts what a
-// node sees, writes its files, brings up its network, starts containerd and the kubelet and reaps what they leave. It
-// knows what spec.Node says and nothing of clusters; who starts it made the namespaces or the machine.
+// Package nodeinit is the first process of a real node in namespaces or in a virtual machine: it mounts the node's file
+// systems, writes its files, configures its network, starts the container runtime and the kubelet, and reaps orphans.
+// Its only input is nodespec.Node.
 package nodeinit
 
 import (
@@ -25,30 +25,30 @@ import (
 	"crane.io/crane/internal/testbed/realnode/nodespec"
 )
 
-// InsideArg is the role of the capsule's first process once it has entered its cgroup namespace.
+// InsideArg is the argument of the first process of a namespace node after it has entered its cgroup namespace.
 const InsideArg = "inside"
 
-// leaf is the cgroup of the node's own processes on cgroup v2, where a group with controllers for its children may hold no
-// process itself. The kubelet makes its groups beside it.
+// leaf is the cgroup of the node's own processes on cgroup v2, where a group with controllers for its children must not
+// contain processes. The kubelet creates its groups beside it.
 const leaf = "node.slice"
 
-// RunCapsule waits until its parent has put it into its cgroups, makes these the root of a cgroup namespace and becomes
-// RunInside. The parent has made all other namespaces. It returns only on error.
-func RunCapsule() error {
-	// One byte says that the cgroups are set; the rest of the stream is for RunInside.
+// RunInit waits until its parent has moved it to its cgroups, makes them the root of a cgroup namespace and executes
+// RunInside. The parent has created all other namespaces. It returns only on error.
+func RunInit() error {
+	// The first byte signals that the cgroups are set; RunInside reads the rest of the stream.
 	var ready [1]byte
 	if _, err := io.ReadFull(os.NewFile(nodespec.ConfigFD, "config"), ready[:]); err != nil {
 		return fmt.Errorf("wait for the cgroups: %w", err)
 	}
-	// A namespace is a thread's; exec keeps those of the thread that calls it.
+	// Namespaces belong to threads; exec keeps those of the calling thread.
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("make a cgroup namespace: %w", err)
+		return fmt.Errorf("create a cgroup namespace: %w", err)
 	}
 	return syscall.Exec("/proc/self/exe", []string{os.Args[0], InsideArg}, os.Environ())
 }
 
-// RunInside builds the node of the capsule and stays for as long as it lives.
+// RunInside sets up a namespace node and runs it until it ends.
 func RunInside() error {
 	n := &node{reports: os.NewFile(nodespec.ReportFD, "reports"), begin: time.Now()}
 	if err := json.NewDecoder(os.NewFile(nodespec.ConfigFD, "config")).Decode(&n.spec); err != nil {
@@ -67,8 +67,8 @@ func RunInside() error {
 	return n.run()
 }
 
-// enterRoot makes a root file system in memory that shows the host's programs and libraries read-only and nothing else of
-// it, and goes there. What anything in the node writes is gone with its last process.
+// enterRoot creates and enters a root file system in memory that contains only the host's programs and libraries,
+// read-only. All writes in the node are discarded with its last process.
 func (n *node) enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -90,11 +90,11 @@ func (n *node) enterRoot() error {
 	}
 	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/tmp", "root", ".old"} {
 		if err := os.MkdirAll(filepath.Join(newRoot, dir), 0o755); err != nil {
-			return fmt.Errorf("make root: %w", err)
+			return fmt.Errorf("create root: %w", err)
 		}
 	}
 	if err := os.Symlink("/run", filepath.Join(newRoot, "var/run")); err != nil {
-		return fmt.Errorf("make root: %w", err)
+		return fmt.Errorf("create root: %w", err)
 	}
 	if err := unix.PivotRoot(newRoot, newRoot+"/.old"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
@@ -111,23 +111,23 @@ func (n *node) enterRoot() error {
 	return os.Remove("/.old")
 }
 
-// bindReadOnly shows from at to. A symbolic link is made anew, and what the host lacks is left out.
+// bindReadOnly mounts from at to, read-only. Symbolic links are recreated; missing files are skipped.
 func bindReadOnly(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("show %s in the node: %w", from, err)
+		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return fmt.Errorf("show %s in the node: %w", from, err)
+		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
 	switch {
 	case info.Mode()&os.ModeSymlink != 0:
 		target, err := os.Readlink(from)
 		if err != nil {
-			return fmt.Errorf("show %s in the node: %w", from, err)
+			return fmt.Errorf("mount %s in the node: %w", from, err)
 		}
 		return os.Symlink(target, to)
 	case info.IsDir():
@@ -136,10 +136,10 @@ func bindReadOnly(from, to string) error {
 		err = os.WriteFile(to, nil, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("show %s in the node: %w", from, err)
+		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("show %s in the node: %w", from, err)
+		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, attr); err != nil {
@@ -148,7 +148,7 @@ func bindReadOnly(from, to string) error {
 	return nil
 }
 
-// mountSystem mounts what the kernel offers, for this node's namespaces.
+// mountSystem mounts the kernel's file systems for this node's namespaces.
 func (n *node) mountSystem() error {
 	for _, m := range []struct{ kind, to, options string }{
 		{"proc", "/proc", ""},
@@ -161,13 +161,13 @@ func (n *node) mountSystem() error {
 			return fmt.Errorf("mount %s on %s: %w", m.kind, m.to, err)
 		}
 	}
-	if err := errors.Join(makeDevices(), n.mountCgroups(), shieldSysctls()); err != nil {
+	if err := errors.Join(makeDevices(), n.mountCgroups(), maskSysctls()); err != nil {
 		return err
 	}
 	return fakeNUMA(n.spec.NUMA)
 }
 
-// mountCgroups mounts the host's hierarchies; in this cgroup namespace the node's own group is their root.
+// mountCgroups mounts the host's hierarchies; the node's cgroup is their root in this cgroup namespace.
 func (n *node) mountCgroups() error {
 	const base = "/sys/fs/cgroup"
 	if len(n.spec.Hierarchies) == 0 {
@@ -183,7 +183,7 @@ func (n *node) mountCgroups() error {
 		}
 		options := h
 		if strings.HasPrefix(h, "name=") {
-			options = "none," + h // it has no controller
+			options = "none," + h // without controllers
 		}
 		if err := unix.Mount("cgroup", dir, "cgroup", 0, options); err != nil {
 			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
@@ -209,14 +209,14 @@ func (n *node) mountCgroups() error {
 	return nil
 }
 
-// mountUnified mounts cgroup v2 and moves this process into a leaf of it.
+// mountUnified mounts cgroup v2 and moves this process to the leaf group.
 func mountUnified(base string) error {
 	if err := unix.Mount("cgroup2", base, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup v2: %w", err)
 	}
 	group := filepath.Join(base, leaf)
 	if err := os.Mkdir(group, 0o755); err != nil {
-		return fmt.Errorf("make the node's own cgroup: %w", err)
+		return fmt.Errorf("create the node's own cgroup: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("enter the node's own cgroup: %w", err)
@@ -224,7 +224,8 @@ func mountUnified(base string) error {
 	return nil
 }
 
-// makeDevices makes the devices that every container runtime expects and no other: a privileged pod sees what is here.
+// makeDevices creates only the devices that every container runtime expects, because privileged pods have access to
+// them.
 func makeDevices() error {
 	for _, d := range []struct {
 		name         string
@@ -240,10 +241,10 @@ func makeDevices() error {
 	} {
 		path := "/dev/" + d.name
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
-			return fmt.Errorf("make %s: %w", path, err)
+			return fmt.Errorf("create %s: %w", path, err)
 		}
 		if err := os.Chmod(path, 0o666); err != nil {
-			return fmt.Errorf("make %s: %w", path, err)
+			return fmt.Errorf("create %s: %w", path, err)
 		}
 	}
 	for name, target := range map[string]string{
@@ -251,7 +252,7 @@ func makeDevices() error {
 		"ptmx": "pts/ptmx",
 	} {
 		if err := os.Symlink(target, "/dev/"+name); err != nil {
-			return fmt.Errorf("make /dev/%s: %w", name, err)
+			return fmt.Errorf("create /dev/%s: %w", name, err)
 		}
 	}
 	for _, m := range []struct{ kind, to, options string }{
@@ -260,7 +261,7 @@ func makeDevices() error {
 		{"mqueue", "/dev/mqueue", ""},
 	} {
 		if err := os.Mkdir(m.to, 0o755); err != nil {
-			return fmt.Errorf("make %s: %w", m.to, err)
+			return fmt.Errorf("create %s: %w", m.to, err)
 		}
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.to, err)
@@ -269,12 +270,12 @@ func makeDevices() error {
 	return nil
 }
 
-// shieldSysctls puts files in the place of the sysctls that the kubelet sets and that are the whole machine's. They hold
-// what it wants, so it is content, and what it would write goes nowhere.
-func shieldSysctls() error {
+// maskSysctls mounts files over the sysctls that the kubelet sets and that apply to the whole machine. They contain the
+// values that the kubelet expects, and discard its writes.
+func maskSysctls() error {
 	const dir = "/run/sysctl"
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("shield sysctls: %w", err)
+		return fmt.Errorf("mask sysctls: %w", err)
 	}
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -282,17 +283,17 @@ func shieldSysctls() error {
 	} {
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
-			return fmt.Errorf("shield sysctl %s: %w", name, err)
+			return fmt.Errorf("mask sysctl %s: %w", name, err)
 		}
 		err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("shield sysctl %s: %w", name, err)
+			return fmt.Errorf("mask sysctl %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// sorted returns the keys of files in an order in which parents come first.
+// sorted returns the keys of files in an order with parents first.
 func sorted(files map[string]nodespec.File) []string {
 	names := make([]string, 0, len(files))
 	for name := range files {

@@ -6,7 +6,6 @@ package prediction_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,40 +18,33 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 
-// bound is how long a test waits for what takes seconds on an idle machine.
-const bound = 2 * time.Minute
+// timeout bounds every wait. Awaited changes take seconds on an idle machine.
+const timeout = 2 * time.Minute
 
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	harness.Eventually(t.Context(), t, bound, what, check)
+	harness.Eventually(t.Context(), t, timeout, what, check)
 }
 
-// newClient returns a client of an administrator that reads from the API server.
+// newClient returns an uncached administrator client.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
+	c, err := harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// counter counts range queries, those of whole histories apart.
+// counter counts range queries, and those longer than a day separately.
 type counter struct {
 	mu                sync.Mutex
 	histories, ranges int
@@ -86,56 +78,26 @@ func (c *counter) counts() (histories, ranges int) {
 	return c.histories, c.ranges
 }
 
-// servePrometheus opens a server on a copy of the shared history.
+// servePrometheus opens a server on a copy of the shared history and counts its range queries.
 func servePrometheus(t *testing.T) (*promserver.Server, *counter) {
 	t.Helper()
-	dir, asked := t.TempDir(), &counter{}
+	dir, queries := t.TempDir(), &counter{}
 	if err := os.CopyFS(dir, os.DirFS(history)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := promserver.Open(promserver.Options{Dir: dir, Middleware: asked.wrap})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, asked
+	return harness.OpenPrometheus(t, promserver.Options{Dir: dir, Middleware: queries.wrap}), queries
 }
 
-// process is a craned that runs.
-type process struct {
-	*harness.Process
-	metrics string
-}
-
-// startCraned runs craned with the rights that config/rbac gives it, and with nothing but its predictions.
-func startCraned(t *testing.T, prometheus string, flags ...string) *process {
+// startCraned runs craned with only its prediction controllers.
+func startCraned(t *testing.T, prometheusURL string, flags ...string) *harness.Craned {
 	t.Helper()
-	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{metrics: harness.FreeAddress(t)}
-	args := append([]string{
-		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheus,
-		"--metrics-bind-address=" + p.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=0",
-		"--leader-elect=false", // A lease would be lost on a machine that is slow enough, and with it the test.
+	return harness.StartCraned(t, timeout, control, binary, prometheusURL, append([]string{
 		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
 		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",
-	}, flags...)
-	p.Process = harness.Start(t, bound, binary, args...)
-	return p
+	}, flags...)...)
 }
 
-// page reads the metrics of the process.
-func (p *process) page(ctx context.Context) (string, error) {
-	return harness.Get(ctx, "http://"+p.metrics+"/metrics")
-}
-
-// create makes objects, their namespaces included, and deletes them at the end of the test.
+// create creates objects and their namespaces, and deletes the objects at the end of the test.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -156,7 +118,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// cpuOf asks for the cpu of a Deployment, an hour ahead.
+// cpuOf returns a prediction of the CPU of a Deployment, an hour ahead.
 func cpuOf(name, target string, algorithm predictionv1alpha1.AlgorithmType) *predictionv1alpha1.TimeSeriesPrediction {
 	cpu := corev1.ResourceCPU
 	return &predictionv1alpha1.TimeSeriesPrediction{

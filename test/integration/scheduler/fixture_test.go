@@ -6,6 +6,7 @@ package scheduler_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,39 +30,30 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-const (
-	// patience bounds every wait. What is waited for comes within a second or two; the bound is for a loaded machine, and
-	// well below the five minutes after which the scheduler tries a pod again on its own.
-	patience = 45 * time.Second
-	poll     = 50 * time.Millisecond
-)
+// timeout bounds every wait. Awaited changes take a second or two on an idle machine. It is well below the five minutes
+// after which the scheduler retries a pod on its own.
+const timeout = 45 * time.Second
 
-// eventually polls until done returns "" and fails with what it returned last.
-func eventually(t testing.TB, what string, done func() string) {
+// eventually polls until check returns "" and fails with its last result.
+func eventually(t testing.TB, what string, check func() string) {
 	t.Helper()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for last := done(); last != ""; last = done() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("%s: %s", what, last)
-		case <-t.Context().Done():
-			t.Fatalf("%s: %s (the test was stopped)", what, last)
+	harness.Eventually(t.Context(), t, timeout, what, func(context.Context) error {
+		if problem := check(); problem != "" {
+			return errors.New(problem)
 		}
-	}
+		return nil
+	})
 }
 
-// scheduler is a crane-scheduler that runs.
+// scheduler is a running crane-scheduler.
 type scheduler struct {
 	*process.Process
-	name    string // of its profile
-	url     string // of its own server
+	name    string // name of its profile
+	url     string // URL of its server
 	control *controlplane.ControlPlane
 }
 
-// setup says what to run. The zero value is a scheduler with both of Crane's plugins off.
+// setup configures a scheduler. The zero value has both of Crane's plugins disabled.
 type setup struct {
 	control *controlplane.ControlPlane // nil: the shared one
 	user    *controlplane.User         // nil: the service account of config/rbac
@@ -71,7 +63,7 @@ type setup struct {
 	config  string                     // the whole file instead, with KUBECONFIG in it
 }
 
-// topologyProfile switches NodeResourceTopologyMatch on with the given arguments, in YAML's flow style.
+// topologyProfile returns a profile with NodeResourceTopologyMatch and the given arguments in YAML's flow style.
 func topologyProfile(args string) string {
 	return `
   plugins:
@@ -155,7 +147,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 		if body != "ok" {
 			return body
 		}
-		// It serves before it has read the authority that signs clients' certificates, and until then everyone is anonymous.
+		// It serves before it has read the CA of client certificates; until then all clients are anonymous.
 		if _, err := out.get(t, "/metrics"); err != nil {
 			return err.Error()
 		}
@@ -164,7 +156,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 	return out
 }
 
-// get reads a path of the scheduler's own server as the cluster's administrator.
+// get reads a path of the scheduler's server as cluster administrator.
 func (s *scheduler) get(t testing.TB, path string) (string, error) {
 	t.Helper()
 	admin := s.control.Config()
@@ -199,34 +191,30 @@ func (s *scheduler) metric(t testing.TB, series string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(body) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	value, _ := harness.SeriesValue(body, series)
+	return value
 }
 
-// bed is a place for one test's nodes and pods: they carry its name as a label.
-type bed struct {
+// fixture manages the nodes and pods of one test, which have its name as a label.
+type fixture struct {
 	testing.TB
 	client    kubernetes.Interface
 	process   *scheduler
 	scheduler string
 	label     string
-	// unseen tells that nodes or topologies were made of which the scheduler may not have heard yet.
-	unseen bool
+	// staleCaches means that nodes or topologies were created which may not be in the scheduler's caches yet.
+	staleCaches bool
 }
 
-const bedLabel = "crane.io/test"
+const fixtureLabel = "crane.io/test"
 
-// newBed removes the test's pods and nodes at its end.
-func newBed(t testing.TB, s *scheduler) *bed {
-	b := &bed{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
+// newFixture removes the test's pods and nodes at its end.
+func newFixture(t testing.TB, s *scheduler) *fixture {
+	b := &fixture{TB: t, client: client, process: s, scheduler: s.name, label: s.name}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		selected := metav1.ListOptions{LabelSelector: bedLabel + "=" + b.label}
+		selected := metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label}
 		now := int64(0)
 		_ = b.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
 		_ = b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
@@ -234,17 +222,17 @@ func newBed(t testing.TB, s *scheduler) *bed {
 	return b
 }
 
-// node makes a node with that many CPUs, 64 GiB and room for 110 pods.
-func (b *bed) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
+// node creates a node with that many CPUs, 64 GiB and room for 110 pods.
+func (b *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
 	b.Helper()
-	b.unseen = true
+	b.staleCaches = true
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
 	}
-	// The status goes in with the object: the API server takes it from whoever may create nodes.
+	// The API server accepts the status on creation.
 	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bedLabel: b.label}, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: b.label}, Annotations: annotations},
 		Status:     corev1.NodeStatus{Capacity: has, Allocatable: has},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -253,22 +241,21 @@ func (b *bed) node(name string, cpus int64, annotations map[string]string) *core
 	return n
 }
 
-// heard waits until the scheduler knows the nodes and topologies that there are. A pod that it tries before is placed, or waits, by
-// what it knows then.
-func (b *bed) heard() {
+// awaitCaches waits until the scheduler's caches contain all nodes and topologies, so that they count for the next pod.
+func (b *fixture) awaitCaches() {
 	b.Helper()
-	if !b.unseen {
+	if !b.staleCaches {
 		return
 	}
-	b.unseen = false
+	b.staleCaches = false
 	nodes, err := b.client.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	eventually(b, "the scheduler knows the nodes", func() string {
+	eventually(b, "the scheduler's cache contains the nodes", func() string {
 		got := b.process.metric(b, `scheduler_cache_size{type="nodes"}`)
 		if n, err := strconv.Atoi(got); err != nil || n < len(nodes.Items) {
-			return fmt.Sprintf("it knows %q of %d", got, len(nodes.Items))
+			return fmt.Sprintf("it contains %q of %d", got, len(nodes.Items))
 		}
 		return ""
 	})
@@ -279,24 +266,24 @@ func (b *bed) heard() {
 	if err := topologies(b, b.process.control.Config()).List(b.Context(), &list); err != nil {
 		b.Fatal(err)
 	}
-	eventually(b, "the scheduler knows the topologies", func() string {
+	eventually(b, "the scheduler's cache contains the topologies", func() string {
 		if got := b.process.metric(b, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
-			return fmt.Sprintf("it knows %q, there are %d", got, len(list.Items))
+			return fmt.Sprintf("it contains %q of %d", got, len(list.Items))
 		}
 		return ""
 	})
 }
 
-// pod makes a pod that asks for that much CPU, as limit too, and selects the test's nodes.
-func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
+// pod creates a pod with this CPU request and limit that selects the test's nodes.
+func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
-	b.heard()
+	b.awaitCaches()
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	now := int64(0)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{bedLabel: b.label}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{fixtureLabel: b.label}},
 		Spec: corev1.PodSpec{
-			SchedulerName: b.scheduler, NodeSelector: map[string]string{bedLabel: b.label}, TerminationGracePeriodSeconds: &now,
+			SchedulerName: b.scheduler, NodeSelector: map[string]string{fixtureLabel: b.label}, TerminationGracePeriodSeconds: &now,
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
 		},
 	}
@@ -310,7 +297,7 @@ func (b *bed) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func (b *bed) get(name string) *corev1.Pod {
+func (b *fixture) get(name string) *corev1.Pod {
 	b.Helper()
 	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -319,7 +306,7 @@ func (b *bed) get(name string) *corev1.Pod {
 	return pod
 }
 
-func (b *bed) delete(name string) {
+func (b *fixture) delete(name string) {
 	b.Helper()
 	now := int64(0)
 	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
@@ -327,8 +314,8 @@ func (b *bed) delete(name string) {
 	}
 }
 
-// placed waits until the pod is on a node and returns it.
-func (b *bed) placed(name string) *corev1.Pod {
+// awaitPlaced waits until the pod is bound to a node and returns it.
+func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 	b.Helper()
 	var pod *corev1.Pod
 	eventually(b, "pod "+name+" is on a node", func() string {
@@ -340,8 +327,8 @@ func (b *bed) placed(name string) *corev1.Pod {
 	return pod
 }
 
-// pending waits until the scheduler has said that it finds no node for the pod, with that in its reason.
-func (b *bed) pending(name, reason string) {
+// awaitPending waits until the scheduler has found no node for the pod, with that text in its reason.
+func (b *fixture) awaitPending(name, reason string) {
 	b.Helper()
 	eventually(b, "pod "+name+" finds no node", func() string {
 		pod := b.get(name)
@@ -355,7 +342,7 @@ func (b *bed) pending(name, reason string) {
 	})
 }
 
-// unschedulable is what the scheduler says in the pod's condition.
+// unschedulable returns the message of the pod's condition PodScheduled if it is False.
 func unschedulable(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespacenode runs a real node in namespaces on this machine's own kernel: as fast as the machine, and with its cgroups,
-// whichever version they are. It starts the node's first process (package nodeinit), gives it cgroups and a network, and
-// ends all of it at once. It does not know what the node's programs are.
+// Package namespacenode runs a real node in namespaces on this machine's kernel, with its speed and its cgroup version.
+// It starts the node's first process (package nodeinit), assigns it cgroups and a network, and kills all of it at the
+// end.
 package namespacenode
 
 import (
@@ -30,34 +30,35 @@ import (
 // removeBound bounds the removal of the node's cgroups once it has ended.
 const removeBound = 10 * time.Second
 
-// Options of one node.
+// Options configures a node.
 type Options struct {
 	Node nodespec.Node
 	// Kit is the path of the nodekit binary.
 	Kit string
-	// Group is the cgroup below which the node gets its own.
+	// Group is the parent of the node's cgroup.
 	Group hostcgroup.Group
-	// LogDir takes one file for each step, named after it.
+	// LogDir receives one log file per step.
 	LogDir string
 	// Attach connects the network namespace of process pid.
 	Attach func(ctx context.Context, pid int) error
 }
 
-// Capsule is a running node.
-type Capsule struct {
+// Node is a running node.
+type Node struct {
 	pid   int
 	group hostcgroup.Group
 	done  chan struct{}
 	err   error // valid after done
 }
 
-// Start returns when the node is up, or cannot be. ctx bounds the start alone; report, if not nil, is told of each step.
-func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Capsule, error) {
+// Start starts a node and returns when it is up or has failed. ctx bounds only the start. report, if not nil, is called
+// for each step.
+func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Node, error) {
 	group, err := o.Group.Child(o.Node.Name)
 	if err != nil {
 		return nil, err
 	}
-	c := &Capsule{group: group, done: make(chan struct{})}
+	c := &Node{group: group, done: make(chan struct{})}
 	reports, err := c.launch(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -69,16 +70,16 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Capsu
 	return c, nil
 }
 
-// launch starts the first process and gives it what it waits for.
-func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err error) {
+// launch starts the first process and passes it its cgroups, network and configuration.
+func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err error) {
 	configReader, config, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make pipe: %w", err)
+		return nil, fmt.Errorf("create pipe: %w", err)
 	}
 	defer config.Close()
 	reports, reportWriter, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), configReader.Close())
+		return nil, errors.Join(fmt.Errorf("create pipe: %w", err), configReader.Close())
 	}
 	files := []*os.File{configReader, reportWriter}
 	defer func() {
@@ -90,7 +91,7 @@ func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err 
 		}
 	}()
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
-		return reports, fmt.Errorf("make log directory: %w", err)
+		return reports, fmt.Errorf("create log directory: %w", err)
 	}
 	for _, step := range o.Node.Steps {
 		log, err := os.OpenFile(filepath.Join(o.LogDir, step.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -110,7 +111,7 @@ func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err 
 	}
 	description, err := json.Marshal(o.Node)
 	if err != nil {
-		return reports, fmt.Errorf("describe node: %w", err)
+		return reports, fmt.Errorf("encode node: %w", err)
 	}
 	if _, err := config.Write(append([]byte{'\n'}, description...)); err != nil {
 		return reports, fmt.Errorf("configure node: %w", err)
@@ -118,9 +119,10 @@ func (c *Capsule) launch(ctx context.Context, o Options) (reports *os.File, err 
 	return reports, nil
 }
 
-// spawn starts the first process in all its namespaces but that of cgroups, which it makes itself once it is in them. A
-// thread of its own waits for it, because the kernel ends it with the thread that made it.
-func (c *Capsule) spawn(kit string, files []*os.File) error {
+// spawn starts the first process in new namespaces, except the cgroup namespace, which the process creates after it has
+// been moved to its cgroups. A locked thread waits for it, because the kernel kills the child when the thread that
+// created it exits.
+func (c *Node) spawn(kit string, files []*os.File) error {
 	cmd := exec.Command(kit, "init") //nolint:noctx // Stop ends it, not a context
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	cmd.ExtraFiles = files
@@ -134,7 +136,7 @@ func (c *Capsule) spawn(kit string, files []*os.File) error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
-			started <- fmt.Errorf("make namespaces: %w", err)
+			started <- fmt.Errorf("create namespaces: %w", err)
 			return
 		}
 		c.pid = cmd.Process.Pid
@@ -145,17 +147,17 @@ func (c *Capsule) spawn(kit string, files []*os.File) error {
 	return <-started
 }
 
-// PID is the first process of the node; /proc/PID/root is its root file system.
-func (c *Capsule) PID() int { return c.pid }
+// PID returns the ID of the node's first process; /proc/PID/root is its root file system.
+func (c *Node) PID() int { return c.pid }
 
-// Group is the node's cgroup.
-func (c *Capsule) Group() hostcgroup.Group { return c.group }
+// Group returns the node's cgroup.
+func (c *Node) Group() hostcgroup.Group { return c.group }
 
-// Done is closed when the node has ended, by itself or by Stop.
-func (c *Capsule) Done() <-chan struct{} { return c.done }
+// Done returns a channel that is closed when the node has ended.
+func (c *Node) Done() <-chan struct{} { return c.done }
 
 // Kill sends SIGKILL to the child of the first process that runs program.
-func (c *Capsule) Kill(program string) error {
+func (c *Node) Kill(program string) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.pid))
 	if err != nil {
 		return fmt.Errorf("kill %s: %w", program, err)
@@ -179,9 +181,9 @@ func (c *Capsule) Kill(program string) error {
 	return fmt.Errorf("kill %s: no child of the first process runs it", program)
 }
 
-// Stop ends the node at once: with its first process the kernel ends every other and removes mounts and interfaces. The
-// cgroups are gone when it returns.
-func (c *Capsule) Stop() error {
+// Stop kills the node: with its first process the kernel kills all others and removes mounts and interfaces. Stop also
+// removes the cgroups.
+func (c *Node) Stop() error {
 	if c.pid != 0 {
 		_ = syscall.Kill(c.pid, syscall.SIGKILL)
 		<-c.done

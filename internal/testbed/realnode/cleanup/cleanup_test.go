@@ -53,7 +53,7 @@ func TestCleanRemovesWhatIsListed(t *testing.T) {
 	}
 }
 
-func TestCleanRefusesWhatNoSessionMakes(t *testing.T) {
+func TestCleanRejectsForeignPaths(t *testing.T) {
 	keep := filepath.Join(t.TempDir(), "precious")
 	if err := os.Mkdir(keep, 0o700); err != nil {
 		t.Fatal(err)
@@ -82,13 +82,13 @@ func TestTrusted(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := trusted(dir); err != nil {
+	if err := checkOwner(dir); err != nil {
 		t.Error(err)
 	}
 	if err := os.Chmod(dir, 0o770); err != nil {
 		t.Fatal(err)
 	}
-	if err := trusted(dir); err == nil {
+	if err := checkOwner(dir); err == nil {
 		t.Error("a directory that others may write to is trusted")
 	}
 }

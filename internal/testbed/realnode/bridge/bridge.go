@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bridge is the network that real nodes share with their control plane: a bridge in the network namespace of the
-// calling process, which must be one of its own (package sandbox), and a port of it for each node. Pods get routes instead
-// of address translation. It knows addresses and interfaces, not what talks over them.
+// Package bridge manages the network between real nodes and their control plane: a bridge in the network namespace of
+// the calling process, which must be its own (package sandbox), with a port for each node. Pods are reached by routes,
+// without address translation.
 package bridge
 
 import (
@@ -17,25 +17,25 @@ import (
 
 const (
 	bridge = "nodes0"
-	// MaxNodes bounds the number of nodes; the addresses would last for more, the machine would not.
+	// MaxNodes bounds the number of nodes on one machine.
 	MaxNodes = 9
 )
 
-// Gateway is the address of the control plane's side, which routes for all nodes.
+// Gateway returns the address of the control plane's side, which routes for all nodes.
 func Gateway() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 1}) }
 
-// Address is that of node i, counted from 1, with the prefix of the network.
+// Address returns the address of node i, counted from 1, with the prefix of the network.
 func Address(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + i)}), 24)
 }
 
-// Pods is what pods of node i get their addresses from.
+// Pods returns the network of the pods of node i.
 func Pods(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(i), 0}), 24)
 }
 
-// Open makes the bridge, and takes addresses as this side's own beside the gateway's, so that what serves on them is found
-// by nodes and pods.
+// Open creates the bridge and assigns addresses to the loopback interface in addition to the gateway's, so that nodes
+// and pods reach listeners on them.
 func Open(ctx context.Context, addresses ...netip.Addr) error {
 	lines := []string{
 		"link add " + bridge + " type bridge",
@@ -48,14 +48,15 @@ func Open(ctx context.Context, addresses ...netip.Addr) error {
 	if err := ip(ctx, lines...); err != nil {
 		return err
 	}
-	// This network namespace's own switch.
+	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("route between nodes: %w", err)
 	}
 	return nil
 }
 
-// Attach gives the network namespace of process pid the interface eth0 as node i's port. It goes with the namespace.
+// Attach creates the interface eth0 in the network namespace of process pid as node i's port. It is removed with the
+// namespace.
 func Attach(ctx context.Context, i, pid int) error {
 	port := fmt.Sprintf("node%d", i)
 	return ip(ctx,
@@ -64,7 +65,7 @@ func Attach(ctx context.Context, i, pid int) error {
 		route(i))
 }
 
-// AttachTap makes the port of node i as a tap device for a virtual machine, and returns its name. Detach removes it.
+// AttachTap creates the port of node i as a tap device for a virtual machine and returns its name. Detach removes it.
 func AttachTap(ctx context.Context, i int) (string, error) {
 	port := fmt.Sprintf("node%d", i)
 	return port, ip(ctx,
@@ -73,7 +74,7 @@ func AttachTap(ctx context.Context, i int) (string, error) {
 		route(i))
 }
 
-// Detach removes node i's port and route. The port to a namespace that is gone goes by itself, sooner or later.
+// Detach removes node i's port and route. The kernel removes the port of a deleted namespace with some delay.
 func Detach(ctx context.Context, i int) error {
 	port := fmt.Sprintf("node%d", i)
 	if err := ip(ctx, "link del "+port); err != nil && !strings.Contains(err.Error(), "Cannot find device") {

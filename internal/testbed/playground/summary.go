@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// present asks for recommendations, prints them and says how to look around.
-func (p *playground) present(ctx context.Context) error {
+// printSummary requests recommendations and prints them, followed by addresses, memory use and the capability probe.
+func (p *playground) printSummary(ctx context.Context) error {
 	if p.options.runs(componentCraned) {
 		if err := p.recommend(ctx); err != nil {
 			return err
@@ -35,7 +35,7 @@ func (p *playground) present(ctx context.Context) error {
 		p.console.resultf("Memory: %s.", describe(all))
 	}
 	if p.prometheus != nil {
-		p.tellCapabilities(ctx)
+		p.reportCapabilities(ctx)
 	}
 	if p.options.Once {
 		return nil
@@ -44,15 +44,15 @@ func (p *playground) present(ctx context.Context) error {
 	return nil
 }
 
-// recommend applies the rule, waits for craned and prints what it wrote.
+// recommend applies the RecommendationRule, waits for craned and prints the recommendations.
 func (p *playground) recommend(ctx context.Context) error {
 	if err := p.applyYAML(ctx, ruleManifest); err != nil {
 		return err
 	}
-	told := 0
+	printed := 0
 	items, err := waitForRecommendations(ctx, p.client, recommendationsBound, func(n int) {
-		if n >= told+100 || (told == 0 && n > 0) {
-			told = n
+		if n >= printed+100 || (printed == 0 && n > 0) {
+			printed = n
 			p.console.progressf("craned has written %d recommendations", n)
 		}
 	})
@@ -68,8 +68,8 @@ func (p *playground) recommend(ctx context.Context) error {
 	return nil
 }
 
-// tellCapabilities runs the probe that craned and crane run, against the playground's own Prometheus.
-func (p *playground) tellCapabilities(ctx context.Context) {
+// reportCapabilities runs the capability probe of craned and crane against the playground's Prometheus.
+func (p *playground) reportCapabilities(ctx context.Context) {
 	cfg := prometheus.DefaultConfig()
 	cfg.Address = p.prometheus.URL()
 	source, err := prometheus.New(cfg)
@@ -83,7 +83,7 @@ func (p *playground) tellCapabilities(ctx context.Context) {
 		return
 	}
 	missing := report.Missing()
-	p.console.resultf("Capability probe: %d of %d metrics are there, %.1f days of history.",
+	p.console.resultf("Capability probe: %d of %d metrics found, %.1f days of history.",
 		len(report.Metrics)-len(missing), len(report.Metrics), report.History.Hours()/24)
 	for _, m := range missing {
 		p.console.resultf("  missing %s: %s", m.Metric, m.Impact)

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cleanup leaves nothing of a session of real nodes behind, however it ended. What the kernel does not end with the
-// session's namespaces is its directories and cgroups: they are written down before they are made, and removed by a watcher
-// of its own process group as soon as the session is gone, or, should that have been killed as well, by the next session.
+// Package cleanup removes the directories and cgroups of sessions of real nodes, which unlike namespaces outlive their
+// processes. They are recorded before they are created, and removed by a watcher in its own process group as soon as
+// the session has ended or, if the watcher was killed as well, by the next session.
 package cleanup
 
 import (
@@ -22,36 +22,36 @@ import (
 )
 
 const (
-	// BaseDir holds a directory for each session, for root alone.
+	// BaseDir contains a directory for each session, accessible by root only.
 	BaseDir = "/run/crane-nodes"
-	// Prefix begins the name of every cgroup and directory that a session makes.
+	// Prefix is the name prefix of every cgroup and directory of a session.
 	Prefix = "crane-nodes-"
 
 	recordFile = "session.json"
 	lockFile   = "lock"
-	// bound of the removal of one thing. A thousandth of it is what it takes once the processes are gone.
+	// bound limits the removal of one item, which takes about a thousandth of it once the processes have exited.
 	bound = 20 * time.Second
 )
 
-// Record is what there is to remove.
+// Record lists the resources to remove.
 type Record struct {
 	Group hostcgroup.Group `json:"group"`
-	// Dirs hold the session's state.
+	// Dirs are the directories of the session's state.
 	Dirs []string `json:"dirs"`
 }
 
-// Session is an entry in BaseDir, taken by this process.
+// Session is an entry in BaseDir locked by this process.
 type Session struct {
 	dir  string
 	lock *os.File
 }
 
-// Open makes the entry of a session. It is free for removal when this process ends.
+// Open creates the entry of a session. The lock is released when this process ends.
 func Open(id string) (*Session, error) {
 	if err := os.MkdirAll(BaseDir, 0o700); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	if err := trusted(BaseDir); err != nil {
+	if err := checkOwner(BaseDir); err != nil {
 		return nil, err
 	}
 	s := &Session{dir: filepath.Join(BaseDir, id)}
@@ -72,23 +72,23 @@ func Open(id string) (*Session, error) {
 	return s, nil
 }
 
-// trusted refuses a directory that somebody else could have written to: what it lists is removed by root.
-func trusted(dir string) error {
+// checkOwner returns an error if other users can write to a directory, because root removes what it lists.
+func checkOwner(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", dir, err)
+		return fmt.Errorf("stat %s: %w", dir, err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a directory of this user alone (mode %s)", dir, info.Mode())
+		return fmt.Errorf("%s is not a directory that is accessible by this user only (mode %s)", dir, info.Mode())
 	}
 	return nil
 }
 
-// Dir is the session's entry.
+// Dir returns the session's entry.
 func (s *Session) Dir() string { return s.dir }
 
-// Save writes down what is to be removed, before it is made.
+// Save records what is to be removed. It must be called before the resources are created.
 func (s *Session) Save(r Record) error {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -104,47 +104,47 @@ func (s *Session) Save(r Record) error {
 	return nil
 }
 
-// Close gives the entry up; whoever cleans may take it.
+// Close unlocks the entry, so that it can be removed.
 func (s *Session) Close() { s.lock.Close() }
 
-// Watch waits for the end of alive, which every process of the session holds open at its other end, then removes what the
-// entry at dir lists.
+// Watch waits for the end of alive, a pipe whose other end every process of the session holds open, then removes what
+// the entry at dir lists.
 func Watch(dir string, alive io.Reader) error {
 	if filepath.Dir(dir) != BaseDir {
 		return fmt.Errorf("%s is not an entry of %s", dir, BaseDir)
 	}
-	// Only the end of the pipe matters, whether it comes as EOF or as an error.
+	// The end of the pipe arrives as EOF or as an error.
 	_, _ = io.Copy(io.Discard, alive)
 	return clean(dir)
 }
 
-// Sweep removes what sessions left that have ended with their watchers. Sessions that live are not touched.
+// Sweep removes the resources of ended sessions whose watchers have ended. Running sessions are not affected.
 func Sweep() error {
 	entries, err := os.ReadDir(BaseDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for ended sessions: %w", err)
+		return fmt.Errorf("list sessions: %w", err)
 	}
-	if err := trusted(BaseDir); err != nil {
+	if err := checkOwner(BaseDir); err != nil {
 		return err
 	}
 	var errs []error
 	for _, e := range entries {
 		dir := filepath.Join(BaseDir, e.Name())
-		if free(dir) {
+		if isUnlocked(dir) {
 			errs = append(errs, clean(dir))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// free tells whether no process holds the session.
-func free(dir string) bool {
+// isUnlocked reports whether no process holds the session's lock.
+func isUnlocked(dir string) bool {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
 	if err != nil {
-		return false // being made, or being removed
+		return false // being created or removed
 	}
 	defer lock.Close()
 	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
@@ -165,7 +165,7 @@ func clean(dir string) error {
 	}
 	for _, path := range append(append([]string{}, r.Group.Dirs...), r.Dirs...) {
 		if !strings.HasPrefix(filepath.Base(path), Prefix) || !filepath.IsAbs(path) || filepath.Clean(path) != path {
-			return fmt.Errorf("clean %s: %q is not a path that a session makes", dir, path)
+			return fmt.Errorf("clean %s: %q is not a path of a session", dir, path)
 		}
 	}
 	errs := []error{r.Group.Remove(bound)}
@@ -178,13 +178,13 @@ func clean(dir string) error {
 	return remove(dir)
 }
 
-// remove removes a directory in which a dying process may still write.
+// remove removes a directory in which an exiting process may still write.
 func remove(dir string) error {
 	deadline := time.Now().Add(bound)
 	for {
 		err := os.RemoveAll(dir)
 		if err == nil {
-			_ = os.Remove(BaseDir) // succeeds for the last session alone
+			_ = os.Remove(BaseDir) // succeeds for the last session only
 			return nil
 		}
 		if time.Now().After(deadline) {

@@ -12,26 +12,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestScattered: where the configuration is scattered, none of its parts says it all, and none is where it usually is.
-func TestScattered(t *testing.T) {
+// TestSplitConfig: with a split configuration no file contains all of it, and none is at the usual path.
+func TestSplitConfig(t *testing.T) {
 	o := NodeOptions{ReservedCPUs: "1", Reserved: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
-	files, flags, err := configure(o)
+	files, flags, err := kubeletFiles(o)
 	if err != nil || !slices.Equal(flags, []string{"--config", kubeletConfig}) || !strings.Contains(files[kubeletConfig].Content, `"reservedSystemCPUs":"1"`) ||
 		!strings.Contains(files[kubeletConfig].Content, `"systemReserved":{"memory":"64Mi"}`) {
 		t.Errorf("%v, %v, %v", files, flags, err)
 	}
-	o.Scattered = true
-	if files, flags, err = configure(o); err != nil || len(files) != 2 {
+	o.SplitConfig = true
+	if files, flags, err = kubeletFiles(o); err != nil || len(files) != 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	if file := files[scatteredConfig].Content; !strings.Contains(file, "KubeletConfiguration") || strings.Contains(file, "reservedSystemCPUs") || strings.Contains(file, "64Mi") {
+	if file := files[splitConfig].Content; !strings.Contains(file, "KubeletConfiguration") || strings.Contains(file, "reservedSystemCPUs") || strings.Contains(file, "64Mi") {
 		t.Error(file)
 	}
 	const dropIn = `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","reservedSystemCPUs":"1"}`
 	if got := files[dropInDir+"/10-reserved.conf"].Content; got != dropIn {
 		t.Error(got)
 	}
-	if want := []string{"--config", scatteredConfig, "--config-dir", dropInDir, "--system-reserved", "memory=64Mi"}; !slices.Equal(flags, want) {
+	if want := []string{"--config", splitConfig, "--config-dir", dropInDir, "--system-reserved", "memory=64Mi"}; !slices.Equal(flags, want) {
 		t.Errorf("%q, want %q", flags, want)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestWordsAreReadBack: a shell splits what is shown into the arguments that were given.
-func TestWordsAreReadBack(t *testing.T) {
+// TestQuotedArgsSplitBack: a shell splits the printed text into the original arguments.
+func TestQuotedArgsSplitBack(t *testing.T) {
 	args := []string{"get", "-o", "jsonpath={.data.data}", "-p", `{"a": "it's $HOME\n"}`, "", "a\tb", "-l", "app in (x,y)", "--for=a"}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\000' `+words(args)).Output()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\000' `+quoteArgs(args)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package directwebhook points webhook configurations at an address instead of a Service, for an API server that reaches no Service: that
-// of the playground and of tests.
-package directwebhook
+// Package redirect changes manifests of config/ so that the API server calls webhooks and aggregated APIs at ports of
+// this machine instead of through Services, which the API server of the playground and of tests cannot reach.
+package redirect
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// IsConfiguration tells whether an object configures webhooks.
-func IsConfiguration(o *unstructured.Unstructured) bool {
+// IsWebhookConfiguration reports whether an object is a validating or mutating webhook configuration.
+func IsWebhookConfiguration(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "ValidatingWebhookConfiguration" || o.GetKind() == "MutatingWebhookConfiguration"
 }
 
-// Configuration returns a copy of a webhook configuration whose webhooks are called at address, a host and a port, under the same
-// paths.
-func Configuration(o *unstructured.Unstructured, address string) (*unstructured.Unstructured, error) {
+// WebhookConfiguration returns a copy of a webhook configuration whose webhooks are called at address, as host:port,
+// with the same paths.
+func WebhookConfiguration(o *unstructured.Unstructured, address string) (*unstructured.Unstructured, error) {
 	out := o.DeepCopy()
 	webhooks, _, err := unstructured.NestedSlice(out.Object, "webhooks")
 	if err != nil {
@@ -27,11 +27,11 @@ func Configuration(o *unstructured.Unstructured, address string) (*unstructured.
 	for i, w := range webhooks {
 		entry, ok := w.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s %s: webhooks[%d] is no object", o.GetKind(), o.GetName(), i)
+			return nil, fmt.Errorf("%s %s: webhooks[%d] is not an object", o.GetKind(), o.GetName(), i)
 		}
 		path, found, err := unstructured.NestedString(entry, "clientConfig", "service", "path")
 		if err != nil || !found {
-			return nil, fmt.Errorf("%s %s: webhooks[%d] names no path of a service", o.GetKind(), o.GetName(), i)
+			return nil, fmt.Errorf("%s %s: webhooks[%d] has no clientConfig.service.path", o.GetKind(), o.GetName(), i)
 		}
 		entry["clientConfig"] = map[string]any{"url": "https://" + address + path}
 	}

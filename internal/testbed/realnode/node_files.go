@@ -25,14 +25,14 @@ import (
 	"crane.io/crane/internal/testbed/realnode/nodespec"
 )
 
-// Places inside a node.
+// Paths in a node.
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	kubeletPath      = "/opt/crane/kubelet"
 	imagesPath       = "/opt/crane/images.tar"
 	pluginDir        = "/usr/lib/cni"
 	configDir        = "/etc/crane"
-	// kubeletConfig is where kubeadm has it as well, for agents that read it. JSON is YAML.
+	// kubeletConfig is the path that kubeadm uses, for agents that read it. JSON is valid YAML.
 	kubeletConfig = "/var/lib/kubelet/config.yaml"
 )
 
@@ -43,14 +43,14 @@ const (
 	stepKubelet    = "kubelet"
 )
 
-// describe says what node i is to be, but for what depends on the host.
-func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (nodespec.Node, error) {
+// nodeSpec returns the specification of node i without the parts that depend on the host.
+func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.Node, error) {
 	address := bridge.Address(i)
 	files, err := c.identity(ctx, o, address.Addr().String())
 	if err != nil {
 		return nodespec.Node{}, err
 	}
-	configuration, configured, err := configure(o)
+	configuration, configured, err := kubeletFiles(o)
 	if err != nil {
 		return nodespec.Node{}, err
 	}
@@ -66,7 +66,7 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (nodespec.
 	}
 	files["/etc/cni/net.d/10-nodes.conflist"] = nodespec.File{Content: cniConfiguration(i)}
 	files["/etc/hosts"] = nodespec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
-	// No name server is there; the kubelet wants the file.
+	// There is no name server, but the kubelet requires the file.
 	files["/etc/resolv.conf"] = nodespec.File{Content: "options timeout:1 attempts:1\n"}
 	files["/etc/passwd"] = nodespec.File{Content: "root:x:0:0:root:/root:/bin/sh\n" + users}
 	files["/etc/group"] = nodespec.File{Content: "root:x:0:\n" + groups}
@@ -79,14 +79,14 @@ func (c *Cluster) describe(ctx context.Context, i int, o NodeOptions) (nodespec.
 	}
 	return nodespec.Node{
 		Name: o.Name, Address: address, Gateway: bridge.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, SwapMiB: o.SwapMiB, Files: files,
-		Steps: append(steps, nodespec.Step{Name: stepKubelet, Stays: true, Again: o.Restart, Args: o.service(stepKubelet, append([]string{
+		Steps: append(steps, nodespec.Step{Name: stepKubelet, Daemon: true, Restart: o.Restart, Args: o.service(stepKubelet, append([]string{
 			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
 			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
 		}, configured...)...)}),
 	}, nil
 }
 
-// runtime is the files of the container runtime and the steps up to where it serves and has the images.
+// runtime returns the files of the container runtime and the steps that start it and import the images.
 func (c *Cluster) runtime(o NodeOptions) (map[string]nodespec.File, []nodespec.Step, error) {
 	if o.crio() {
 		files, err := crioFiles(o)
@@ -99,15 +99,15 @@ func (c *Cluster) runtime(o NodeOptions) (map[string]nodespec.File, []nodespec.S
 	return map[string]nodespec.File{configDir + "/containerd.toml": {Content: configuration}}, []nodespec.Step{
 		{
 			Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
-			Stays: true, Again: o.Restart, Socket: containerdSocket,
+			Daemon: true, Restart: o.Restart, Socket: containerdSocket,
 		},
-		// A machine is slow and has time for both. In a capsule the kubelet would take a mount of the import for that of
-		// the node's root, which is one file system in memory with it.
-		{Name: stepImages, Beside: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
+		// In a virtual machine, which is slow, the import runs concurrently. In a namespace node the kubelet would
+		// mistake a mount of the import for the root file system, which is the same tmpfs.
+		{Name: stepImages, Background: o.Machine, Args: []string{"ctr", "-n", "k8s.io", "images", "import", imagesPath}},
 	}, nil
 }
 
-// service is the command line of a program: as it is, or as a service of systemd of that name, whose output it is.
+// service returns the command line of a program, run as a systemd service of that name if the node uses systemd.
 func (o NodeOptions) service(name string, command ...string) []string {
 	if !o.systemd() {
 		return command
@@ -118,7 +118,7 @@ func (o NodeOptions) service(name string, command ...string) []string {
 	}, command...)
 }
 
-// identity makes the kubelet's certificates, which are as long-lived as the session.
+// identity issues the kubelet's certificates.
 func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (map[string]nodespec.File, error) {
 	user := controlplane.CertificateUser("system:node:"+o.Name, "system:nodes")
 	config, err := c.control.ConfigFor(ctx, user)
@@ -153,8 +153,8 @@ func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (
 	}, nil
 }
 
-// kubeletConfiguration is that of a production kubelet but for what a test cannot wait for, and for what this host's kernel
-// or our network does not offer.
+// kubeletConfiguration returns a production configuration except for intervals that are too long for tests and for
+// features that the host's kernel or the network does not offer.
 func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	k := &kubeletconfig.KubeletConfiguration{
@@ -170,15 +170,15 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		ContainerRuntimeEndpoint: "unix://" + o.socket(),
 		CgroupDriver:             CgroupFS,
 		FailCgroupV1:             new(false),
-		// A lower score than this may not be allowed, and the kubelet ends if it cannot set what it is told.
+		// A container may not be allowed to set a lower score, and the kubelet exits if it cannot set it.
 		OOMScoreAdj:            new(int32(0)),
 		MakeIPTablesUtilChains: new(false),
-		// Else it makes a directory below /usr.
+		// The default is below /usr.
 		VolumePluginDir: "/var/lib/kubelet/volumeplugins",
 		EvictionHard: map[string]string{
 			"memory.available": o.EvictMemoryBelow, "nodefs.available": "1%", "imagefs.available": "1%",
 		},
-		// A minute by default.
+		// The default is a minute.
 		EvictionPressureTransitionPeriod: seconds(5),
 		NodeStatusUpdateFrequency:        seconds(2),
 		NodeStatusReportFrequency:        seconds(60),
@@ -205,7 +205,7 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
 	}
 	if o.Machine {
-		// What is done for no event but the time costs an emulated machine much.
+		// Periodic work is expensive on an emulated machine.
 		k.NodeStatusUpdateFrequency, k.SyncFrequency, k.CPUManagerReconcilePeriod = seconds(10), seconds(20), seconds(5)
 	}
 	if len(o.Reserved) > 0 {
@@ -217,7 +217,7 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 	return k
 }
 
-// cniConfiguration gives pods of node i addresses of their own, which every node has a route to.
+// cniConfiguration returns a CNI configuration that assigns pods of node i addresses to which every node has a route.
 func cniConfiguration(i int) string {
 	return fmt.Sprintf(`{
   "cniVersion": "0.4.0",
@@ -230,7 +230,7 @@ func cniConfiguration(i int) string {
 `, bridge.Pods(i))
 }
 
-// containerdConfiguration is that of the containerd that this machine has.
+// containerdConfiguration returns the configuration for the installed version of containerd.
 func containerdConfiguration(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "containerd", "--version").Output()
 	if err != nil {
@@ -241,7 +241,7 @@ func containerdConfiguration(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("version of containerd: no number in %q", out)
 	}
 	pause := assets.ImageName("pause")
-	// restrict_oom_score_adj: a negative score may not be allowed here.
+	// restrict_oom_score_adj: negative scores may not be allowed.
 	if string(version[1]) == "1" {
 		return fmt.Sprintf(`version = 2
 oom_score = 0
@@ -267,7 +267,7 @@ oom_score = 0
 `, pause, pluginDir), nil
 }
 
-// systemdCgroup is what a configuration of containerd ends with where systemd makes the cgroups.
+// systemdCgroup returns the suffix of a containerd configuration that selects the systemd cgroup driver.
 func systemdCgroup(configuration string) string {
 	if strings.HasPrefix(configuration, "version = 2") {
 		return "    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n      SystemdCgroup = true\n"

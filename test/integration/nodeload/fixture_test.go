@@ -21,29 +21,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 )
 
-// bound is how long a test waits for what takes seconds on an idle machine.
-const bound = 90 * time.Second
+// timeout bounds every wait. Awaited changes take seconds on an idle machine.
+const timeout = 90 * time.Second
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	harness.Eventually(t.Context(), t, bound, what, check)
+	harness.Eventually(t.Context(), t, timeout, what, check)
 }
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(control.Config(), client.Options{})
+	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// prometheus is a server whose samples a test sets.
+// prometheus is a server whose samples are set by a test.
 type prometheus struct{ *promserver.Server }
 
 func servePrometheus(t *testing.T, backfill ...promserver.Series) *prometheus {
@@ -56,19 +55,10 @@ func servePrometheus(t *testing.T, backfill ...promserver.Series) *prometheus {
 			t.Fatal(err)
 		}
 	}
-	s, err := promserver.Open(promserver.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &prometheus{s}
+	return &prometheus{harness.OpenPrometheus(t, promserver.Options{Dir: dir})}
 }
 
-// sample is one value under a metric's name and further labels.
+// sample is one value of a metric with labels, as alternating names and values.
 type sample struct {
 	value float64
 	pairs []string
@@ -86,29 +76,24 @@ func (p *prometheus) set(t *testing.T, metric string, list ...sample) {
 	}
 }
 
-// craned is a process under test.
+// craned is a craned with a node-load policy.
 type craned struct {
-	*harness.Process
-	metrics, policy string
+	*harness.Craned
+	policy string // path of the policy file
 }
 
-// startCraned runs craned with a policy and the rights of config/rbac.
+// startCraned runs craned with a policy.
 func startCraned(t *testing.T, prometheusURL, policy string, flags ...string) *craned {
 	t.Helper()
-	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &craned{metrics: harness.FreeAddress(t), policy: filepath.Join(t.TempDir(), "policy.yaml")}
+	c := &craned{policy: filepath.Join(t.TempDir(), "policy.yaml")}
 	c.write(t, policy)
-	t.Cleanup(func() { // after it was stopped
-		if c.Process != nil && c.Err() != nil {
+	t.Cleanup(func() { // runs after the process has been stopped
+		if c.Craned != nil && c.Err() != nil {
 			t.Errorf("craned ended with %v", c.Err())
 		}
 	})
-	c.Process = harness.Start(t, bound, binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheusURL, "--prometheus-timeout=5s", "--leader-elect=false",
-		"--metrics-bind-address=" + c.metrics, "--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=" + harness.FreeAddress(t), "--policy-config-path=" + c.policy, "--v=1",
+	c.Craned = harness.StartCraned(t, timeout, control, binary, prometheusURL, append([]string{
+		"--prometheus-timeout=5s", "--health-probe-bind-address=" + harness.FreeAddress(t), "--policy-config-path=" + c.policy, "--v=1",
 	}, flags...)...)
 	return c
 }
@@ -120,27 +105,11 @@ func (c *craned) write(t *testing.T, policy string) {
 	}
 }
 
-// metric reads one line of /metrics that begins with the series.
-func (c *craned) metric(ctx context.Context, series string) (float64, error) {
-	page, err := harness.Get(ctx, "http://"+c.metrics+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(page) {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			var v float64
-			_, err := fmt.Sscan(rest, &v)
-			return v, err
-		}
-	}
-	return 0, fmt.Errorf("no series %s", series)
-}
-
-// atLeast waits until a metric has reached a value.
-func (c *craned) atLeast(t *testing.T, series string, least float64) {
+// awaitMetric waits until a metric has reached a value.
+func (c *craned) awaitMetric(t *testing.T, series string, least float64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s of %v", series, least), func(ctx context.Context) error {
-		v, err := c.metric(ctx, series)
+		v, err := c.Metric(ctx, series)
 		if err == nil && v < least {
 			err = fmt.Errorf("it is %v", v)
 		}
@@ -148,17 +117,17 @@ func (c *craned) atLeast(t *testing.T, series string, least float64) {
 	})
 }
 
-// rounds waits until some more rounds have begun and ended.
-func (c *craned) rounds(t *testing.T, more float64) {
+// awaitRounds waits for a number of further passes.
+func (c *craned) awaitRounds(t *testing.T, more float64) {
 	t.Helper()
-	now, err := c.metric(t.Context(), "crane_nodeload_rounds_total")
+	now, err := c.Metric(t.Context(), "crane_nodeload_rounds_total")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.atLeast(t, "crane_nodeload_rounds_total", now+more)
+	c.awaitMetric(t, "crane_nodeload_rounds_total", now+more)
 }
 
-// makeNode makes a node that is ready and has ten cores, and removes it at the end of the test.
+// makeNode creates a ready node with ten cores and removes it at the end of the test.
 func makeNode(t *testing.T, c client.Client, name string, annotations map[string]string, addresses ...string) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{corev1.LabelHostname: name}}}
@@ -170,7 +139,7 @@ func makeNode(t *testing.T, c client.Client, name string, annotations map[string
 			t.Error(err)
 		}
 	})
-	n.Spec.Taints = nil // Admission has marked it as not ready, and there is no controller to see that it is.
+	n.Spec.Taints = nil // admission adds the not-ready taint, and no controller removes it
 	if err := c.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +162,8 @@ func getNode(ctx context.Context, c client.Client, name string) (*corev1.Node, e
 	return n, c.Get(ctx, client.ObjectKey{Name: name}, n)
 }
 
-// load waits until a node carries a value of the metric.
-func load(t *testing.T, c client.Client, name, metric, value string) {
+// awaitLoad waits until a node has a value of the metric in its annotation.
+func awaitLoad(t *testing.T, c client.Client, name, metric, value string) {
 	t.Helper()
 	eventually(t, name+" carries "+value+" of "+metric, func(ctx context.Context) error {
 		n, err := getNode(ctx, c, name)
@@ -208,8 +177,8 @@ func load(t *testing.T, c client.Client, name, metric, value string) {
 	})
 }
 
-// told waits for an event about an object.
-func told(t *testing.T, c client.Client, kind, name, reason, text string) {
+// awaitEvent waits for an event about an object.
+func awaitEvent(t *testing.T, c client.Client, kind, name, reason, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("event %s on %s %s", reason, kind, name), func(ctx context.Context) error {
 		var list eventsv1.EventList
@@ -222,18 +191,18 @@ func told(t *testing.T, c client.Client, kind, name, reason, text string) {
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("no such event")
 	})
 }
 
-// runToEnd runs a craned that is to refuse its policy.
+// runToEnd runs a craned that rejects its policy, and returns its output.
 func runToEnd(t *testing.T, policy string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(path, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "--kubeconfig="+control.Kubeconfig(), "--prometheus-address=http://127.0.0.1:1",
 		"--controllers=nodeload", "--policy-config-path="+path, "--metrics-bind-address=0", "--server-bind-port=0", "--health-probe-bind-address=0")

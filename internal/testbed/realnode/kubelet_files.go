@@ -13,40 +13,40 @@ import (
 	"crane.io/crane/internal/testbed/realnode/nodespec"
 )
 
-// Places of a configuration that is scattered.
+// Paths of a split configuration.
 const (
-	scatteredConfig = configDir + "/kubelet.yaml"
-	dropInDir       = configDir + "/kubelet.d"
+	splitConfig = configDir + "/kubelet.yaml"
+	dropInDir   = configDir + "/kubelet.d"
 )
 
-// configure is the kubelet's configuration in files, and the flags by which it finds them.
-func configure(o NodeOptions) (files map[string]nodespec.File, flags []string, err error) {
+// kubeletFiles returns the files of the kubelet's configuration and the flags that refer to them.
+func kubeletFiles(o NodeOptions) (files map[string]nodespec.File, flags []string, err error) {
 	k := kubeletConfiguration(o)
-	if !o.Scattered {
+	if !o.SplitConfig {
 		content, err := json.Marshal(k)
 		if err != nil {
-			return nil, nil, fmt.Errorf("kubelet's configuration: %w", err)
+			return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 		}
 		return map[string]nodespec.File{kubeletConfig: {Content: string(content)}}, []string{"--config", kubeletConfig}, nil
 	}
-	// Of the whole structure the durations that are not set would be there as well, and hold.
+	// A marshalled KubeletConfiguration would contain zero durations that override the main file.
 	dropIn, err := json.Marshal(map[string]string{"apiVersion": k.APIVersion, "kind": k.Kind, "reservedSystemCPUs": k.ReservedSystemCPUs})
 	if err != nil {
-		return nil, nil, fmt.Errorf("kubelet's configuration: %w", err)
+		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
 	reserved := k.SystemReserved
 	k.ReservedSystemCPUs, k.SystemReserved = "", nil
 	content, err := json.Marshal(k)
 	if err != nil {
-		return nil, nil, fmt.Errorf("kubelet's configuration: %w", err)
+		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
 	return map[string]nodespec.File{
-		scatteredConfig:                 {Content: string(content)},
+		splitConfig:                     {Content: string(content)},
 		dropInDir + "/10-reserved.conf": {Content: string(dropIn)},
-	}, append([]string{"--config", scatteredConfig, "--config-dir", dropInDir}, reservedFlag(reserved)...), nil
+	}, append([]string{"--config", splitConfig, "--config-dir", dropInDir}, reservedFlag(reserved)...), nil
 }
 
-// reservedFlag says on the command line what is reserved.
+// reservedFlag returns the flag --system-reserved.
 func reservedFlag(reserved map[string]string) []string {
 	if len(reserved) == 0 {
 		return nil

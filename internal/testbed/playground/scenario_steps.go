@@ -18,17 +18,17 @@ import (
 	"crane.io/crane/internal/testbed/playground/demo"
 )
 
-// nodePrefix begins the name of a simulated node in a scenario: node/node-03.
+// nodePrefix is the prefix of a simulated node in a scenario, as in node/node-03.
 const nodePrefix = "node/"
 
-// play plays the scenario of the options on this playground.
-func (p *playground) play(ctx context.Context) error {
+// playScenario plays the scenario of the options on this playground.
+func (p *playground) playScenario(ctx context.Context) error {
 	return p.options.scenario.Play(ctx, clock.RealClock{}, p)
 }
 
-var _ demo.Stage = (*playground)(nil)
+var _ demo.Executor = (*playground)(nil)
 
-// Stop implements scenario.Stage.
+// Stop implements demo.Executor.
 func (p *playground) Stop(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
@@ -36,18 +36,12 @@ func (p *playground) Stop(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.prometheus.Stop()
-	case componentCraned:
-		return p.stopCraned(ctx)
-	case componentCraneScheduler:
-		if p.schedulerProcess() == nil {
+	case componentCraned, componentCraneScheduler, componentMetricAdapter:
+		child, ok := p.childOf(component)
+		if !ok {
 			return notStarted(component)
 		}
-		return p.stopCraneScheduler(ctx)
-	case componentMetricAdapter:
-		if p.metricAdapterProcess() == nil {
-			return notStarted(component)
-		}
-		return p.stopMetricAdapter(ctx)
+		return child.process.Stop(ctx)
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StopComponent(ctx, controlplane.Component(component))
 	}
@@ -57,7 +51,7 @@ func (p *playground) Stop(ctx context.Context, component string) error {
 	return unknownComponent(component)
 }
 
-// Start implements scenario.Stage.
+// Start implements demo.Executor.
 func (p *playground) Start(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
@@ -65,21 +59,12 @@ func (p *playground) Start(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 		return p.prometheus.Start()
-	case componentCraned:
-		if p.cranedProcess() == nil {
+	case componentCraned, componentCraneScheduler, componentMetricAdapter:
+		child, ok := p.childOf(component)
+		if !ok {
 			return notStarted(component)
 		}
-		return p.launchCraned()
-	case componentCraneScheduler:
-		if p.schedulerProcess() == nil {
-			return notStarted(component)
-		}
-		return p.launchCraneScheduler()
-	case componentMetricAdapter:
-		if p.metricAdapterProcess() == nil {
-			return notStarted(component)
-		}
-		return p.launchMetricAdapter()
+		return p.launch(child.spec)
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StartComponent(ctx, controlplane.Component(component))
 	}
@@ -89,7 +74,7 @@ func (p *playground) Start(ctx context.Context, component string) error {
 	return unknownComponent(component)
 }
 
-// Kill implements scenario.Stage.
+// Kill implements demo.Executor.
 func (p *playground) Kill(_ context.Context, component string) error {
 	pid, ok := p.pids()[component]
 	if !ok || component == "playground" {
@@ -98,26 +83,26 @@ func (p *playground) Kill(_ context.Context, component string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// notStarted tells that a scenario is about what --only left out.
+// notStarted returns the error for a component that --only excludes.
 func notStarted(component string) error {
-	return fmt.Errorf("%s does not run in this playground: --only leaves it out", component)
+	return fmt.Errorf("%s does not run in this playground: --only excludes it", component)
 }
 
 func unknownComponent(name string) error {
 	return fmt.Errorf("unknown component %q: want one of %s, or %sNAME", name, strings.Join(components(), ", "), nodePrefix)
 }
 
-// Apply implements scenario.Stage.
+// Apply implements demo.Executor.
 func (p *playground) Apply(ctx context.Context, manifest string) error {
 	return p.applyYAML(ctx, manifest)
 }
 
-// Show implements scenario.Stage: it runs kubectl and prints the command with its output. A kubectl that fails, because
-// the API server is down say, is part of what the demo shows; one that is absent is told.
+// Show implements demo.Executor: it runs kubectl and prints the command and its output. A failure of kubectl, for
+// example while the API server is down, is printed and not returned; so is a missing kubectl.
 func (p *playground) Show(ctx context.Context, args []string) error {
 	kubectl, err := findKubectl(p.options.BinDir)
 	if err != nil {
-		p.console.resultf("$ kubectl %s\n(not run: %v)", words(args), err)
+		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
@@ -125,13 +110,13 @@ func (p *playground) Show(ctx context.Context, args []string) error {
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
-	p.console.resultf("$ kubectl %s\n%s", words(args), output)
+	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
 	return ctx.Err()
 }
 
-// Policy implements scenario.Stage.
+// Policy implements demo.Executor.
 func (p *playground) Policy(_ context.Context, content string) error {
-	// A new file in the place of the old: whoever reads meanwhile reads one of them, whole.
+	// Rename replaces the file atomically, so that concurrent readers read one complete version.
 	next := p.policyPath() + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
 		return err
@@ -139,11 +124,12 @@ func (p *playground) Policy(_ context.Context, content string) error {
 	return os.Rename(next, p.policyPath())
 }
 
-// Crane implements scenario.Stage: it runs crane and prints the command with its output. A command that fails is told.
+// Crane implements demo.Executor: it runs crane and prints the command and its output. A failure of the command is
+// printed and not returned.
 func (p *playground) Crane(ctx context.Context, args []string) error {
 	full := make([]string, len(args))
 	for i, a := range args {
-		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explains)
+		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explainAddress)
 	}
 	path := filepath.Join(p.options.BinDir, "crane")
 	cmd := exec.CommandContext(ctx, path, full...)
@@ -152,12 +138,12 @@ func (p *playground) Crane(ctx context.Context, args []string) error {
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
-	p.console.resultf("$ crane %s\n%s", words(full), output)
+	p.console.resultf("$ crane %s\n%s", quoteArgs(full), output)
 	return ctx.Err()
 }
 
-// words joins arguments as a shell reads them, so that a command which was shown can be run again.
-func words(args []string) string {
+// quoteArgs quotes and joins arguments for a shell, so that a printed command can be run again.
+func quoteArgs(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
 		if out[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
@@ -167,7 +153,7 @@ func words(args []string) string {
 	return strings.Join(out, " ")
 }
 
-// Say implements scenario.Stage.
+// Say implements demo.Executor.
 func (p *playground) Say(text string) { p.console.resultf("%s", text) }
 
 func findKubectl(binDir string) (string, error) {

@@ -1,0 +1,53 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"crane.io/crane/internal/testbed/playground/demo"
+	"crane.io/crane/internal/testbed/playground/load"
+	"crane.io/crane/internal/testbed/promserver"
+)
+
+// externalLoad is the scenario's external load.
+type externalLoad struct {
+	*demo.Load
+	end time.Time // of the history that was written at the first start
+}
+
+// at returns the load at time t.
+func (d *externalLoad) at(t time.Time) float64 { return d.At(t, d.end) }
+
+func (d *externalLoad) labels() labels.Labels { return labels.FromStrings(labels.MetricName, d.Metric) }
+
+// setExternalLoad schedules the rise of the load relative to the end of the history, also after a restart.
+func (p *playground) setExternalLoad(past load.Past) {
+	if s := p.options.scenario; s != nil && s.Load != nil {
+		p.externalLoad = &externalLoad{Load: s.Load, end: past.Start.AddDate(0, 0, p.options.Days)}
+	}
+}
+
+// externalLoadHistory returns the history of the external load.
+func (p *playground) externalLoadHistory(grid promserver.Grid) []promserver.Series {
+	if p.externalLoad == nil {
+		return nil
+	}
+	d := p.externalLoad
+	return []promserver.Series{{Labels: d.labels(), Fill: func(dst []float64, first int) {
+		for i := range dst {
+			dst[i] = d.at(grid.Start.Add(time.Duration(first+i) * grid.Step))
+		}
+	}}}
+}
+
+// externalLoadSamples returns the external load as samples of one scrape.
+func (p *playground) externalLoadSamples(now time.Time) []promserver.Sample {
+	if p.externalLoad == nil {
+		return nil
+	}
+	return []promserver.Sample{{Labels: p.externalLoad.labels(), Value: p.externalLoad.at(now)}}
+}
