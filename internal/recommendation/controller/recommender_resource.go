@@ -9,7 +9,7 @@ import (
 	"time"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
@@ -93,7 +93,7 @@ func (w *passData) autoscaler(ref workload.Ref) autoscaler {
 }
 
 func (a autoscaler) asInput() *resource.Autoscaler {
-	return shared.SizingAutoscaler(a.Autoscaler, a.targets)
+	return targetsnapshot.SizingAutoscaler(a.Autoscaler, a.targets)
 }
 
 // bindScalePoint ties the requests to the autoscaler: they change together or not at all.
@@ -109,7 +109,7 @@ func (a autoscaler) bindScalePoint(out *decision, moves []resource.TargetChange)
 		}
 		return nil
 	}
-	text, err := shared.EncodeScalePoint(a.Owner, moves)
+	text, err := targetsnapshot.EncodeScalePoint(a.Owner, moves)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 )
@@ -149,11 +149,11 @@ func (s *autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p *plan
 // fillStatus sets the status.
 func (s *autoscalerState) fillStatus(rec *analysisv1alpha1.Recommendation, p *plan, now time.Time) error {
 	spec := podSkeleton(s.target)
-	value, info, err := shared.EncodeSize(s.target.Kind, spec, p.size)
+	value, info, err := targetsnapshot.EncodeSize(s.target.Kind, spec, p.size)
 	if err != nil {
 		return err
 	}
-	_, current, err := shared.EncodeSize(s.target.Kind, spec, templateSize(s.target, p.size))
+	_, current, err := targetsnapshot.EncodeSize(s.target.Kind, spec, templateSize(s.target, p.size))
 	if err != nil {
 		return err
 	}
@@ -218,5 +218,5 @@ func templateSize(w workload.Workload, size adoption.Size) adoption.Size {
 			part[i].Resources = corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)}
 		}
 	}
-	return shared.TemplateSize(spec, size)
+	return targetsnapshot.TemplateSize(spec, size)
 }

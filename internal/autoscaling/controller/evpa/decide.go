@@ -13,7 +13,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/adoption"
@@ -104,7 +104,7 @@ func (s *autoscalerState) lastSize() adoption.Size {
 	if s.recommendation == nil {
 		return adoption.Size{}
 	}
-	size, err := shared.DesiredSize(s.recommendation)
+	size, err := targetsnapshot.DesiredSize(s.recommendation)
 	if err != nil {
 		return adoption.Size{}
 	}
