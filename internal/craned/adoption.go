@@ -14,7 +14,7 @@ import (
 
 	"crane.io/crane/internal/adoption/controller"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	newpods "crane.io/crane/internal/adoption/webhook"
 )
 
@@ -24,10 +24,10 @@ const adoptionController = "adoption"
 // Adoption are the settings of Recommendations whose adoptionType is Auto.
 type Adoption struct {
 	DryRun bool
-	shared.Options
+	targetsnapshot.Options
 }
 
-func newAdoption() Adoption { return Adoption{Options: shared.NewOptions()} }
+func newAdoption() Adoption { return Adoption{Options: targetsnapshot.NewOptions()} }
 
 func (a *Adoption) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.DryRun, "adoption-dry-run", a.DryRun,

@@ -7,10 +7,10 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/component-base/featuregate"
+	corefeaturegate "k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	gates "crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.
@@ -20,7 +20,7 @@ type feature struct {
 	// share something. None: it is always added, as far as its gate lets it.
 	names []string
 	// gate has to be on; empty for none.
-	gate featuregate.Feature
+	gate corefeaturegate.Feature
 	// promQL tells that it asks questions that only Prometheus takes: without that source it is left out.
 	promQL bool
 	// add puts it together and gives it to the manager. It sends nothing: what runs begins with the manager.
@@ -33,15 +33,15 @@ func features() []feature {
 		{add: addWebAPI},
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},
-		{gate: gates.Analysis, add: addTargets},
-		{names: []string{recommendationController}, gate: gates.Analysis, add: addRecommendation},
-		{names: []string{adoptionController}, gate: gates.Analysis, add: addAdoption},
-		{names: []string{timeSeriesPredictionController}, gate: gates.TimeSeriesPrediction, add: addTimeSeriesPrediction},
-		{names: []string{clusterNodePredictionController}, gate: gates.ClusterNodePrediction, add: addClusterNodePrediction},
-		{names: []string{effectiveHPAController}, gate: gates.Autoscaling, promQL: true, add: addAutoscaling},
-		{names: []string{effectiveVPAController}, gate: gates.Autoscaling, add: addVerticalAutoscaling},
+		{gate: featuregate.Analysis, add: addTargets},
+		{names: []string{recommendationController}, gate: featuregate.Analysis, add: addRecommendation},
+		{names: []string{adoptionController}, gate: featuregate.Analysis, add: addAdoption},
+		{names: []string{timeSeriesPredictionController}, gate: featuregate.TimeSeriesPrediction, add: addTimeSeriesPrediction},
+		{names: []string{clusterNodePredictionController}, gate: featuregate.ClusterNodePrediction, add: addClusterNodePrediction},
+		{names: []string{effectiveHPAController}, gate: featuregate.Autoscaling, promQL: true, add: addAutoscaling},
+		{names: []string{effectiveVPAController}, gate: featuregate.Autoscaling, add: addVerticalAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
-		{gate: gates.QOSInitializer, add: addQOSInitializer},
+		{gate: featuregate.QOSInitializer, add: addQOSInitializer},
 		{add: addWebhooks}, // After all that have something to say about new pods.
 	}
 }
@@ -81,6 +81,6 @@ func controllerNames() []string {
 }
 
 // gateHasEffect tells whether a gate has a function in craned.
-func gateHasEffect(gate featuregate.Feature) bool {
+func gateHasEffect(gate corefeaturegate.Feature) bool {
 	return slices.ContainsFunc(features(), func(f feature) bool { return f.gate == gate })
 }

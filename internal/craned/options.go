@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/component-base/featuregate"
+	corefeaturegate "k8s.io/component-base/featuregate"
 
 	"crane.io/crane/internal/component/deprecatedflags"
-	gates "crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/internal/metrics/promflags"
 	"crane.io/crane/internal/nodeload/controller/rebalancer"
@@ -75,7 +75,7 @@ type Options struct {
 	Webhook             Webhook
 
 	Controllers  []string
-	FeatureGates featuregate.MutableFeatureGate
+	FeatureGates corefeaturegate.MutableFeatureGate
 
 	Log logging.Options
 }
@@ -133,7 +133,7 @@ func NewOptions() *Options {
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
 		Controllers:                     []string{"*"},
-		FeatureGates:                    gates.New(),
+		FeatureGates:                    featuregate.New(),
 		Log:                             logging.DefaultOptions(),
 	}
 }

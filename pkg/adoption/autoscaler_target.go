@@ -6,14 +6,15 @@ package adoption
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"crane.io/crane/pkg/rightsize"
 )
 
-// Target is a share of a request at which an autoscaler adds pods. Request x target is its scale point: where the request
-// moves alone, the autoscaler acts at another use than before.
+// Target is the utilization of a request at which an autoscaler adds pods. Request times target is its scale point: if the request
+// changed alone, the autoscaler would act at another use than before.
 type Target struct {
-	// Container is empty where the requests of the whole pod count.
+	// Container is empty for the requests of the whole pod.
 	Container string `json:"container,omitempty"`
 	// Memory is false for CPU.
 	Memory bool `json:"memory,omitempty"`
@@ -21,12 +22,12 @@ type Target struct {
 	Percent int32 `json:"percent"`
 }
 
-// sameRequest tells whether two targets are about the same request.
+// sameRequest reports whether both targets concern the same request.
 func (t Target) sameRequest(other Target) bool {
 	return t.Container == other.Container && t.Memory == other.Memory
 }
 
-// String is for messages: "cpu of app at 70 %".
+// String formats the target for messages: "cpu of app at 70 %".
 func (t Target) String() string {
 	text := "cpu"
 	if t.Memory {
@@ -38,93 +39,89 @@ func (t Target) String() string {
 	return fmt.Sprintf("%s at %d %%", text, t.Percent)
 }
 
-// AdjustedTarget is a target that moves with the requests, as it is written down.
+// AdjustedTarget is the stored state of a target that changes with the requests.
 type AdjustedTarget struct {
-	// Target is what it was before adoption.
+	// Target is the value before adoption.
 	Target
-	// Set is what it was told to be last, Was what it had been told before: a write may have been lost.
+	// Set is the value written last, Previous the value before that, which stays valid when the write was lost.
 	Set      int32 `json:"set"`
 	Previous int32 `json:"was"`
 }
 
-// tie notes what the targets were before adoption; those that come later are noted as they are found.
-func (d *decision) tie() {
-	for _, t := range d.in.Targets {
-		if d.s.adjustedTarget(t) == nil {
-			d.s.AdjustedTargets = append(d.s.AdjustedTargets, AdjustedTarget{Target: t, Set: t.Percent, Previous: t.Percent})
+// trackTargets returns the adjusted targets with those that are new at their present value.
+func trackTargets(tracked []AdjustedTarget, targets []Target) []AdjustedTarget {
+	tracked = slices.Clone(tracked)
+	for _, t := range targets {
+		if indexTarget(tracked, t) < 0 {
+			tracked = append(tracked, AdjustedTarget{Target: t, Set: t.Percent, Previous: t.Percent})
 		}
 	}
+	return tracked
 }
 
-func (s *State) adjustedTarget(t Target) *AdjustedTarget {
-	for i := range s.AdjustedTargets {
-		if s.AdjustedTargets[i].sameRequest(t) {
-			return &s.AdjustedTargets[i]
-		}
-	}
-	return nil
+func indexTarget(tracked []AdjustedTarget, t Target) int {
+	return slices.IndexFunc(tracked, func(a AdjustedTarget) bool { return a.sameRequest(t) })
 }
 
-// findTargetDrift says which target somebody else has changed.
+// findTargetDrift returns which target another client has changed, or "".
 func findTargetDrift(in Input, s State) string {
 	for _, t := range in.Targets {
-		if k := s.adjustedTarget(t); k != nil && t.Percent != k.Percent && t.Percent != k.Set && t.Percent != k.Previous {
-			return fmt.Sprintf("somebody has set the target of the autoscaler to %s, it was %d %%", t, k.Set)
+		i := indexTarget(s.AdjustedTargets, t)
+		if i < 0 {
+			continue
+		}
+		if a := s.AdjustedTargets[i]; t.Percent != a.Percent && t.Percent != a.Set && t.Percent != a.Previous {
+			return fmt.Sprintf("the target of the autoscaler was set to %s by another client, it was %d %%", t, a.Set)
 		}
 	}
 	return ""
 }
 
-// follow moves the targets of the autoscaler with what the pods ask for, the changes of this look included: so that it acts at
-// the use at which it acted before. It tells whether all have the value that they had before adoption.
-func (d *decision) follow() (back bool) {
-	if d.s.Phase == Untouched || d.s.Phase == Stopped {
-		return true
-	}
-	d.tie()
-	back = true
-	for _, t := range d.in.Targets {
-		k := d.s.adjustedTarget(t)
-		to := k.Target
-		to.Percent = d.percent(*k)
-		back = back && to.Percent == k.Percent && t.Percent == k.Percent
+// adjustTargets returns the targets that keep the scale points of the autoscaler when the resizes are done, and those of them to
+// write now. original reports whether all have the value that they had before adoption.
+func adjustTargets(in Input, s State, resizes []PodResize) (adjusted []AdjustedTarget, write []Target, original bool) {
+	adjusted, original = trackTargets(s.AdjustedTargets, in.Targets), true
+	for _, t := range in.Targets {
+		a := &adjusted[indexTarget(adjusted, t)]
+		to := a.Target
+		to.Percent = keepScalePoint(in, s, resizes, *a)
+		original = original && to.Percent == a.Percent && t.Percent == a.Percent
 		if to.Percent == t.Percent {
 			continue
 		}
-		if k.Set != to.Percent {
-			k.Previous, k.Set = t.Percent, to.Percent
+		if a.Set != to.Percent {
+			a.Previous, a.Set = t.Percent, to.Percent
 		}
-		d.plan.Targets = append(d.plan.Targets, to)
+		write = append(write, to)
 	}
-	return back
+	return adjusted, write, original
 }
 
-// percent is what keeps the scale point of a target: of all pods together, for they have one target.
-func (d *decision) percent(k AdjustedTarget) int32 {
-	changed := map[string]Size{}
-	for _, c := range d.plan.Resizes {
-		changed[c.UID] = c.To
+// keepScalePoint returns the percentage that keeps the scale point of all pods together, since they share one target.
+func keepScalePoint(in Input, s State, resizes []PodResize, a AdjustedTarget) int32 {
+	resized := map[string]Size{}
+	for _, r := range resizes {
+		resized[r.UID] = r.To
 	}
 	var before, after float64
-	known := d.known()
-	for _, p := range d.in.Pods {
+	for _, p := range in.Pods {
 		now := p.size()
 		then := now
-		if known(p) {
-			then, _ = p.InPlaceSize(d.s.Original)
+		if s.isKnownSize(p) {
+			then, _ = p.InPlaceSize(s.Original)
 		}
-		if to, ok := changed[p.UID]; ok {
+		if to, ok := resized[p.UID]; ok {
 			now = now.merge(to)
 		}
-		before, after = before+float64(then.sumRequests(k.Target)), after+float64(now.sumRequests(k.Target))
+		before, after = before+float64(then.sumRequests(a.Target)), after+float64(now.sumRequests(a.Target))
 	}
 	if before <= 0 || after <= 0 {
-		return k.Set // Nothing that could be compared: it stays.
+		return a.Set // Without requests there is nothing to compare.
 	}
-	return int32(min(max(math.Round(float64(k.Percent)*before/after), 1), math.MaxInt32))
+	return int32(min(max(math.Round(float64(a.Percent)*before/after), 1), math.MaxInt32))
 }
 
-// merge is a size in which the amounts of another replace its own.
+// merge returns the size with the amounts of another in place of its own.
 func (s Size) merge(other Size) Size {
 	out := s.Clone()
 	for _, a := range other.amounts() {
@@ -134,7 +131,7 @@ func (s Size) merge(other Size) Size {
 	return out
 }
 
-// sumRequests adds up what the containers that a target is about ask for.
+// sumRequests adds up the requests that a target concerns.
 func (s Size) sumRequests(t Target) int64 {
 	f := cpuRequest
 	if t.Memory {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// scalePoint is the use of all pods together at which the first target acts, in millicores.
+// scalePoint returns the use of all pods, in millicores, at which the first target acts.
 func (b *fixture) scalePoint() float64 {
 	sum := 0.0
 	for _, p := range b.in.Pods {
@@ -20,8 +20,8 @@ func (b *fixture) scalePoint() float64 {
 	return sum * float64(b.in.Targets[0].Percent) / 100
 }
 
-// TestTargetsMoveWithRequests: after every single look the autoscaler acts at the use at which it acted before, on the way down,
-// back, and out; and a target of another container, or of what is not adopted, stays.
+// TestTargetsMoveWithRequests: after every decision the autoscaler acts at its original scale point, while requests are lowered,
+// rolled back and withdrawn; targets of other containers and resources stay.
 func TestTargetsMoveWithRequests(t *testing.T) {
 	for name, end := range map[string]func(*fixture){
 		"withdrawn":   func(b *fixture) { b.in.DesiredSize = Size{} },
@@ -56,7 +56,7 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 	}
 }
 
-// TestTargetDrift: whoever sets the target of the autoscaler has a say; a write of ours that was lost has not.
+// TestTargetDrift: a target that another client has set stops adoption; a lost write of adoption does not.
 func TestTargetDrift(t *testing.T) {
 	begin := func() *fixture {
 		b := newFixture(t, 1, requests(1000, 1000), requests(800, 1000))
@@ -65,7 +65,7 @@ func TestTargetDrift(t *testing.T) {
 		return b
 	}
 	b := begin()
-	b.in.Targets[0].Percent = 60 // It was 75; the write did not arrive.
+	b.in.Targets[0].Percent = 60 // The write of 75 was lost.
 	if plan := b.reconcile(); plan.State.Phase == Stopped || len(plan.Targets) != 1 || plan.Targets[0].Percent != 75 {
 		t.Errorf("%+v", plan)
 	}
@@ -76,21 +76,21 @@ func TestTargetDrift(t *testing.T) {
 	}
 }
 
-// TestBarred: nothing is begun, up or down; what has begun is taken back when it must be, and given back when nobody wants it.
-func TestBarred(t *testing.T) {
+// TestBlocked: a blocked workload starts no change, but rolls back and withdraws earlier ones.
+func TestBlocked(t *testing.T) {
 	for name, want := range map[string]int64{"up": 2000, "down": 500} {
 		b := newFixture(t, 2, requests(1000, 1000), requests(want, 1000))
-		b.in.Blocked = "somebody else's autoscaler"
+		b.in.Blocked = "a foreign autoscaler"
 		b.wait(time.Hour)
 		b.expectPhase(Untouched)
 		b.expectSize(requests(1000, 1000))
-		if !strings.Contains(b.plan.Summary, "somebody else's") {
+		if !strings.Contains(b.plan.Summary, "foreign autoscaler") {
 			t.Errorf("%s: %q", name, b.plan.Summary)
 		}
 	}
 	b := newFixture(t, 2, requests(1000, 1000), requests(500, 1000))
 	b.wait(3 * time.Minute)
-	b.in.Blocked = "somebody else's autoscaler"
+	b.in.Blocked = "a foreign autoscaler"
 	b.wait(time.Hour)
 	b.expectSize(requests(800, 1000))
 	b.in.Signals.KilledAt = b.in.Now
@@ -98,13 +98,13 @@ func TestBarred(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 	b = newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
 	b.reconcile()
-	b.in.Blocked, b.in.DesiredSize = "somebody else's autoscaler", Size{}
+	b.in.Blocked, b.in.DesiredSize = "a foreign autoscaler", Size{}
 	b.wait(5 * time.Minute)
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestTargetsProperty: whatever pods and requests there are, a target is 1 or more, and is where it was when nothing is adopted.
-func TestTargetsProperty(t *testing.T) {
+// TestTargetInvariants: for random pods and requests a target stays at 1 or more and gets back its original value.
+func TestTargetInvariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 15 {
 		from, want, percent := 1+r.Int64N(100000), 1+r.Int64N(100000), 1+r.Int32N(1000)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Allowance is what may be done beyond the one workload. Each field says why not; empty where nothing is in the way.
+// Allowance holds the limits that other workloads and the clock set. Each field is the reason for a limit, empty without one.
 type Allowance struct {
-	// BreakerOpen: too much got worse in the cluster; nothing new is done at all.
+	// BreakerOpen: too many workloads of the cluster got worse; no change starts.
 	BreakerOpen string
 	// WindowClosed: no maintenance window is open; nothing is lowered.
 	WindowClosed string
@@ -18,14 +18,14 @@ type Allowance struct {
 	BudgetSpent string
 }
 
-// Key names a workload in the book, Namespace is whose budget it is counted in.
+// Key identifies a workload in the budgets. Type is the analysis type that is adopted.
 type Key struct{ Namespace, Kind, Name, Type string }
 
-// BudgetTracker knows what is under way in the whole cluster, and how it went. It is not safe for concurrent use: whoever decides
-// holds it from Room to Set, so that two do not take the last place.
+// BudgetTracker counts the workloads of the cluster that are being lowered, and their outcomes. It is not safe for concurrent use:
+// the caller locks it from AllowanceFor to Set, so that two decisions cannot spend the same budget.
 type BudgetTracker struct {
 	entries map[Key]budgetEntry
-	// underWay counts the workloads of which something is being lowered.
+	// underWay counts the workloads that are being lowered by namespace, total those of the cluster.
 	underWay map[string]int
 	total    int
 }
@@ -35,12 +35,12 @@ type budgetEntry struct {
 	outcomes []Outcome
 }
 
-// NewBudgetTracker is empty.
+// NewBudgetTracker returns a tracker without workloads.
 func NewBudgetTracker() *BudgetTracker {
 	return &BudgetTracker{entries: map[Key]budgetEntry{}, underWay: map[string]int{}}
 }
 
-// Set takes over the state of a workload; an untouched one is forgotten.
+// Set records the state of a workload; an untouched workload is removed.
 func (b *BudgetTracker) Set(key Key, s State) {
 	b.Remove(key)
 	if s.Phase == Untouched {
@@ -54,7 +54,7 @@ func (b *BudgetTracker) Set(key Key, s State) {
 	}
 }
 
-// Remove forgets a workload.
+// Remove deletes a workload.
 func (b *BudgetTracker) Remove(key Key) {
 	if b.entries[key].underWay {
 		b.total--
@@ -65,26 +65,27 @@ func (b *BudgetTracker) Remove(key Key) {
 	delete(b.entries, key)
 }
 
-// AllowanceFor says what may be done with one workload; whether a window is open is the caller's to say.
+// AllowanceFor returns the limits of budgets and circuit breaker for one workload; the caller adds those of maintenance windows.
 func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance {
-	var r Allowance
+	var a Allowance
 	if open, worse, of := b.BreakerState(p, now); open {
-		r.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads lowered within %s got worse", worse, of, p.BreakerWindow)
+		a.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads lowered within %s got worse", worse, of, p.BreakerWindow)
 	}
-	all, here := b.total, b.underWay[key.Namespace]
+	total, inNamespace := b.total, b.underWay[key.Namespace]
 	if b.entries[key].underWay {
-		all, here = all-1, here-1
+		total, inNamespace = total-1, inNamespace-1
 	}
 	switch {
-	case here >= p.MaxPerNamespace:
-		r.BudgetSpent = fmt.Sprintf("%d workloads of the namespace are being lowered, which is as many as may be", here)
-	case all >= p.MaxPerCluster:
-		r.BudgetSpent = fmt.Sprintf("%d workloads of the cluster are being lowered, which is as many as may be", all)
+	case inNamespace >= p.MaxPerNamespace:
+		a.BudgetSpent = fmt.Sprintf("%d workloads of the namespace are being lowered, which is the maximum", inNamespace)
+	case total >= p.MaxPerCluster:
+		a.BudgetSpent = fmt.Sprintf("%d workloads of the cluster are being lowered, which is the maximum", total)
 	}
-	return r
+	return a
 }
 
-// BreakerState tells whether too many workloads got worse within the window: the share, and at least so many.
+// BreakerState reports whether the circuit breaker is open, with the number of workloads that got worse and of all that were lowered
+// within the window.
 func (b *BudgetTracker) BreakerState(p Policy, now time.Time) (open bool, worse, of int) {
 	for _, e := range b.entries {
 		lowered, bad := false, false
@@ -103,8 +104,8 @@ func (b *BudgetTracker) BreakerState(p Policy, now time.Time) (open bool, worse,
 	return worse >= p.BreakerMinWorkloads && float64(worse) > float64(p.BreakerShare)*float64(of), worse, of
 }
 
-// UnderWay is the number of workloads of which something is being lowered.
+// UnderWay returns the number of workloads that are being lowered or watched.
 func (b *BudgetTracker) UnderWay() int { return b.total }
 
-// Len is the number of workloads in the book.
+// Len returns the number of workloads.
 func (b *BudgetTracker) Len() int { return len(b.entries) }

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestDown: down in steps of a fifth, each watched, a quarter of the pods at a time, to the goal and no further.
+// TestDown: requests are lowered in watched steps of a fifth, a quarter of the pods at a time, down to the goal.
 func TestDown(t *testing.T) {
 	b := newFixture(t, 8, requests(1000, 1000), requests(500, 1000))
 	b.reconcile()
@@ -41,7 +41,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestUp: up at once, all pods, whatever window or budget; and what is raised while something else is watched stays raised.
+// TestUp: increases apply at once to all pods, despite closed windows and spent budgets, and survive a rollback of another
+// resource.
 func TestUp(t *testing.T) {
 	b := newFixture(t, 8, requests(100, 1000), requests(1000, 500))
 	b.in.Allowance = Allowance{WindowClosed: "night", BudgetSpent: "enough"}
@@ -59,7 +60,7 @@ func TestUp(t *testing.T) {
 	b.expectSize(requests(2000, 1000))
 }
 
-// TestRollBack: whatever gets worse takes the last step back, all pods at once, and then nothing is lowered for a while.
+// TestRollBack: each kind of regression reverts the last step for all pods at once and starts the cool-down.
 func TestRollBack(t *testing.T) {
 	ratio := func(v series.Ratio) *series.Ratio { return &v }
 	for name, harm := range map[string]func(*fixture){
@@ -80,7 +81,7 @@ func TestRollBack(t *testing.T) {
 			b.reconcile()
 			b.expectPhase(Held)
 			if !slices.Contains(b.events, "AdoptionRolledBack") || !b.in.State.HeldUntil.Equal(b.in.Now.Add(b.in.Policy.CoolDown)) {
-				t.Errorf("told %v, held until %s", b.events, b.in.State.HeldUntil)
+				t.Errorf("events %v, held until %s", b.events, b.in.State.HeldUntil)
 			}
 			if size, _ := b.in.State.NewPodSize(); !size.Equal(appSize(requests(1000, 1000))) {
 				t.Errorf("new pods get %s", size)
@@ -91,8 +92,8 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
-// TestKilledOn: where one step back was not enough, everything is as it was before adoption.
-func TestKilledOn(t *testing.T) {
+// TestSecondKill: when one step back was not enough, the original size is restored.
+func TestSecondKill(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(1000, 200))
 	b.wait(15 * time.Minute)
 	b.expectSize(requests(1000, 640))
@@ -106,7 +107,7 @@ func TestKilledOn(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestKilledLater: a kill after the watch, for a day, takes the last step back as well; a restart does not.
+// TestKilledLater: for a day after the watch an OOM kill, but no other restart, still reverts the last step.
 func TestKilledLater(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(1000, 800))
 	b.wait(time.Hour)
@@ -119,8 +120,8 @@ func TestKilledLater(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestGivesUp: after three roll-backs in a row a person has to look.
-func TestGivesUp(t *testing.T) {
+// TestStopsAfterRollbacks: three rollbacks in a row stop adoption.
+func TestStopsAfterRollbacks(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(500, 500))
 	for range 3 {
 		for range 10 * 60 {
@@ -138,7 +139,7 @@ func TestGivesUp(t *testing.T) {
 	b.expectPhase(Untouched)
 }
 
-// TestDrift: who writes back has the last word.
+// TestDrift: adoption stops when another client changes the template or a pod.
 func TestDrift(t *testing.T) {
 	for name, write := range map[string]func(*fixture){
 		"template":           func(b *fixture) { b.in.Template = appSize(requests(1500, 1000)) },
@@ -154,36 +155,36 @@ func TestDrift(t *testing.T) {
 			b.reconcile()
 			b.expectPhase(Stopped)
 			if b.resized != 0 || !slices.Contains(b.events, "AdoptionStopped") {
-				t.Errorf("%d touched, told %v", b.resized, b.events)
+				t.Errorf("%d resized, events %v", b.resized, b.events)
 			}
 			if _, ok := b.in.State.NewPodSize(); ok {
 				t.Error("new pods are still changed")
 			}
 			b.wait(time.Hour)
 			if b.resized != 0 {
-				t.Error("touched after it stopped")
+				t.Error("a pod was resized after adoption stopped")
 			}
 		})
 	}
 	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
 	b.wait(20 * time.Minute)
-	// A new pod that another webhook made so is left alone, and nobody is blamed.
-	stranger := newPod(7, requests(333, 1000))
-	stranger.Created = b.in.Now
-	b.in.Pods = append(b.in.Pods, stranger)
+	// A new pod that another webhook changed is left alone and does not count as drift.
+	foreign := newPod(7, requests(333, 1000))
+	foreign.Created = b.in.Now
+	b.in.Pods = append(b.in.Pods, foreign)
 	b.reconcile()
 	b.expectPhase(Resting)
 	if b.resized != 0 || len(b.plan.Remarks) != 1 {
-		t.Errorf("touched %d, remarks %v", b.resized, b.plan.Remarks)
+		t.Errorf("resized %d, remarks %v", b.resized, b.plan.Remarks)
 	}
-	// One that was made of the template, while the webhook was away, gets what all have.
+	// A pod that got the size of its template while the webhook was down is resized.
 	b.in.Pods[2] = newPod(8, requests(1000, 1000))
 	b.reconcile()
 	b.expectSize(requests(800, 1000))
 }
 
-// TestHandsOff: nothing is touched where it must not be, and the state says why.
-func TestHandsOff(t *testing.T) {
+// TestNothingIsTouched: each obstacle prevents every change, and the summary names it.
+func TestNothingIsTouched(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Input)
 		want   string
@@ -207,12 +208,12 @@ func TestHandsOff(t *testing.T) {
 		c.change(&b.in)
 		b.reconcile()
 		if b.resized != 0 || b.in.State.Phase != Untouched || !strings.Contains(b.plan.Summary, c.want) {
-			t.Errorf("%s: %d touched, phase %q, %q", name, b.resized, b.in.State.Phase, b.plan.Summary)
+			t.Errorf("%s: %d resized, phase %q, %q", name, b.resized, b.in.State.Phase, b.plan.Summary)
 		}
 	}
 }
 
-// TestWithdraw: no longer wanted, everything is as it was before, and forgotten.
+// TestWithdraw: switching adoption off restores the original size and deletes the state.
 func TestWithdraw(t *testing.T) {
 	b := newFixture(t, 4, requests(1000, 1000), requests(200, 2000))
 	b.wait(2 * time.Hour)
@@ -222,71 +223,7 @@ func TestWithdraw(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestQoS: in place, a pod keeps its class, gets nothing that could not be taken back, and loses nothing that could not be
-// given back.
-func TestQoS(t *testing.T) {
-	for name, c := range map[string]struct {
-		pod, goal, want []int64
-		why             string
-	}{
-		"burstable":                       {[]int64{100, 0, 100, 0}, []int64{50, 0, 60, 0}, []int64{50, 0, 60, 0}, ""},
-		"best effort":                     {[]int64{0, 0, 0, 0}, []int64{50, 0, 60, 0}, []int64{0, 0, 0, 0}, "BestEffort"},
-		"guaranteed, requests alone":      {[]int64{100, 100, 100, 100}, []int64{50, 0, 60, 0}, []int64{100, 100, 100, 100}, "QoS"},
-		"guaranteed, both":                {[]int64{100, 100, 100, 100}, []int64{50, 50, 60, 60}, []int64{50, 50, 60, 60}, ""},
-		"to guaranteed":                   {[]int64{50, 100, 100, 100}, []int64{100, 0, 100, 0}, []int64{50, 100, 100, 100}, "QoS"},
-		"no request to add":               {[]int64{100, 0, 0, 0}, []int64{50, 0, 60, 0}, []int64{50, 0, 0, 0}, ""},
-		"a request that was removed":      {[]int64{100, 0, 100, 0}, []int64{0, 0, 60, 0}, []int64{100, 0, 60, 0}, ""},
-		"a limit that was removed":        {[]int64{100, 200, 100, 200}, []int64{50, 0, 60, 0}, []int64{50, 200, 60, 200}, ""},
-		"no limit to add":                 {[]int64{100, 0, 100, 0}, []int64{50, 100, 60, 120}, []int64{50, 0, 60, 0}, ""},
-		"a request above the pod's limit": {[]int64{100, 150, 100, 0}, []int64{500, 0, 100, 0}, []int64{100, 150, 100, 0}, ""},
-	} {
-		r := func(v []int64) Size { return appSize(requestsAndLimits(v[0], v[1], v[2], v[3])) }
-		p := newPod(0, r(c.pod).Containers["app"])
-		if name == "a request above the pod's limit" {
-			c.want = []int64{150, 150, 100, 0}
-		}
-		got, why := p.InPlaceSize(r(c.goal))
-		if !got.Equal(r(c.want)) || (c.why == "") != (why == "") || !strings.Contains(why, c.why) {
-			t.Errorf("%s: %s (%q), want %s", name, got, why, r(c.want))
-		}
-	}
-}
-
-// TestRestartsWithinBudget: what restarts a container is held by the disruption budget; what does not is not.
-func TestRestartsWithinBudget(t *testing.T) {
-	for _, c := range []struct {
-		restarts          bool
-		disruptions, want int
-	}{{true, 0, 0}, {true, 1, 1}, {true, -1, 2}, {false, 0, 8}} {
-		b := newFixture(t, 8, requests(1000, 1000), requests(1000, 2000))
-		for i := range b.in.Pods {
-			b.in.Pods[i].Containers[0].RestartsForMemory = c.restarts
-		}
-		b.in.DisruptionsAllowed = c.disruptions
-		if b.reconcile(); b.resized != c.want {
-			t.Errorf("%+v: %d touched", c, b.resized)
-		}
-	}
-}
-
-// TestSlowNodes: a node that cannot give a size does not keep the others from it, and is not asked again and again.
-func TestSlowNodes(t *testing.T) {
-	for _, how := range []ResizeStatus{ResizeDeferred, ResizeInfeasible, ResizeFailed, ResizeInProgress} {
-		b := newFixture(t, 4, requests(1000, 1000), requests(800, 1000))
-		b.reconcile()
-		b.wait(time.Minute)
-		b.in.Pods[0].ResizeStatus, b.in.Pods[0].ResizeMessage = how, "no room"
-		b.wait(6 * time.Minute)
-		if b.in.State.Phase != Watching || b.resized != 0 {
-			t.Errorf("%s: phase %s, touched %d", how, b.in.State.Phase, b.resized)
-		}
-		if len(b.plan.Remarks) != 1 || !strings.Contains(b.plan.Remarks[0], string(how)) {
-			t.Errorf("%s: remarks %v", how, b.plan.Remarks)
-		}
-	}
-}
-
-// TestTemplate: the pod template is changed only where that is asked for, when pods have proved the size, and goes back.
+// TestTemplate: the pod template is changed only on request, after pods have proved the size, and is restored.
 func TestTemplate(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
 	b.wait(time.Hour)
@@ -300,7 +237,7 @@ func TestTemplate(t *testing.T) {
 	b.wait(time.Hour)
 	b.expectPhase(Resting)
 	if b.plan.Template != nil || !b.in.State.TemplateSeen {
-		t.Error("written again and again")
+		t.Error("written repeatedly")
 	}
 	saved := b.in.State.Clone()
 	b.in.Template = appSize(requests(1000, 1000))
@@ -309,14 +246,14 @@ func TestTemplate(t *testing.T) {
 	b.in.State, b.in.Template = saved, appSize(requests(800, 1000))
 	b.in.DesiredSize = Size{}
 	if plan := b.reconcile(); plan.Template == nil || !plan.RestoreTemplate || !b.in.Template.Equal(appSize(requests(1000, 1000))) {
-		t.Errorf("not given back: %+v", plan)
+		t.Errorf("not restored: %+v", plan)
 	}
 	b.wait(10 * time.Minute)
 	b.expectPhase(Untouched)
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestReplicas: up at once, down a fifth at a time, never below what a disruption budget wants, and not against an owner.
+// TestReplicas: replicas are raised at once, lowered by a fifth per step, stay above the disruption budgets, and yield to the owner.
 func TestReplicas(t *testing.T) {
 	n := func(v int32) *int32 { return &v }
 	b := newFixture(t, 10, requests(1000, 1000), requests(1000, 1000))

@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adoption decides how a recommended size is brought to a workload that runs: up at once, down in steps with a watch
-// between, back when a step made something worse, and not at all where somebody else has a say.
+// Package adoption decides how a recommended size is applied to a running workload: increases at once, reductions in steps that are
+// watched and rolled back if something gets worse, and no change where the owner decides otherwise.
 //
-// Decide is a function of what is seen and of what was written down before (State); it has no clock and changes nothing.
-// What it returns is written down first and done afterwards, so that whoever takes over goes on where the last one ended.
-// This package must not know how pods are seen or changed, nor how a size was found.
+// Decide is a pure function of the observed workload and of the stored State. The caller stores the new state first and then carries
+// out the plan, so that another replica can continue at any point. The package knows neither how pods are observed or changed nor how
+// a size was recommended. Whether a pod is resized in place is decided in resize_in_place.go, whether it is evicted in evict_pods.go.
 package adoption

@@ -9,37 +9,36 @@ import (
 	"slices"
 )
 
-// findDrift says who else has changed what is adopted; empty where nobody has. Whoever owns a workload has the last word.
+// findDrift returns what another client has changed of an adopted workload, or "". The owner of a workload always wins.
 func findDrift(in Input, s State) string {
 	if s.Original.Replicas != nil {
 		return findReplicasDrift(in, s)
 	}
-	if why := cmp.Or(findTemplateDrift(in, s), findTargetDrift(in, s)); why != "" {
-		return why
+	if reason := cmp.Or(findTemplateDrift(in, s), findTargetDrift(in, s)); reason != "" {
+		return reason
 	}
 	if s.Phase == Lowering || s.Phase == RollingBack {
-		return "" // Pods are on their way.
+		return "" // Pods are being resized.
 	}
-	known := isKnownSize(s)
 	for _, p := range in.Pods {
-		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !known(p) {
-			return fmt.Sprintf("somebody has resized pod %s to %s", p.Name, p.size().restrictTo(s.Current))
+		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !s.isKnownSize(p) {
+			return fmt.Sprintf("pod %s was resized to %s by another client", p.Name, p.size().restrictTo(s.Current))
 		}
 	}
 	return ""
 }
 
-// findTemplateDrift compares the pod template with what it was, or with what it was given.
+// findTemplateDrift compares the pod template with the original size, or with the size that adoption wrote into it.
 func findTemplateDrift(in Input, s State) string {
 	want := s.Original
 	if s.Template != nil {
 		want = *s.Template
 		if !s.TemplateSeen && slices.ContainsFunc(append([]Size{s.Original, want}, s.EarlierSizes...), in.Template.contains) {
-			return "" // It is on its way there.
+			return "" // The write has not been read back yet.
 		}
 	}
 	for _, a := range in.Template.amounts() {
-		if _, ours := s.Original.Containers[a.container]; !ours {
+		if _, managed := s.Original.Containers[a.container]; !managed {
 			continue
 		}
 		now, _ := in.Template.get(a)
@@ -48,19 +47,19 @@ func findTemplateDrift(in Input, s State) string {
 		}
 	}
 	for _, a := range want.amounts() {
-		then, _ := want.get(a)
-		if _, there := in.Template.Containers[a.container]; !there {
-			continue // The container is gone, and its size with it.
+		if _, exists := in.Template.Containers[a.container]; !exists {
+			continue // The container was removed with its size.
 		}
 		if _, has := in.Template.get(a); !has {
-			return fmt.Sprintf("the owner has taken %s of container %s out of the pod template", a.field.text(then), a.container)
+			then, _ := want.get(a)
+			return fmt.Sprintf("the owner has removed %s of container %s from the pod template", a.field.text(then), a.container)
 		}
 	}
 	return ""
 }
 
-func textOrNotSet(f field, v int64, had bool) string {
-	if !had {
+func textOrNotSet(f field, v int64, set bool) string {
+	if !set {
 		return "not set"
 	}
 	return f.text(v)
@@ -68,13 +67,11 @@ func textOrNotSet(f field, v int64, had bool) string {
 
 func findReplicasDrift(in Input, s State) string {
 	now, ok := in.Template.get(amount{field: replicas})
-	if !ok {
+	if !ok || slices.ContainsFunc(append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...), func(size Size) bool {
+		v, ok := size.get(amount{field: replicas})
+		return ok && v == now
+	}) {
 		return ""
 	}
-	for _, size := range append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...) {
-		if v, ok := size.get(amount{field: replicas}); ok && v == now {
-			return ""
-		}
-	}
-	return fmt.Sprintf("somebody has scaled it to %d replicas", now)
+	return fmt.Sprintf("the workload was scaled to %d replicas by another client", now)
 }

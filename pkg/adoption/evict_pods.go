@@ -5,26 +5,24 @@ package adoption
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
-// Reach says which pods get a size, and how. New pods get it in all of them, as they are created.
+// Reach selects which pods get a size, and how. New pods get it at creation with every reach.
 type Reach string
 
-// The reaches.
 const (
 	// InPlace resizes running pods in place.
 	InPlace Reach = ""
-	// NewPods touches no running pod.
+	// NewPods leaves running pods as they are.
 	NewPods Reach = "NewPods"
-	// Recreate evicts running pods, so that others take their place.
+	// Recreate evicts running pods, so that their replacements get the size.
 	Recreate Reach = "Recreate"
-	// InPlaceOrRecreate resizes in place, and evicts a pod that can never be given its size so.
+	// InPlaceOrRecreate resizes in place, and evicts pods that can never get their size that way.
 	InPlaceOrRecreate Reach = "InPlaceOrRecreate"
 )
 
-// Eviction is one pod that is evicted, so that another takes its place with another size.
+// Eviction is the eviction of one pod, whose replacement gets another size.
 type Eviction struct {
 	Pod, UID string
 	From, To Size
@@ -32,38 +30,32 @@ type Eviction struct {
 }
 
 const (
-	// defaultMinReplicas is how many pods have to run before one of them is evicted, where nothing is said; as VerticalPodAutoscaler
-	// has it: the only pod of a workload is not taken away to be made smaller.
+	// defaultMinReplicas is the number of pods that must run before one is evicted, unless Input.MinReplicas overrides it. It is the
+	// default of VerticalPodAutoscaler: the only pod of a workload is not evicted to become smaller.
 	defaultMinReplicas = 2
-	// webhookDelay is how long whoever makes new pods their size may need to learn of it. Nothing is evicted before, and what was created
-	// before may be.
+	// webhookDelay is the time until the webhook for new pods knows a size that was just stored. No pod is evicted earlier, and pods
+	// created earlier may still be evicted.
 	webhookDelay = 3 * time.Second
 )
 
-// replacementSize is what a pod would be given that takes this one's place; why says that it would get nothing else than this one.
-func (p Pod) replacementSize(goal Size) (to Size, why string) {
+// replacementSize returns the size that a replacement of the pod would get, or the reason why it would get none.
+func (p Pod) replacementSize(goal Size) (to Size, reason string) {
 	to = p.size()
-	after := p
-	after.Containers = nil
 	for _, c := range p.Containers {
-		if _, wanted := goal.Containers[c.Name]; wanted {
-			for f := cpuRequest; f <= memoryLimit; f++ {
-				if v, ok := goal.get(amount{c.Name, f}); ok {
-					to.set(amount{c.Name, f}, v)
-				}
+		for f := cpuRequest; f <= memoryLimit; f++ {
+			if v, ok := goal.get(amount{c.Name, f}); ok {
+				to.set(amount{c.Name, f}, v)
 			}
 		}
-		c.Size = to.Containers[c.Name]
-		after.Containers = append(after.Containers, c)
 	}
-	if p.Guaranteed() && !after.Guaranteed() {
+	if p.Guaranteed() && !p.withSize(to).Guaranteed() {
 		return p.size(), "it would no longer be guaranteed its resources"
 	}
 	return to, ""
 }
 
-// targetSize is what a pod of today is brought to, by whatever way the reach leaves.
-func (s State) targetSize(p Pod, goal Size) (to Size, why string) {
+// targetSize returns the size that adoption gives to a running pod with this reach, or the reason why it gives none.
+func (s State) targetSize(p Pod, goal Size) (to Size, reason string) {
 	switch s.Reach {
 	case NewPods:
 		return p.size(), "only new pods get it"
@@ -74,153 +66,146 @@ func (s State) targetSize(p Pod, goal Size) (to Size, why string) {
 	}
 }
 
-// untouched says why no running pod is touched at the moment; empty where they are.
-func (d *decision) untouched() string {
-	least := int(d.in.MinReplicas)
+// untouchedReason returns why no running pod is changed now, or "".
+func untouchedReason(in Input, s State) string {
 	switch {
-	case d.s.Reach == NewPods:
+	case s.Reach == NewPods:
 		return "only new pods get it"
-	case d.s.Reach == Recreate && d.s.Phase == Withdrawing:
-		return "new pods get what their template says" // Nothing is evicted to give something back.
-	case d.in.MinReplicas > 0 && len(d.in.Pods) < least:
-		return fmt.Sprintf("%d pods run, and none is touched below %d", len(d.in.Pods), least)
+	case s.Reach == Recreate && s.Phase == Withdrawing:
+		return "new pods get the size of their template" // Restoring a size is no reason for an eviction.
+	case in.MinReplicas > 0 && len(in.Pods) < int(in.MinReplicas):
+		return fmt.Sprintf("%d pods run, and none is touched below %d", len(in.Pods), in.MinReplicas)
 	}
 	return ""
 }
 
-// recreate evicts the pods that another size is wanted for, and returns how many do not have it yet.
-func (d *decision) recreate(goal Size) (left int) {
-	known := d.known()
+// planRecreation evicts the pods that do not have the goal.
+func planRecreation(in Input, s State, goal Size) podChanges {
+	var changes podChanges
 	var all []Eviction
-	for _, p := range d.byAge() {
-		to, why := p.replacementSize(goal)
+	for _, p := range podsByAge(in.Pods) {
+		to, reason := p.replacementSize(goal)
 		switch {
 		case p.NotResizable != "" || p.size().Equal(to):
-		case why != "":
-			d.remarkf("pod %s: %s", p.Name, why)
-		case !known(p):
-			d.remarkf("pod %s was made with %s, which is neither its template's nor adopted; it is left alone", p.Name, p.size().restrictTo(goal))
-		case d.evictable(p):
-			left++
-			all = append(all, Eviction{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Reason: "the update mode is Recreate"})
+		case reason != "":
+			changes.remarkf("pod %s: %s", p.Name, reason)
+		case !s.isKnownSize(p):
+			changes.remarkf(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
+		case changes.evictable(in, s, p):
+			all = append(all, newEviction(p, goal, to, "the update mode is Recreate"))
 		}
 	}
-	d.evict(all)
-	return left
+	changes.remaining = len(all)
+	return changes.merge(limitEvictions(in, s, all))
 }
 
-// stuck evicts, where that is allowed, the pods that can never be given their size in place.
-func (d *decision) stuck(goal Size) (left int) {
-	if d.s.Reach != InPlaceOrRecreate || d.s.Phase == Withdrawing {
-		return 0
+// planUnresizable evicts, if the reach allows it, the pods that can never get the goal in place.
+func planUnresizable(in Input, s State, goal Size) podChanges {
+	var changes podChanges
+	if s.Reach != InPlaceOrRecreate || s.Phase == Withdrawing {
+		return changes
 	}
-	known := d.known()
 	var all []Eviction
-	for _, p := range d.byAge() {
-		if p.NotResizable != "" || !known(p) {
+	for _, p := range podsByAge(in.Pods) {
+		if p.NotResizable != "" || !s.isKnownSize(p) {
 			continue
 		}
-		aimed, unfit := p.InPlaceSize(goal)
-		to, why := p.replacementSize(goal)
-		if unfit == "" && p.Refused != "" && p.RefusedSize.Equal(aimed.restrictTo(goal)) {
-			unfit = p.Refused
-		}
-		switch {
-		case why != "" || unfit == "" && p.ResizeStatus != ResizeInfeasible:
-			continue
-		case unfit == "" && !p.size().Equal(aimed):
-			continue // It is given another size in place, which its node may have.
-		case unfit == "":
-			unfit = "its node can never give it " + to.restrictTo(goal).String()
-		case p.size().Equal(to):
-			continue
-		}
-		if d.evictable(p) {
-			left++
-			all = append(all, Eviction{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Reason: "not possible in place: " + unfit})
+		to, reason := p.replacementSize(goal)
+		obstacle := p.inPlaceObstacle(goal, to)
+		if reason == "" && obstacle != "" && changes.evictable(in, s, p) {
+			all = append(all, newEviction(p, goal, to, "not possible in place: "+obstacle))
 		}
 	}
-	d.evict(all)
-	return left
+	changes.remaining = len(all)
+	return changes.merge(limitEvictions(in, s, all))
 }
 
-// byAge are the pods, the oldest first.
-func (d *decision) byAge() []Pod {
-	pods := slices.Clone(d.in.Pods)
-	slices.SortFunc(pods, func(a, b Pod) int { return a.Created.Compare(b.Created) })
-	return pods
+// inPlaceObstacle returns why the pod can never get the goal in place although a replacement with size to could have it, or "".
+func (p Pod) inPlaceObstacle(goal, to Size) string {
+	inPlace, obstacle := p.InPlaceSize(goal)
+	if obstacle == "" && p.Refused != "" && p.RefusedSize.Equal(inPlace.restrictTo(goal)) {
+		obstacle = p.Refused
+	}
+	switch {
+	case obstacle != "" && p.size().Equal(to):
+		return ""
+	case obstacle != "":
+		return obstacle
+	case p.ResizeStatus == ResizeInfeasible && p.size().Equal(inPlace):
+		return "its node can never provide " + to.restrictTo(goal).String()
+	}
+	return "" // A resize in place is possible, or the next one may be.
 }
 
-// evictable tells of a pod that the next one in its place would get another size. One that was created since that size was
-// written down, and did not get it, shows that it would not: it is never evicted a second time for the same size.
-func (d *decision) evictable(p Pod) bool {
-	if d.older(p) {
+func newEviction(p Pod, goal, to Size, reason string) Eviction {
+	return Eviction{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Reason: reason}
+}
+
+// evictable reports whether a replacement of the pod would get another size. A pod that was created after the size was stored and did
+// not get it proves the opposite, so that no pod is evicted twice for one size.
+func (c *podChanges) evictable(in Input, s State, p Pod) bool {
+	if createdBeforeChange(in, s, p) {
 		return true
 	}
-	d.remarkf("pod %s was created without what is adopted: the webhook for new pods did not change it, so it is not evicted", p.Name)
+	c.remarkf("pod %s was created without the adopted size: the webhook for new pods did not change it, so it is not evicted", p.Name)
 	return false
 }
 
-// older tells whether a pod was there before the size was known to whoever makes new pods theirs.
-func (d *decision) older(p Pod) bool {
-	return p.Created.Before(d.changedAt().Add(webhookDelay - time.Second))
+// createdBeforeChange reports whether the pod is older than the moment at which the webhook for new pods knew the size.
+func createdBeforeChange(in Input, s State, p Pod) bool {
+	return p.Created.Before(changedAt(in, s).Add(webhookDelay - time.Second))
 }
 
-// changedAt is when the size was written down that pods shall have.
-func (d *decision) changedAt() time.Time {
-	if !d.s.Current.Equal(d.in.State.Current) || d.in.State.Phase == Untouched {
-		return d.in.Now
+// changedAt returns when the current size was stored.
+func changedAt(in Input, s State) time.Time {
+	if !s.Current.Equal(in.State.Current) || in.State.Phase == Untouched {
+		return in.Now
 	}
-	if d.s.ChangedAt.IsZero() {
-		return d.s.PhaseSince
+	if s.ChangedAt.IsZero() {
+		return s.PhaseSince
 	}
-	return d.s.ChangedAt
+	return s.ChangedAt
 }
 
-// evict takes of some pods as many as may go now: never more than the share of pods at once and the disruption budgets leave, and
-// of those that serve only while all others do too.
-func (d *decision) evict(all []Eviction) {
+// limitEvictions returns the evictions that are allowed now: at most Policy.PodsAtOnce and what the disruption budgets leave, and
+// ready pods only while all pods are ready.
+func limitEvictions(in Input, s State, all []Eviction) podChanges {
+	var changes podChanges
 	if len(all) == 0 {
-		return
+		return changes
 	}
-	d.again(d.in.Policy.PollInterval)
-	least := int(d.in.MinReplicas)
-	if least == 0 {
-		least = defaultMinReplicas
+	changes.requeueAfter = in.Policy.PollInterval
+	minReplicas, running := int(in.MinReplicas), len(in.Pods)
+	if minReplicas == 0 {
+		minReplicas = defaultMinReplicas
 	}
-	running := len(d.in.Pods)
 	switch {
-	case running < least:
-		d.remarkf("%d pods run, and none is evicted below %d", running, least)
-		return
-	case d.in.RolloutInProgress || running < int(d.in.DesiredReplicas):
-		d.remarkf("a roll-out is under way, or a pod is missing: none is evicted until that is over")
-		return
-	case d.in.Now.Before(d.changedAt().Add(webhookDelay)):
-		d.again(min(d.in.Policy.PollInterval, webhookDelay))
-		return
+	case running < minReplicas:
+		changes.remarkf("%d pods run, and none is evicted below %d", running, minReplicas)
+		return changes
+	case in.RolloutInProgress || running < int(in.DesiredReplicas):
+		changes.remarkf("a roll-out is in progress, or a pod is missing: none is evicted until that is over")
+		return changes
+	case in.Now.Before(changedAt(in, s).Add(webhookDelay)):
+		changes.requeueAfter = shorterWait(in.Policy.PollInterval, webhookDelay)
+		return changes
 	}
-	atOnce := d.atOnce()
-	if d.in.DisruptionsAllowed >= 0 {
-		atOnce = min(atOnce, d.in.DisruptionsAllowed)
+	limit := podsAtOnce(in)
+	if in.DisruptionsAllowed >= 0 {
+		limit = min(limit, in.DisruptionsAllowed)
 	}
-	ready := map[string]bool{}
-	serving := true
-	for _, p := range d.in.Pods {
+	ready, allReady := map[string]bool{}, true
+	for _, p := range in.Pods {
 		ready[p.UID] = p.Ready
-		serving = serving && p.Ready
+		allReady = allReady && p.Ready
 	}
-	held := false
 	for _, e := range all {
-		switch {
-		case atOnce <= 0, ready[e.UID] && !serving:
-			held = true
-		default:
-			atOnce--
-			d.plan.Evictions = append(d.plan.Evictions, e)
+		if len(changes.evictions) < limit && (allReady || !ready[e.UID]) {
+			changes.evictions = append(changes.evictions, e)
 		}
 	}
-	if held {
-		d.remarkf("further pods are evicted when all others are ready and disruption budgets have room")
+	if len(changes.evictions) < len(all) {
+		changes.remarkf("more pods are evicted when all others are ready and the disruption budgets allow it")
 	}
+	return changes
 }

@@ -13,15 +13,15 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// evictionFixture is a bed whose evicted pods are replaced by others.
+// evictionFixture is a fixture that replaces evicted pods.
 type evictionFixture struct {
 	*fixture
-	// webhookDown: whoever makes new pods their size does not.
+	// webhookDown creates new pods with the size of their template.
 	webhookDown bool
-	// readyAfter is how long a new pod takes until it is ready.
+	// readyAfter is the time from the creation of a pod until it is ready.
 	readyAfter time.Duration
 	created    int
-	// evicted counts evictions by the pod's place; most is the most at once.
+	// evicted counts evictions by pod name; maxAtOnce is the largest number in one decision.
 	evicted   map[string]int
 	maxAtOnce int
 }
@@ -32,7 +32,7 @@ func newEvictionFixture(t *testing.T, pods int, reach Reach, now, want rightsize
 	return n
 }
 
-// reconcile carries evictions out too.
+// reconcile also carries out evictions.
 func (n *evictionFixture) reconcile() Plan {
 	n.t.Helper()
 	for i := range n.in.Pods {
@@ -83,7 +83,7 @@ func (n *evictionFixture) wait(d time.Duration) {
 	}
 }
 
-// TestNewPodsOnly: running pods are never touched, and new ones get the size, downwards step by step.
+// TestNewPodsOnly: running pods are never resized, and new pods get the size, which still decreases in steps.
 func TestNewPodsOnly(t *testing.T) {
 	n := newEvictionFixture(t, 4, NewPods, requests(1000, 512), requests(500, 512))
 	n.wait(3 * time.Hour)
@@ -100,7 +100,7 @@ func TestNewPodsOnly(t *testing.T) {
 	}
 }
 
-// TestRecreate: every pod is replaced once, a quarter at a time, in one step.
+// TestRecreate: one step replaces every pod once, a quarter of them at a time.
 func TestRecreate(t *testing.T) {
 	for name, want := range map[string]rightsize.Resources{"down": requests(200, 512), "up": requests(3000, 1024)} {
 		n := newEvictionFixture(t, 8, Recreate, requests(1000, 512), want)
@@ -109,7 +109,7 @@ func TestRecreate(t *testing.T) {
 		if n.maxAtOnce > 2 || n.created != 8 || n.in.State.Phase != Resting {
 			t.Errorf("%s: %d evictions, %d at once: %+v", name, n.created, n.maxAtOnce, n.plan)
 		}
-		// Nothing is evicted to give something back.
+		// Restoring the original size evicts no pod.
 		n.in.DesiredSize = Size{}
 		n.wait(time.Hour)
 		if n.created != 8 || n.in.State.Phase != Untouched {
@@ -118,7 +118,7 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestRecreateWithoutWebhook: a pod that comes back as it was is not evicted for the same size again and again.
+// TestRecreateWithoutWebhook: a pod whose replacement did not get the size is not evicted again for it.
 func TestRecreateWithoutWebhook(t *testing.T) {
 	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	n.webhookDown = true
@@ -133,8 +133,8 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 	}
 }
 
-// TestRecreateIsHeldBack by too few pods, by disruption budgets, and by pods that do not come up.
-func TestRecreateIsHeldBack(t *testing.T) {
+// TestRecreateIsLimited by the number of pods, by disruption budgets, and by replacements that do not become ready.
+func TestRecreateIsLimited(t *testing.T) {
 	alone := newEvictionFixture(t, 1, Recreate, requests(1000, 512), requests(200, 512))
 	alone.wait(2 * time.Hour)
 	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "none is evicted below 2") {
@@ -165,12 +165,12 @@ func TestRecreateIsHeldBack(t *testing.T) {
 		t.Errorf("%d evictions although the first pods do not come up", ill.created)
 	}
 	ill.wait(time.Hour)
-	if ill.in.State.Rollbacks != 1 || !strings.Contains(ill.in.State.Reason, "took the place of another") {
+	if ill.in.State.Rollbacks != 1 || !strings.Contains(ill.in.State.Reason, "replaced another") {
 		t.Errorf("%+v", ill.in.State)
 	}
 }
 
-// TestInfeasible: what a node can never give is evicted where the reach says so, and only there.
+// TestInfeasible: a pod whose node can never provide the size is evicted only with the reach InPlaceOrRecreate.
 func TestInfeasible(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 1} {
 		n := newEvictionFixture(t, 4, reach, requests(1000, 512), requests(3000, 512))
@@ -188,7 +188,7 @@ func TestInfeasible(t *testing.T) {
 	}
 }
 
-// TestRefused: what the API server refuses because the node could never give it is as what the node says so of, for that size.
+// TestRefused: a resize that the API server refuses for good counts as infeasible, for that size.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		reach   Reach
@@ -209,7 +209,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBestEffort: a pod without requests gets them by eviction only.
+// TestBestEffort: a pod without requests gets them only by eviction.
 func TestBestEffort(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 4, Recreate: 4, NewPods: 0} {
 		n := newEvictionFixture(t, 4, reach, requests(0, 0), requests(300, 512))
@@ -220,8 +220,8 @@ func TestBestEffort(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreBounded: whatever is wanted and however long pods take, none is evicted twice for one size, and never more than
-// the share at once.
+// TestEvictionsAreBounded: for random sizes and start-up times, no pod is evicted twice for one size, and no decision evicts more than
+// its share.
 func TestEvictionsAreBounded(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 7))

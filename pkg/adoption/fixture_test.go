@@ -16,7 +16,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const mib = 1 << 20
 
-// requests is the size of a container in millicores and MiB; 0 is absent.
+// requests returns the size of a container in millicores and MiB; 0 is absent.
 func requests(cpu, memory int64) rightsize.Resources { return requestsAndLimits(cpu, 0, memory, 0) }
 
 func requestsAndLimits(cpu, cpuLimit, memory, memoryLimit int64) rightsize.Resources {
@@ -46,16 +46,16 @@ func appSize(r rightsize.Resources) Size {
 	return Size{Containers: map[string]rightsize.Resources{"app": r}}
 }
 
-// fixture is a workload on a made-up cluster that does what a plan says, at once.
+// fixture is a workload in a simulated cluster that carries out each plan immediately.
 type fixture struct {
 	t    *testing.T
 	in   Input
 	plan Plan
-	// events are the reasons of what was told.
+	// events are the reasons of the recorded events.
 	events []string
-	// resized counts the pods that were changed in the last look.
+	// resized counts the pods that the last plan changed.
 	resized int
-	// refusing are the UIDs of pods that resizes are refused of.
+	// refusing holds the UIDs of pods whose resizes fail.
 	refusing map[string]bool
 }
 
@@ -77,7 +77,7 @@ func newPod(i int, r rightsize.Resources) Pod {
 	}
 }
 
-// reconcile decides, writes the state down and reads it again, and then does what the plan says.
+// reconcile decides, encodes and parses the state, and carries out the plan.
 func (b *fixture) reconcile() Plan {
 	b.t.Helper()
 	plan := Decide(b.in)
@@ -123,7 +123,7 @@ func (b *fixture) reconcile() Plan {
 	return plan
 }
 
-// wait looks again and again until some time has passed.
+// wait reconciles until the given time has passed.
 func (b *fixture) wait(d time.Duration) {
 	b.t.Helper()
 	end := b.in.Now.Add(d)
@@ -145,7 +145,7 @@ func (b *fixture) sizes() map[string]int {
 	return out
 }
 
-// expectSize expects every pod to have one size.
+// expectSize fails the test unless every pod has the size.
 func (b *fixture) expectSize(want rightsize.Resources) {
 	b.t.Helper()
 	if got := b.sizes(); len(got) != 1 || got[appSize(want).String()] != len(b.in.Pods) {

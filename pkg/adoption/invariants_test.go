@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// clusterFixture is many workloads that share budgets.
+// clusterFixture holds workloads that share budgets.
 type clusterFixture struct {
 	rng       *rand.Rand
 	budgets   *BudgetTracker
@@ -32,7 +32,7 @@ func newClusterFixture(t *testing.T, seed uint64) *clusterFixture {
 	return w
 }
 
-// harm lets something go wrong with a workload.
+// harm causes a random regression of a workload.
 func (w *clusterFixture) harm(b *fixture) {
 	p := &b.in.Pods[w.rng.IntN(len(b.in.Pods))]
 	switch w.rng.IntN(4) {
@@ -47,9 +47,9 @@ func (w *clusterFixture) harm(b *fixture) {
 	}
 }
 
-// TestProperties: whatever happens, in whatever order: budgets hold; nothing is lowered by more than a step, or below its
-// goal, its floor, or what it had; a roll-back restores exactly what was lowered; asked twice, the answer is the same.
-func TestProperties(t *testing.T) {
+// TestInvariants: for random sizes and regressions, budgets hold, no step exceeds its share, its goal or its floor, a rollback
+// restores exactly what was lowered, and the same input gives the same plan.
+func TestInvariants(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newClusterFixture(t, seed)
 		for range 80 {
@@ -61,7 +61,7 @@ func TestProperties(t *testing.T) {
 				if w.rng.IntN(60) == 0 {
 					b.in.DesiredSize = appSize(requests(20+w.rng.Int64N(2000), 20+w.rng.Int64N(2000)))
 				}
-				for j := range b.in.Pods { // What is not ready comes back.
+				for j := range b.in.Pods { // Unready pods recover at random.
 					b.in.Pods[j].Ready = b.in.Pods[j].Ready || w.rng.IntN(3) == 0
 				}
 				w.step(t, i, b)
@@ -78,12 +78,12 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 	before := b.in.State.Clone()
 	first, second := Decide(b.in), Decide(b.in)
 	if fmt.Sprintf("%+v", first.Resizes) != fmt.Sprintf("%+v", second.Resizes) || !first.State.Current.Equal(second.State.Current) {
-		t.Fatal("asked twice, two answers")
+		t.Fatal("two plans for one input")
 	}
 	b.reconcile()
 	w.budgets.Set(key, b.in.State)
 	if b.in.State.Phase == Untouched && before.Phase == Untouched && b.resized > 0 {
-		t.Fatal("pods were touched and nothing was written down")
+		t.Fatal("pods were resized without a stored state")
 	}
 	now := b.in.State
 	if now.Steps > before.Steps {
@@ -96,7 +96,7 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 	}
 }
 
-// checkStep looks at one step down.
+// checkStep checks the amounts of one step down.
 func checkStep(t *testing.T, b *fixture, s State) {
 	t.Helper()
 	for _, a := range s.Current.amounts() {
@@ -132,7 +132,7 @@ func (w *clusterFixture) checkBudgets(t *testing.T) {
 		}
 	}
 	if all > 4 || all != w.budgets.UnderWay() {
-		t.Fatalf("%d under way, the book says %d", all, w.budgets.UnderWay())
+		t.Fatalf("%d under way, the tracker counts %d", all, w.budgets.UnderWay())
 	}
 	for ns, n := range perNamespace {
 		if n > 2 {
@@ -141,7 +141,7 @@ func (w *clusterFixture) checkBudgets(t *testing.T) {
 	}
 }
 
-// TestBreaker: when too many got worse nothing new is begun, up or down, and roll-backs go on; later it closes again.
+// TestBreaker: the circuit breaker opens above the share of worse workloads, not for one alone, and closes after its window.
 func TestBreaker(t *testing.T) {
 	p := DefaultPolicy()
 	b := NewBudgetTracker()
@@ -162,12 +162,12 @@ func TestBreaker(t *testing.T) {
 		t.Error("not open at 5 of 20")
 	}
 	if open, _, _ := b.BreakerState(p, noon.Add(p.BreakerWindow)); open {
-		t.Error("open for ever")
+		t.Error("the breaker does not close")
 	}
 	few := NewBudgetTracker()
 	few.Set(Key{Name: "a"}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: "killed"}}})
 	if open, _, _ := few.BreakerState(p, noon); open {
-		t.Error("one alone opens it")
+		t.Error("one workload opens the breaker")
 	}
 	for i := range 20 {
 		b.Set(Key{Name: fmt.Sprint(i)}, State{})
@@ -192,12 +192,12 @@ func TestPolicies(t *testing.T) {
 		p := DefaultPolicy()
 		change(&p)
 		if p.Validate() == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// FuzzState: whatever stands in the annotation, it is refused or decided upon, and what is decided can be read again.
+// FuzzState: every annotation is either rejected or leads to a plan whose state can be parsed again.
 func FuzzState(f *testing.F) {
 	f.Add("", int64(500), int64(100))
 	f.Add(`{"phase":"Watching","since":"2026-03-01T11:59:00Z","earlier":{"containers":{"app":{"cpuRequest":1000}}},"before":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":800}}},"steps":1}`, int64(1), int64(1))
@@ -206,13 +206,13 @@ func FuzzState(f *testing.F) {
 		state, err := ParseState(text)
 		if err != nil {
 			if !state.Current.Empty() {
-				t.Fatal("a state beside an error")
+				t.Fatal("a state together with an error")
 			}
 			return
 		}
 		b := newFixture(t, 3, requests(1000, 1000), requests(max(0, cpu%(1<<40)), max(0, memory%(1<<30))))
 		b.in.State = state
-		b.reconcile() // Fails where what is decided cannot be read again.
+		b.reconcile() // Parses the new state.
 		for _, c := range b.plan.Resizes {
 			for _, a := range c.To.amounts() {
 				if v, _ := c.To.get(a); v < 0 {

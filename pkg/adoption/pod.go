@@ -10,39 +10,37 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// ResizeStatus is how far the node has come with the last size that a pod was given.
+// ResizeStatus is the progress of the last resize of a pod, as its kubelet reports it.
 type ResizeStatus string
 
-// The states of a resize.
 const (
-	// ResizeDone: the pod has it.
+	// ResizeDone: the pod has the size of its spec.
 	ResizeDone ResizeStatus = ""
-	// ResizeDeferred: the node has no room now, and will try again.
+	// ResizeDeferred: the node has no room now; the kubelet retries.
 	ResizeDeferred ResizeStatus = "Deferred"
-	// ResizeInfeasible: this node can never give it.
+	// ResizeInfeasible: this node can never provide the size.
 	ResizeInfeasible ResizeStatus = "Infeasible"
-	// ResizeInProgress: the node is at it.
+	// ResizeInProgress: the kubelet is applying the size.
 	ResizeInProgress ResizeStatus = "InProgress"
-	// ResizeFailed: the node has tried and could not, and tries again: memory in use above the new limit, mostly.
+	// ResizeFailed: the kubelet failed and retries, mostly because the memory in use exceeds the new limit.
 	ResizeFailed ResizeStatus = "Failed"
 )
 
-// Pod is a pod of the workload as far as adoption looks at it.
+// Pod holds what decisions need of a pod.
 type Pod struct {
 	Name, UID string
 	Created   time.Time
-	// NotResizable says why the pod cannot be resized; empty where it can: it runs, and nobody is deleting it.
+	// NotResizable is the reason why the pod cannot be resized at all; empty for a running pod that can.
 	NotResizable string
 	// Containers of the pod's spec, init containers included.
 	Containers []Container
-	// ResizeStatus is how far the last resize has come; Message is the node's.
+	// ResizeStatus is the progress of the last resize; ResizeMessage is the kubelet's.
 	ResizeStatus  ResizeStatus
 	ResizeMessage string
-	// Refused says why the pod can never be given RefusedSize in place, where that was refused before its node was asked; empty where
-	// nothing was.
+	// Refused is the reason why the API server refused RefusedSize for this pod for good; empty if it did not.
 	Refused     string
 	RefusedSize Size
-	// Ready tells whether it serves; UnreadySince is when it ceased to, or never did.
+	// Ready is the condition Ready; UnreadySince is when it last changed, or when the pod was created.
 	Ready        bool
 	UnreadySince time.Time
 }
@@ -50,17 +48,17 @@ type Pod struct {
 // Container is one container of a pod.
 type Container struct {
 	Name string
-	// Size is what its spec asks for.
+	// Size is the size in its spec.
 	Size rightsize.Resources
-	// Frozen containers cannot be resized: they run to their end before the others start.
+	// Frozen containers cannot be resized: init containers that end before the others start.
 	Frozen bool
-	// RestartsForCPU and RestartsForMemory say that a change of it restarts the container.
+	// RestartsForCPU and RestartsForMemory report whether a resize of the resource restarts the container.
 	RestartsForCPU, RestartsForMemory bool
-	// KilledAt is the last end for lack of memory, EndedAt the last of any kind; the zero time for none.
+	// KilledAt is the last OOM kill, EndedAt the last end for any reason; zero for none.
 	KilledAt, EndedAt time.Time
 }
 
-// qosClass is the QoS class that a set of containers has.
+// qosClass is the QoS class that Kubernetes gives to a pod.
 type qosClass int
 
 const (
@@ -90,10 +88,10 @@ func (p Pod) qosClass() qosClass {
 	}
 }
 
-// Guaranteed tells whether the pod's QoS class is that.
+// Guaranteed reports whether the QoS class of the pod is Guaranteed.
 func (p Pod) Guaranteed() bool { return p.qosClass() == guaranteed }
 
-// size is what the spec of the pod asks for.
+// size returns the size in the spec of the pod.
 func (p Pod) size() Size {
 	out := Size{Containers: map[string]rightsize.Resources{}}
 	for _, c := range p.Containers {
@@ -102,9 +100,20 @@ func (p Pod) size() Size {
 	return out.Clone()
 }
 
-// InPlaceSize is what a pod is given in place to have the goal, as far as that can be taken back: what it does not ask for is not
-// added, and what the goal lacks is not taken away, for neither could be undone in place. why says that it is given nothing.
-func (p Pod) InPlaceSize(goal Size) (to Size, why string) {
+// withSize returns the pod with another size in its spec.
+func (p Pod) withSize(s Size) Pod {
+	resized := make([]Container, len(p.Containers))
+	for i, c := range p.Containers {
+		c.Size = s.Containers[c.Name]
+		resized[i] = c
+	}
+	p.Containers = resized
+	return p
+}
+
+// InPlaceSize returns the size closest to the goal that the pod can get in place and lose again: amounts that its spec lacks are not
+// added and amounts that the goal lacks stay, since neither could be reverted in place. The reason explains why nothing changes.
+func (p Pod) InPlaceSize(goal Size) (to Size, reason string) {
 	to = p.size()
 	frozen := map[string]bool{}
 	for _, c := range p.Containers {
@@ -115,32 +124,27 @@ func (p Pod) InPlaceSize(goal Size) (to Size, why string) {
 			to.set(a, v)
 		}
 	}
-	// A limit that stays bounds its request: a request above it would be refused.
+	// The API server refuses a request above its limit.
 	for _, a := range to.amounts() {
-		if a.field.limit() {
-			limit, _ := to.get(a)
-			of := amount{a.container, a.field.request()}
-			if request, ok := to.get(of); ok && request > limit {
-				to.set(of, limit)
-			}
+		if !a.field.limit() {
+			continue
+		}
+		limit, _ := to.get(a)
+		of := amount{a.container, a.field.request()}
+		if request, ok := to.get(of); ok && request > limit {
+			to.set(of, limit)
 		}
 	}
-	after := p
-	after.Containers = nil
-	for _, c := range p.Containers {
-		c.Size = to.Containers[c.Name]
-		after.Containers = append(after.Containers, c)
-	}
-	if p.qosClass() == bestEffort {
+	switch class := p.qosClass(); {
+	case class == bestEffort:
 		return p.size(), "it is BestEffort: requests in place would change its QoS class; new pods get them"
-	}
-	if after.qosClass() != p.qosClass() {
+	case class != p.withSize(to).qosClass():
 		return p.size(), "its QoS class would change"
 	}
 	return to, ""
 }
 
-// restarts tells whether going from one size to another restarts a container of the pod.
+// restarts reports whether a resize to the size restarts a container of the pod.
 func (p Pod) restarts(to Size) bool {
 	from := p.size()
 	for _, c := range p.Containers {
@@ -157,23 +161,10 @@ func (p Pod) restarts(to Size) bool {
 	return false
 }
 
-// reduces tells whether a size has less of anything than another.
-func reduces(from, to Size) bool {
-	for _, a := range from.amounts() {
-		now, _ := from.get(a)
-		if then, ok := to.get(a); ok && then < now {
-			return true
-		}
-	}
-	return false
-}
-
-// resizeRemark says how long a node may be at it before the step goes on without the pod.
+// resizeRemark describes a resize that is not done; "" if it is.
 func (p Pod) resizeRemark() string {
-	switch p.ResizeStatus {
-	case ResizeDeferred, ResizeFailed, ResizeInProgress, ResizeInfeasible:
-		return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, p.ResizeMessage)
-	default:
+	if p.ResizeStatus == ResizeDone {
 		return ""
 	}
+	return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, p.ResizeMessage)
 }

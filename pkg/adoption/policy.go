@@ -11,43 +11,43 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Policy says how careful adoption is. DefaultPolicy gives each value with its reason.
+// Policy holds the limits and times of adoption. DefaultPolicy gives each value with its reason.
 type Policy struct {
-	// Step is the share of what a container has now that one step takes away at most, 0 to 1 exclusive.
+	// Step is the largest share of a request that one step takes away, between 0 and 1 exclusive.
 	Step series.Ratio
-	// MinChange is the share below which a difference is not worth a step, 0 to 1 exclusive.
+	// MinChange is the share below which a difference is not worth a step, from 0 to below 1.
 	MinChange series.Ratio
-	// MinCPU and MinMemory are floors: nothing is lowered below them.
+	// MinCPU and MinMemory are the smallest values that anything is lowered to.
 	MinCPU    series.MilliCPU
 	MinMemory series.Bytes
 	// Watch is how long a step is watched before the next.
 	Watch time.Duration
-	// Settle is how long pods may take to get a new size; those that wait longer are left waiting, and the step goes on.
+	// Settle is how long pods may take to get a new size before the step continues without them.
 	Settle time.Duration
-	// PollInterval is the time between two looks while pods get a new size or a step is watched.
+	// PollInterval is the time between two decisions while pods are resized or a step is watched.
 	PollInterval time.Duration
-	// ReadyGrace is how long a pod may be not ready before that counts as worse.
+	// ReadyGrace is how long a pod may be not ready before that counts as a regression.
 	ReadyGrace time.Duration
-	// CoolDown is the rest after a roll-back before anything is lowered again; MaxRollbacks in a row end it for good.
+	// CoolDown is the pause after a rollback before anything is lowered again; MaxRollbacks in a row stop adoption.
 	CoolDown     time.Duration
 	MaxRollbacks int
-	// PodsAtOnce is the share of the pods of a workload that are lowered, or restarted, in one look; one at least.
+	// PodsAtOnce is the share of a workload's pods that one decision lowers or restarts; at least one pod.
 	PodsAtOnce series.Ratio
-	// Throttled is the share of CFS periods that counts as throttled, and ThrottledIncrease how much more than before the step it
-	// has to be.
+	// Throttled is the share of throttled CFS periods, and ThrottledIncrease the increase since before the step, from which
+	// throttling counts as a regression.
 	Throttled, ThrottledIncrease series.Ratio
-	// MaxPerNamespace and MaxPerCluster bound the workloads of which something is being lowered, the watch included.
+	// MaxPerNamespace and MaxPerCluster bound the workloads that are being lowered or watched.
 	MaxPerNamespace, MaxPerCluster int
-	// BreakerShare is the share of the workloads lowered within BreakerWindow that may have got worse before all adoption
-	// stops; BreakerMinWorkloads is how many have to have got worse for that.
+	// BreakerShare is the share of the workloads lowered within BreakerWindow that may get worse before the circuit breaker opens;
+	// BreakerMinWorkloads is the smallest number of worse workloads that opens it.
 	BreakerShare        series.Ratio
 	BreakerMinWorkloads int
 	BreakerWindow       time.Duration
 }
 
-// DefaultPolicy is careful: a fifth at a time and ten minutes between, so that a container goes to a third of its request in
-// an hour, and an hourly peak is met at least once on the way. A difference of 5 % is smaller than the error of a histogram
-// bucket. The floors are what a small process needs to answer its probes.
+// DefaultPolicy returns cautious values. A fifth per step and ten minutes between steps lower a request to a third within an hour and
+// include an hourly peak at least once. A difference of 5 % is smaller than the error of a histogram bucket. The smallest values let
+// a small process answer its probes.
 func DefaultPolicy() Policy {
 	return Policy{
 		Step: 0.2, MinChange: 0.05, MinCPU: 10, MinMemory: 16 << 20,
@@ -59,44 +59,35 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Validate returns everything that is wrong with a policy.
+// Validate returns everything that is wrong with the policy.
 func (p Policy) Validate() error {
 	var errs []error
-	share := func(name string, v series.Ratio) {
-		if !(v > 0 && v < 1) {
-			errs = append(errs, fmt.Errorf("%s %v: must be more than 0 and less than 1", name, v))
+	check := func(ok bool, name string, v any, allowed string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s %v: must be %s", name, v, allowed))
 		}
 	}
-	share("step", p.Step)
-	share("breakerShare", p.BreakerShare)
-	if !(p.PodsAtOnce > 0 && p.PodsAtOnce <= 1) {
-		errs = append(errs, fmt.Errorf("podsAtOnce %v: must be more than 0 and at most 1", p.PodsAtOnce))
-	}
-	for name, v := range map[string]series.Ratio{"material": p.MinChange, "throttled": p.Throttled, "throttledMore": p.ThrottledIncrease} {
-		if !(v >= 0 && v < 1) {
-			errs = append(errs, fmt.Errorf("%s %v: must be at least 0 and less than 1", name, v))
-		}
+	check(p.Step > 0 && p.Step < 1, "step", p.Step, "more than 0 and less than 1")
+	check(p.BreakerShare > 0 && p.BreakerShare < 1, "breakerShare", p.BreakerShare, "more than 0 and less than 1")
+	check(p.PodsAtOnce > 0 && p.PodsAtOnce <= 1, "podsAtOnce", p.PodsAtOnce, "more than 0 and at most 1")
+	for name, v := range map[string]series.Ratio{"minChange": p.MinChange, "throttled": p.Throttled, "throttledIncrease": p.ThrottledIncrease} {
+		check(v >= 0 && v < 1, name, v, "at least 0 and less than 1")
 	}
 	for name, d := range map[string]time.Duration{
-		"watch": p.Watch, "settle": p.Settle, "look": p.PollInterval, "readyGrace": p.ReadyGrace, "coolDown": p.CoolDown, "breakerWindow": p.BreakerWindow,
+		"watch": p.Watch, "settle": p.Settle, "pollInterval": p.PollInterval, "readyGrace": p.ReadyGrace, "coolDown": p.CoolDown, "breakerWindow": p.BreakerWindow,
 	} {
-		if d <= 0 {
-			errs = append(errs, fmt.Errorf("%s %s: must be more than 0", name, d))
-		}
+		check(d > 0, name, d, "more than 0")
 	}
 	for name, n := range map[string]int{
-		"maxRollbacks": p.MaxRollbacks, "perNamespace": p.MaxPerNamespace, "perCluster": p.MaxPerCluster, "breakerLeast": p.BreakerMinWorkloads,
+		"maxRollbacks": p.MaxRollbacks, "maxPerNamespace": p.MaxPerNamespace, "maxPerCluster": p.MaxPerCluster, "breakerMinWorkloads": p.BreakerMinWorkloads,
 	} {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("%s %d: must be 1 or more", name, n))
-		}
+		check(n >= 1, name, n, "1 or more")
 	}
-	if p.MinCPU < 0 || p.MinMemory < 0 {
-		errs = append(errs, errors.New("minCPU and minMemory: must not be negative"))
-	}
+	check(p.MinCPU >= 0 && p.MinMemory >= 0, "minCPU and minMemory", fmt.Sprintf("%d and %d", p.MinCPU, p.MinMemory), "0 or more")
 	return errors.Join(errs...)
 }
 
+// floor returns the smallest value that a field is lowered to.
 func (p Policy) floor(f field) int64 {
 	switch f {
 	case replicas:

@@ -10,77 +10,75 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Signals are what a step is judged by, beside the pods themselves.
+// Signals are the measurements, beside the pods themselves, by which a step is judged.
 type Signals struct {
-	// KilledAt is the last kill for lack of memory of any pod of the workload, gone ones too; the zero time for none.
+	// KilledAt is the last OOM kill of any pod of the workload, deleted pods included; zero for none.
 	KilledAt time.Time
-	// Throttled is the share of CFS periods in which its containers were throttled, the worst of them; nil where it is not
-	// known. Unknown is neither good nor bad.
+	// Throttled is the share of CFS periods in which the most throttled container was throttled, 0 to 1; nil when unknown, which
+	// counts neither for nor against a step.
 	Throttled *series.Ratio
 }
 
-// findRegression says what got worse since the last step; empty for nothing. While the step is under way everything counts; after that, for
-// as long as the breaker looks back, kills for lack of memory.
+// findRegression returns what got worse since the last step, or "". During a step every signal counts; afterwards, for
+// Policy.BreakerWindow, only OOM kills.
 func findRegression(in Input, s State) string {
-	rested := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Equal(s.Previous)
-	// What one step back did not heal, the way back to the beginning may.
+	onlyKills := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Equal(s.Previous)
+	// If one step back did not help, the original size may.
 	held := s.Phase == Held && reduces(s.Original, s.Current)
-	if !s.UnderWay() && !rested && !held {
+	if !s.UnderWay() && !onlyKills && !held {
 		return ""
 	}
-	// Ends are told to the second.
+	// Kubernetes reports ends of containers in whole seconds.
 	since := s.StepAt.Truncate(time.Second)
 	if held {
-		since, rested = s.PhaseSince.Truncate(time.Second).Add(time.Second), true
+		since, onlyKills = s.PhaseSince.Truncate(time.Second).Add(time.Second), true
 	}
 	if notBefore(in.Signals.KilledAt, since) {
-		return "a container was killed for lack of memory at " + formatClock(in.Signals.KilledAt)
+		return "a container was OOM-killed at " + formatClock(in.Signals.KilledAt)
 	}
 	for _, p := range in.Pods {
-		if why := findPodRegression(in, p, since, rested); why != "" {
-			return why
+		if reason := findPodRegression(in, p, since, onlyKills); reason != "" {
+			return reason
 		}
 	}
 	now, before := in.Signals.Throttled, s.Throttled
-	if !rested && now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledIncrease {
+	if !onlyKills && now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledIncrease {
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods, %.0f %% before", 100*float64(*now), 100*float64(*before))
 	}
 	return ""
 }
 
-// notBefore tells whether something happened at all, and not before since.
+// notBefore reports whether something happened, and not before since.
 func notBefore(t, since time.Time) bool { return !t.IsZero() && !t.Before(since) }
 
-// findPodRegression is worse for one pod; rested leaves it at kills.
-func findPodRegression(in Input, p Pod, since time.Time, rested bool) string {
-	after := func(t time.Time) bool { return notBefore(t, since) }
+func findPodRegression(in Input, p Pod, since time.Time, onlyKills bool) string {
 	for _, c := range p.Containers {
-		if after(c.KilledAt) {
-			return fmt.Sprintf("container %s of pod %s was killed for lack of memory at %s", c.Name, p.Name, formatClock(c.KilledAt))
+		if notBefore(c.KilledAt, since) {
+			return fmt.Sprintf("container %s of pod %s was OOM-killed at %s", c.Name, p.Name, formatClock(c.KilledAt))
 		}
-		// A container that a resize restarts has ended for that.
-		if !rested && after(c.EndedAt) && !c.RestartsForCPU && !c.RestartsForMemory {
+		// A container that restarts for a resize ends because of it.
+		if !onlyKills && notBefore(c.EndedAt, since) && !c.RestartsForCPU && !c.RestartsForMemory {
 			return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, formatClock(c.EndedAt))
 		}
 	}
-	unready := !p.Ready && p.NotResizable == "" && after(p.UnreadySince) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace
-	// A pod that the step made was never ready before it.
-	if !rested && unready && p.Created.Before(since) {
-		return fmt.Sprintf("pod %s is not ready since %s", p.Name, formatClock(p.UnreadySince))
+	if onlyKills || p.Ready {
+		return ""
 	}
-	// One that took the place of another has long enough to begin to serve.
-	late := in.Reach == Recreate && !p.Ready && !p.Created.Before(since) && in.Now.Sub(p.Created) >= in.Policy.Settle
-	if !rested && late {
-		return fmt.Sprintf("pod %s, which took the place of another, is not ready after %s", p.Name, in.Policy.Settle)
+	older := p.Created.Before(since)
+	switch {
+	case older && p.NotResizable == "" && notBefore(p.UnreadySince, since) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace:
+		return fmt.Sprintf("pod %s is not ready since %s", p.Name, formatClock(p.UnreadySince))
+	case !older && in.Reach == Recreate && in.Now.Sub(p.Created) >= in.Policy.Settle:
+		return fmt.Sprintf("pod %s, which replaced another, is not ready after %s", p.Name, in.Policy.Settle)
 	}
 	return ""
 }
 
-// unhealthyReason says why nothing should be lowered now: what is not well cannot be seen to get worse.
+// unhealthyReason returns why nothing should be lowered now, because a regression could not be recognized, or "".
 func unhealthyReason(in Input) string {
 	recent := in.Now.Add(-in.Policy.Watch)
 	if in.Signals.KilledAt.After(recent) {
-		return "a container was killed for lack of memory at " + formatClock(in.Signals.KilledAt)
+		return "a container was OOM-killed at " + formatClock(in.Signals.KilledAt)
 	}
 	for _, p := range in.Pods {
 		if !p.Ready {

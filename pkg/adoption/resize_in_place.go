@@ -3,123 +3,125 @@
 
 package adoption
 
-import (
-	"fmt"
-	"math"
-	"slices"
-)
+import "slices"
 
-// bringAll gives every pod what it shall have, new ones too.
-func (d *decision) bringAll() {
-	if d.s.Phase == Untouched || d.s.Phase == Stopped {
-		return
+// planResizes returns the changes that bring running pods to a goal: resizes in place, and evictions where the reach allows them.
+func planResizes(in Input, s State, goal Size) podChanges {
+	if goal.Replicas != nil {
+		return planScale(in, *goal.Replicas)
 	}
-	if d.bring(d.s.Current) > 0 {
-		d.again(d.in.Policy.PollInterval)
+	if reason := untouchedReason(in, s); reason != "" {
+		var changes podChanges
+		if s.Reach != NewPods {
+			changes.remarkf("%s", reason)
+		}
+		return changes
 	}
+	if s.Reach == Recreate {
+		return planRecreation(in, s, goal)
+	}
+	return planUnresizable(in, s, goal).merge(planInPlaceResizes(in, s, goal))
 }
 
-// bring gives pods the goal, a few at once where that lowers or restarts them, and returns how many do not have it yet.
-func (d *decision) bring(goal Size) (left int) {
-	if goal.Replicas != nil {
-		return d.scale(goal)
+func planScale(in Input, replicas int32) podChanges {
+	if in.Template.Replicas == nil || *in.Template.Replicas == replicas {
+		return podChanges{}
 	}
-	if why := d.untouched(); why != "" {
-		if d.s.Reach != NewPods {
-			d.remarkf("%s", why)
-		}
-		return 0
-	}
-	if d.s.Reach == Recreate {
-		return d.recreate(goal)
-	}
-	known := d.known()
-	pods := d.byAge()
-	left = d.stuck(goal)
-	atOnce := d.atOnce()
-	restarts := d.in.DisruptionsAllowed
-	if restarts < 0 {
-		restarts = atOnce
-	}
-	restarts = min(restarts, atOnce)
-	for _, p := range pods { // What is on its way counts.
-		if p.ResizeStatus == ResizeInProgress || p.ResizeStatus == ResizeFailed {
-			atOnce--
-		}
-	}
-	for _, p := range pods {
+	return podChanges{replicas: &replicas, remaining: 1}
+}
+
+// planInPlaceResizes returns the pods to resize in place now. Pods that get less, or that restart, are limited to
+// Policy.PodsAtOnce; those that restart also to the disruption budgets.
+func planInPlaceResizes(in Input, s State, goal Size) podChanges {
+	var changes podChanges
+	limits := newResizeLimits(in)
+	for _, p := range podsByAge(in.Pods) {
 		if p.NotResizable != "" {
 			continue
 		}
-		to, why := p.InPlaceSize(goal)
-		if why != "" {
-			d.remarkf("pod %s: %s", p.Name, why)
-			continue
-		}
-		if p.size().Equal(to) {
-			if w := p.resizeRemark(); w != "" {
-				d.remarkf("%s", w)
-				d.again(d.in.Policy.Settle) // To see that it has it.
+		to, reason := p.InPlaceSize(goal)
+		switch {
+		case reason != "":
+			changes.remarkf("pod %s: %s", p.Name, reason)
+		case p.size().Equal(to):
+			if remark := p.resizeRemark(); remark != "" {
+				changes.remarkf("%s", remark)
+				changes.requeueAfter = in.Policy.Settle // The node reports the result later.
 			}
 			if p.ResizeStatus == ResizeInProgress {
-				left++
+				changes.remaining++
 			}
-			continue
-		}
-		if !known(p) {
-			d.remarkf("pod %s was made with %s, which is neither its template's nor adopted; it is left alone", p.Name, p.size().restrictTo(goal))
-			continue
-		}
-		left++
-		change := PodResize{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Restarts: p.restarts(to)}
-		if reduces(p.size(), to) {
-			if atOnce <= 0 {
-				continue
+		case !s.isKnownSize(p):
+			changes.remarkf(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
+		default:
+			changes.remaining++
+			resize := PodResize{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Restarts: p.restarts(to)}
+			allowed, reason := limits.take(reduces(p.size(), to), resize.Restarts)
+			if reason != "" {
+				changes.remarkf("pod %s: %s", p.Name, reason)
 			}
-			atOnce--
-		}
-		if change.Restarts {
-			if restarts <= 0 {
-				d.remarkf("pod %s: resizing restarts it, and a disruption budget or the share of pods at once keeps it for now", p.Name)
-				continue
+			if allowed {
+				changes.resizes = append(changes.resizes, resize)
 			}
-			restarts--
 		}
-		d.plan.Resizes = append(d.plan.Resizes, change)
 	}
-	return left
+	return changes
 }
 
-// atOnce is how many pods may be lowered, restarted or evicted in one look; one at least.
-func (d *decision) atOnce() int {
-	return max(1, int(math.Floor(float64(len(d.in.Pods))*float64(d.in.Policy.PodsAtOnce))))
+// unknownSizeRemark is the remark on a pod that another webhook, or its owner, gave a size of its own.
+const unknownSizeRemark = "pod %s was created with %s, which is neither the size of its template nor an adopted one; it is left alone"
+
+// resizeLimits counts how many more pods may be lowered and restarted by one decision.
+type resizeLimits struct{ reductions, restarts int }
+
+// newResizeLimits counts resizes in progress against the reductions.
+func newResizeLimits(in Input) resizeLimits {
+	atOnce := podsAtOnce(in)
+	limits := resizeLimits{reductions: atOnce, restarts: atOnce}
+	if in.DisruptionsAllowed >= 0 {
+		limits.restarts = min(atOnce, in.DisruptionsAllowed)
+	}
+	for _, p := range in.Pods {
+		if p.ResizeStatus == ResizeInProgress || p.ResizeStatus == ResizeFailed {
+			limits.reductions--
+		}
+	}
+	return limits
 }
 
-// scale brings the number of replicas to the goal.
-func (d *decision) scale(goal Size) (left int) {
-	if d.in.Template.Replicas == nil || *d.in.Template.Replicas == *goal.Replicas {
-		return 0
+// take reserves one resize. It returns a reason where a restart is not allowed; reductions wait for their turn without one.
+func (l *resizeLimits) take(reduces, restarts bool) (allowed bool, reason string) {
+	if reduces {
+		if l.reductions <= 0 {
+			return false, ""
+		}
+		l.reductions--
 	}
-	n := *goal.Replicas
-	d.plan.Replicas = &n
-	return 1
+	if restarts {
+		if l.restarts <= 0 {
+			return false, "the resize restarts it, and a disruption budget or the share of pods at once does not allow that now"
+		}
+		l.restarts--
+	}
+	return true, ""
 }
 
-func (d *decision) remarkf(format string, args ...any) {
-	if len(d.plan.Remarks) < maxOutcomes {
-		d.plan.Remarks = append(d.plan.Remarks, fmt.Sprintf(format, args...))
-	}
+// podsAtOnce is the number of pods that one decision may lower, restart or evict; at least one.
+func podsAtOnce(in Input) int {
+	return max(1, int(float64(len(in.Pods))*float64(in.Policy.PodsAtOnce)))
 }
 
-// known tells of a pod whether it has a size that adoption has to do with.
-func (d *decision) known() func(Pod) bool { return isKnownSize(d.s) }
+// podsByAge returns the pods, the oldest first.
+func podsByAge(pods []Pod) []Pod {
+	sorted := slices.Clone(pods)
+	slices.SortFunc(sorted, func(a, b Pod) int { return a.Created.Compare(b.Created) })
+	return sorted
+}
 
-func isKnownSize(s State) func(Pod) bool {
-	sizes := append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...)
-	return func(p Pod) bool {
-		return slices.ContainsFunc(sizes, func(size Size) bool {
-			to, why := p.InPlaceSize(size)
-			return why != "" || p.size().Equal(to)
-		})
-	}
+// isKnownSize reports whether the pod has a size that adoption set, or would set nothing on it.
+func (s State) isKnownSize(p Pod) bool {
+	return slices.ContainsFunc(append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...), func(size Size) bool {
+		to, reason := p.InPlaceSize(size)
+		return reason != "" || p.size().Equal(to)
+	})
 }

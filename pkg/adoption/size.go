@@ -13,14 +13,13 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Size is what a workload is made of: requests and limits by container, or a number of replicas. What is absent is not
-// spoken of.
+// Size is the size of a workload: requests and limits by container, or a number of replicas. Absent amounts are not managed.
 type Size struct {
 	Containers map[string]rightsize.Resources `json:"containers,omitempty"`
 	Replicas   *int32                         `json:"replicas,omitempty"`
 }
 
-// amount is one of the numbers of a size, in millicores, bytes or replicas.
+// amount identifies one number of a size, in millicores, bytes or replicas.
 type amount struct {
 	container string
 	field     field
@@ -38,7 +37,7 @@ const (
 
 func (f field) limit() bool { return f == cpuLimit || f == memoryLimit }
 
-// request is the one that must not be above a limit.
+// request returns the request that belongs to a limit.
 func (f field) request() field {
 	if f == cpuLimit {
 		return cpuRequest
@@ -46,17 +45,15 @@ func (f field) request() field {
 	return memoryRequest
 }
 
-// Clone is a copy that shares nothing.
+// Clone returns a deep copy.
 func (s Size) Clone() Size {
 	out := Size{}
 	for _, a := range s.amounts() {
 		v, _ := s.get(a)
 		out.set(a, v)
 	}
-	for name := range s.Containers { // Those without any amount too.
-		if _, ok := out.Containers[name]; !ok {
-			out.addContainer(name)
-		}
+	for name := range s.Containers { // Containers without any amount are kept.
+		out.addContainer(name)
 	}
 	return out
 }
@@ -70,10 +67,10 @@ func (s *Size) addContainer(name string) {
 	}
 }
 
-// Empty tells that a size says nothing.
+// Empty reports whether the size has no amounts.
 func (s Size) Empty() bool { return len(s.amounts()) == 0 }
 
-// amounts lists what a size speaks of, in a fixed order.
+// amounts lists the amounts that are set, in a fixed order.
 func (s Size) amounts() []amount {
 	var out []amount
 	if s.Replicas != nil {
@@ -91,14 +88,10 @@ func (s Size) amounts() []amount {
 }
 
 func (s Size) get(a amount) (int64, bool) {
-	if a.field == replicas {
-		if s.Replicas == nil {
-			return 0, false
-		}
-		return int64(*s.Replicas), true
-	}
 	r := s.Containers[a.container]
 	switch a.field {
+	case replicas:
+		return dereference(s.Replicas)
 	case cpuRequest:
 		return dereference(r.CPURequest)
 	case cpuLimit:
@@ -110,7 +103,7 @@ func (s Size) get(a amount) (int64, bool) {
 	}
 }
 
-func dereference[T series.MilliCPU | series.Bytes](p *T) (int64, bool) {
+func dereference[T int32 | series.MilliCPU | series.Bytes](p *T) (int64, bool) {
 	if p == nil {
 		return 0, false
 	}
@@ -139,22 +132,12 @@ func (s *Size) set(a amount, v int64) {
 	s.Containers[a.container] = r
 }
 
-// Equal tells whether two sizes speak of the same amounts and give them the same values.
+// Equal reports whether both sizes set the same amounts to the same values.
 func (s Size) Equal(other Size) bool {
-	mine, theirs := s.amounts(), other.amounts()
-	if !slices.Equal(mine, theirs) {
-		return false
-	}
-	for _, a := range mine {
-		v, _ := s.get(a)
-		if w, _ := other.get(a); v != w {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(s.amounts(), other.amounts()) && s.contains(other)
 }
 
-// contains tells whether a size gives every amount that the other speaks of its value.
+// contains reports whether the size sets every amount of the other to the same value.
 func (s Size) contains(other Size) bool {
 	for _, a := range other.amounts() {
 		want, _ := other.get(a)
@@ -165,7 +148,7 @@ func (s Size) contains(other Size) bool {
 	return true
 }
 
-// restrictTo is the part of a size that is about the containers of another.
+// restrictTo returns the part of the size that concerns the containers, or the replicas, of another.
 func (s Size) restrictTo(of Size) Size {
 	out := s.Clone()
 	maps.DeleteFunc(out.Containers, func(name string, _ rightsize.Resources) bool {
@@ -178,21 +161,32 @@ func (s Size) restrictTo(of Size) Size {
 	return out
 }
 
-// String is for messages: "app: cpu 500m, memory 1Gi".
+// reduces reports whether an amount is smaller in the second size.
+func reduces(from, to Size) bool {
+	for _, a := range from.amounts() {
+		now, _ := from.get(a)
+		if then, ok := to.get(a); ok && then < now {
+			return true
+		}
+	}
+	return false
+}
+
+// String formats the size for messages: "app: cpu 500m, memory 1Gi".
 func (s Size) String() string {
 	var parts []string
 	if s.Replicas != nil {
-		parts = append(parts, fmt.Sprintf("%d replicas", *s.Replicas))
+		parts = append(parts, replicas.text(int64(*s.Replicas)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
-		var of []string
+		var amounts []string
 		for f := cpuRequest; f <= memoryLimit; f++ {
 			if v, ok := s.get(amount{name, f}); ok {
-				of = append(of, f.text(v))
+				amounts = append(amounts, f.text(v))
 			}
 		}
-		if len(of) > 0 {
-			parts = append(parts, name+": "+strings.Join(of, ", "))
+		if len(amounts) > 0 {
+			parts = append(parts, name+": "+strings.Join(amounts, ", "))
 		}
 	}
 	return strings.Join(parts, "; ")

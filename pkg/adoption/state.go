@@ -5,6 +5,7 @@ package adoption
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,81 +13,80 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Phase is what is being done with a workload.
+// Phase is the progress of adoption for one workload.
 type Phase string
 
-// The phases.
 const (
-	// Untouched: nothing was adopted, or it was taken back.
+	// Untouched: nothing was adopted, or the original size was restored.
 	Untouched Phase = ""
-	// Resting: pods have what they shall have.
+	// Resting: pods have the size that they should have.
 	Resting Phase = "Resting"
-	// Lowering: pods are being given less.
+	// Lowering: a step down is being carried out.
 	Lowering Phase = "Lowering"
-	// Watching: the last step is watched.
+	// Watching: all pods have the size of the last step, which is watched for regressions.
 	Watching Phase = "Watching"
-	// RollingBack: the last step made something worse, and pods are being given back what they had.
+	// RollingBack: the last step caused a regression, and pods are resized back.
 	RollingBack Phase = "RollingBack"
-	// Held: rolled back; nothing is lowered for a while.
+	// Held: after a rollback; nothing is lowered until HeldUntil.
 	Held Phase = "Held"
-	// Withdrawing: pods are being given back what they had before adoption.
+	// Withdrawing: adoption was switched off, and pods are resized to the original size.
 	Withdrawing Phase = "Withdrawing"
-	// Stopped: somebody else has a say. Nothing is done until a person has looked at it.
+	// Stopped: another client changed the workload, or too many steps were rolled back. A person has to start adoption again.
 	Stopped Phase = "Stopped"
 )
 
-// kept bounds the outcomes that a state remembers, and remembered the sizes of earlier steps.
+// maxOutcomes and maxEarlierSizes bound the lists of a state.
 const (
 	maxOutcomes     = 10
 	maxEarlierSizes = 8
 )
 
-// State is what has to survive: it is written down on the workload before anything is done. Its JSON is what others may
-// read; fields are only added.
+// State is stored on the workload before a plan is carried out, so that any replica can continue from it. Its JSON format is public:
+// fields are only added.
 type State struct {
 	Phase Phase `json:"phase,omitempty"`
-	// PhaseSince is when the phase began, StepAt the last step down.
+	// PhaseSince is when the phase began, StepAt when the last step down began.
 	PhaseSince time.Time `json:"since,omitzero"`
 	StepAt     time.Time `json:"stepAt,omitzero"`
-	// Reach says which pods get the size, ChangedAt when Current was last another.
+	// Reach selects the pods that get the size; ChangedAt is when Current last changed.
 	Reach     Reach     `json:"reach,omitempty"`
 	ChangedAt time.Time `json:"changedAt,omitzero"`
-	// Recommendation names the recommendation that is adopted, as namespace/name.
+	// Recommendation is the adopted recommendation as namespace/name.
 	Recommendation string `json:"by,omitempty"`
-	// Original is what the workload asked for before adoption, and Owner the field manager that had said so.
+	// Original is the size of the pod template before adoption, and Owner the field manager that had set it.
 	Original Size   `json:"earlier,omitzero"`
 	Owner    string `json:"owner,omitempty"`
-	// Previous is what pods had before the last step; Current is what they shall have now, and what new pods get.
+	// Previous is the size before the last step; Current is the size of running and new pods now.
 	Previous Size `json:"before,omitzero"`
 	Current  Size `json:"current,omitzero"`
-	// Template is what the pod template is given, nil where it is left alone; TemplateSeen, that it was seen to have it.
+	// Template is the size written into the pod template, nil if none was; TemplateSeen reports that it was read back.
 	Template     *Size `json:"template,omitempty"`
 	TemplateSeen bool  `json:"templateSeen,omitempty"`
 	// Steps counts the steps down.
 	Steps int `json:"steps,omitempty"`
-	// Rollbacks counts those in a row; HeldUntil ends the rest after the last.
+	// Rollbacks counts the rollbacks in a row; HeldUntil ends the pause after the last one.
 	Rollbacks int       `json:"rollbacks,omitempty"`
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
-	// Throttled is the share of throttled CPU periods before the last step; nil where it was not known.
+	// Throttled is the share of throttled CPU periods before the last step; nil when unknown.
 	Throttled *series.Ratio `json:"throttled,omitempty"`
-	// Reason says why it is stopped or held.
+	// Reason explains the phases Stopped and Held.
 	Reason string `json:"reason,omitempty"`
 	// Outcomes are the last steps down, oldest first.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
-	// AdjustedTargets are the targets of the workload's autoscaler that move with the requests.
+	// AdjustedTargets are the targets of the workload's autoscaler that change with the requests.
 	AdjustedTargets []AdjustedTarget `json:"tied,omitempty"`
-	// EarlierSizes are sizes of earlier steps, which pods may still have.
+	// EarlierSizes are sizes of earlier steps, which some pods may still have.
 	EarlierSizes []Size `json:"given,omitempty"`
 }
 
-// Outcome is how a step ended.
+// Outcome is the result of a step down. Regression is empty for a step that succeeded.
 type Outcome struct {
 	At         time.Time `json:"at"`
 	Size       string    `json:"size"`
 	Regression string    `json:"worse,omitempty"`
 }
 
-// Clone shares nothing with the original.
+// Clone returns a deep copy.
 func (s State) Clone() State {
 	out := s
 	out.Original, out.Previous, out.Current = s.Original.Clone(), s.Previous.Clone(), s.Current.Clone()
@@ -96,17 +96,17 @@ func (s State) Clone() State {
 	}
 	out.Outcomes, out.AdjustedTargets = slices.Clone(s.Outcomes), slices.Clone(s.AdjustedTargets)
 	out.EarlierSizes = nil
-	for _, g := range s.EarlierSizes {
-		out.EarlierSizes = append(out.EarlierSizes, g.Clone())
+	for _, size := range s.EarlierSizes {
+		out.EarlierSizes = append(out.EarlierSizes, size.Clone())
 	}
 	return out
 }
 
-// UnderWay tells that something is being lowered or watched: it counts in the budgets.
+// UnderWay reports whether something is being lowered or watched, which counts against the budgets.
 func (s State) UnderWay() bool { return s.Phase == Lowering || s.Phase == Watching }
 
-// NewPodSize is what new pods shall get: nothing where nothing is adopted or a person has to look.
-func (s State) NewPodSize() (Size, bool) {
+// NewPodSize returns the size of new pods; ok is false while new pods keep the size of their template.
+func (s State) NewPodSize() (size Size, ok bool) {
 	switch s.Phase {
 	case Untouched, Withdrawing, Stopped:
 		return Size{}, false
@@ -115,72 +115,83 @@ func (s State) NewPodSize() (Size, bool) {
 	}
 }
 
-func (s *State) recordOutcome(now time.Time, worse string) {
-	s.Outcomes = append(s.Outcomes, Outcome{At: now, Size: s.Current.String(), Regression: worse})
-	if n := len(s.Outcomes); n > maxOutcomes {
-		s.Outcomes = s.Outcomes[n-maxOutcomes:]
-	}
+// enter returns the state in another phase.
+func (s State) enter(phase Phase, now time.Time) State {
+	s.Phase, s.PhaseSince = phase, now
+	return s
 }
 
-func (s *State) rememberSize(size Size) {
-	for _, g := range s.EarlierSizes {
-		if g.Equal(size) {
-			return
-		}
-	}
-	s.EarlierSizes = append(s.EarlierSizes, size.Clone())
-	if n := len(s.EarlierSizes); n > maxEarlierSizes {
-		s.EarlierSizes = s.EarlierSizes[n-maxEarlierSizes:]
-	}
+// recordOutcome returns the state with the outcome of its last step.
+func (s State) recordOutcome(now time.Time, regression string) State {
+	s.Outcomes = append(slices.Clip(s.Outcomes), Outcome{At: now, Size: s.Current.String(), Regression: regression})
+	s.Outcomes = s.Outcomes[max(0, len(s.Outcomes)-maxOutcomes):]
+	return s
 }
 
-// Encode is the state as it is written down; an untouched one is empty.
+// rememberSize returns the state with one more of the sizes that pods may have.
+func (s State) rememberSize(size Size) State {
+	if slices.ContainsFunc(s.EarlierSizes, size.Equal) {
+		return s
+	}
+	s.EarlierSizes = append(slices.Clip(s.EarlierSizes), size.Clone())
+	s.EarlierSizes = s.EarlierSizes[max(0, len(s.EarlierSizes)-maxEarlierSizes):]
+	return s
+}
+
+// Encode returns the state in its stored form; "" for an untouched workload.
 func (s State) Encode() (string, error) {
 	if s.Phase == Untouched && s.Original.Empty() {
 		return "", nil
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return "", fmt.Errorf("writing the state of adoption: %w", err)
+		return "", fmt.Errorf("encoding the adoption state: %w", err)
 	}
 	return string(raw), nil
 }
 
-// ParseState reads what Text has written. What it cannot read is an error, and no state: nothing may be done then, for nobody
-// knows what was done before.
+// ParseState decodes the result of Encode. With an error it returns no state: nothing may be changed then, because it is unknown what
+// was changed before.
 func ParseState(text string) (State, error) {
 	var s State
 	if text == "" {
 		return s, nil
 	}
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return State{}, fmt.Errorf("state of adoption: %w", err)
+	err := json.Unmarshal([]byte(text), &s)
+	if err == nil {
+		err = s.validate()
 	}
-	switch s.Phase {
-	case Resting, Lowering, Watching, RollingBack, Held, Withdrawing, Stopped:
-	default:
-		return State{}, fmt.Errorf("state of adoption: phase %q is not known", s.Phase)
+	if err != nil {
+		return State{}, fmt.Errorf("adoption state: %w", err)
+	}
+	return s, nil
+}
+
+func (s State) validate() error {
+	if !slices.Contains([]Phase{Resting, Lowering, Watching, RollingBack, Held, Withdrawing, Stopped}, s.Phase) {
+		return fmt.Errorf("unknown phase %q", s.Phase)
+	}
+	if !slices.Contains([]Reach{InPlace, NewPods, Recreate, InPlaceOrRecreate}, s.Reach) {
+		return fmt.Errorf("unknown reach %q", s.Reach)
 	}
 	for name, size := range map[string]Size{"earlier": s.Original, "before": s.Previous, "current": s.Current} {
 		for _, a := range size.amounts() {
 			if v, _ := size.get(a); v < 0 {
-				return State{}, fmt.Errorf("state of adoption: %s: %s: negative", name, a.container)
+				return fmt.Errorf("%s: %s: must not be negative", name, a.container)
 			}
 		}
 	}
 	for _, t := range s.AdjustedTargets {
 		if t.Percent < 1 || t.Set < 1 || t.Previous < 1 {
-			return State{}, fmt.Errorf("state of adoption: target %s: must be 1 or more", t.Target)
+			return fmt.Errorf("target %s: must be 1 or more", t.Target)
 		}
 	}
-	switch s.Reach {
-	case InPlace, NewPods, Recreate, InPlaceOrRecreate:
-	default:
-		return State{}, fmt.Errorf("state of adoption: reach %q is not known", s.Reach)
+	// The original size of a container without requests has no amounts.
+	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() {
+		return fmt.Errorf("phase %s without its sizes", s.Phase)
 	}
-	// A container that asked for nothing has an earlier size without amounts.
-	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() || s.Steps < 0 || s.Rollbacks < 0 {
-		return State{}, fmt.Errorf("state of adoption: phase %s without the sizes that it needs", s.Phase)
+	if s.Steps < 0 || s.Rollbacks < 0 {
+		return errors.New("steps and rollbacks must not be negative")
 	}
-	return s, nil
+	return nil
 }

@@ -5,53 +5,50 @@ package adoption
 
 import "crane.io/crane/pkg/series"
 
-// Raise is from with every amount that is to be larger at its goal, and whether that changes anything. Amounts that from
-// lacks are taken over: only new pods can have them.
-func Raise(from, want Size, p Policy) (Size, bool) {
+// Raise returns the size with every amount that should grow at its goal, and whether that changes anything. Requests that from lacks
+// are added, which only new pods can get; limits are not, since a new limit is a reduction.
+func Raise(from, goal Size, p Policy) (Size, bool) {
 	to, changed := from.Clone(), false
-	for _, a := range want.amounts() {
-		goal, _ := want.get(a)
+	for _, a := range goal.amounts() {
+		want, _ := goal.get(a)
 		now, has := from.get(a)
-		if has && (goal <= now || !isMaterial(now, goal, p)) || goal <= 0 {
+		if want <= 0 || has && (want <= now || !isMaterial(now, want, p)) || !has && a.field.limit() {
 			continue
 		}
-		if !has && a.field.limit() {
-			continue // A limit where there was none is a cut.
-		}
-		to.set(a, goal)
+		to.set(a, want)
 		changed = true
 	}
 	raiseLimitsToRequests(&to)
 	return to, changed
 }
 
-// Lower is from one step nearer to its goal, downwards only, and whether that changes anything. floor is how low replicas
-// may go at the moment.
-func Lower(from, want Size, p Policy, floor int32) (Size, bool) {
+// Lower returns the size one step down towards its goal, and whether that changes anything. Replicas are not lowered below
+// minReplicas.
+func Lower(from, goal Size, p Policy, minReplicas int32) (Size, bool) {
 	to, changed := from.Clone(), false
-	for _, a := range want.amounts() {
-		goal, _ := want.get(a)
+	for _, a := range goal.amounts() {
+		want, _ := goal.get(a)
 		now, has := from.get(a)
 		least := p.floor(a.field)
 		if a.field == replicas {
-			least = max(least, int64(floor))
+			least = max(least, int64(minReplicas))
 		}
-		goal = max(goal, least)
-		if !has || goal >= now || !isMaterial(now, goal, p) {
+		want = max(want, least)
+		if !has || want >= now || !isMaterial(now, want, p) {
 			continue
 		}
 		step := roundMemory(a.field, now, now-stepAmount(now, p.Step))
-		if next := max(goal, step); next < now {
+		if next := max(want, step); next < now {
 			to.set(a, next)
 			changed = true
 		}
 	}
-	// A limit must not fall below the request that is still above it.
+	// A request that is still above its goal keeps its limit up.
 	raiseLimitsToRequests(&to)
 	return to, changed
 }
 
-// roundMemory rounds memory up to mebibytes, so that people can read it, as long as that is still less.
+// roundMemory rounds memory up to whole MiB, for readable numbers, as long as that still lowers it.
 func roundMemory(f field, now, next int64) int64 {
 	const unit = 1 << 20
 	if f != memoryRequest && f != memoryLimit {
@@ -63,20 +60,18 @@ func roundMemory(f field, now, next int64) int64 {
 	return next
 }
 
-// stepAmount is the part of an amount that one step may take: one replica at least, for that is the smallest part.
+// stepAmount returns how much one step lowers an amount: the share of it, at least 1 (a replica cannot be divided).
 func stepAmount(now int64, share series.Ratio) int64 {
 	return max(1, int64(float64(now)*float64(share)))
 }
 
+// isMaterial reports whether the difference is worth a step.
 func isMaterial(now, goal int64, p Policy) bool {
-	diff := goal - now
-	if diff < 0 {
-		diff = -diff
-	}
+	diff := max(goal-now, now-goal)
 	return diff > 0 && float64(diff) >= float64(p.MinChange)*float64(now)
 }
 
-// raiseLimitsToRequests raises limits to the requests below them.
+// raiseLimitsToRequests raises limits that are below their requests.
 func raiseLimitsToRequests(s *Size) {
 	for _, a := range s.amounts() {
 		if !a.field.limit() {

@@ -13,36 +13,37 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
 )
 
-// adoptTarget goes on with what Auto asks for of one target and type; rec is nil where nothing asks for it any more.
+// adoptTarget decides and carries out the next change of one target and type. rec is nil when adoption was switched off.
 func (r *Reconciler) adoptTarget(
 	ctx context.Context, key targetindex.Key, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation,
 ) (outcome, error) {
-	watched, ok := shared.SupportedKind(key.Group, key.Kind)
+	watched, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
 	if !ok {
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Pods of a %s are not adopted; the value is in the annotation.", key.Kind)}, nil
 	}
-	look := shared.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling}
-	scene, err := look.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
+	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling}
+	target, err := reader.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 	switch {
 	case apierrors.IsNotFound(err) || err != nil && meta.IsNoMatchError(err):
 		r.forgetBudget(key, kind)
-		return outcome{}, nil // annotate has said so.
+		return outcome{}, nil // annotateTarget reports it.
 	case err != nil:
 		return outcome{}, err
 	}
-	state, err := shared.ReadState(scene.Object, kind)
-	if err != nil {
-		return outcome{reason: reasonUnreadableState, message: fmt.Sprintf("annotation %s of the target: %v; nothing is done until it is deleted or mended", shared.StateAnnotations()[kind], err)}, nil
+	state, invalid := targetsnapshot.ReadState(target.Object, kind)
+	if invalid != nil {
+		return outcome{reason: reasonUnreadableState, message: fmt.Sprintf("Annotation %s of the target: %v. Correct or delete it; until then nothing is changed.",
+			targetsnapshot.StateAnnotations()[kind], invalid)}, nil
 	}
 	if rec == nil && state.Phase == adoption.Untouched {
 		r.forgetBudget(key, kind)
 		return outcome{}, nil
 	}
-	in, bar, err := look.DecisionInput(ctx, scene, shared.DecisionRequest{
+	in, block, err := reader.DecisionInput(ctx, target, targetsnapshot.DecisionRequest{
 		Type: kind, Recommendation: rec, State: state, Policy: r.Settings.Policy, Now: r.Clock.Now(),
 	})
 	if err != nil {
@@ -51,34 +52,28 @@ func (r *Reconciler) adoptTarget(
 	if err := r.loadBudgets(ctx); err != nil {
 		return outcome{}, err
 	}
-	r.refusals.mark(in.Pods, in.Now)
-	plan := r.decide(scene.BudgetKey(kind), in)
-	var v outcome
-	if r.Settings.DryRun {
-		v, err = r.previewPlan(ctx, scene, kind, rec, state, plan)
-	} else {
-		v, err = r.execute(ctx, scene, kind, rec, state, plan)
+	in.Pods = r.refusals.mark(in.Pods, in.Now)
+	o, err := r.execute(ctx, execution{target: target, kind: kind, rec: rec, before: state, plan: r.decide(target.BudgetKey(kind), in)})
+	if o.reason == "" {
+		o.reason, o.message = block.Reason, block.Message
 	}
-	if v.reason == "" {
-		v.reason, v.message = bar.Reason, bar.Message
-	}
-	return v, err
+	return o, err
 }
 
-// decide asks what to do, with the book of the cluster in hand, and enters the answer.
-func (r *Reconciler) decide(entry adoption.Key, in adoption.Input) adoption.Plan {
+// decide returns the plan within the budgets of the cluster, and reserves what it spends.
+func (r *Reconciler) decide(key adoption.Key, in adoption.Input) adoption.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	in.Allowance = r.budgets.AllowanceFor(entry, in.Policy, in.Now)
+	in.Allowance = r.budgets.AllowanceFor(key, in.Policy, in.Now)
 	in.Allowance.WindowClosed = r.Settings.WindowClosed(in.Now)
 	plan := adoption.Decide(in)
 	if !r.Settings.DryRun {
-		r.budgets.Set(entry, plan.State)
+		r.budgets.Set(key, plan.State)
 	}
 	return plan
 }
 
-// forgetBudget drops a target that is gone, or of which nothing is adopted, from the book.
+// forgetBudget removes a target from the budgets.
 func (r *Reconciler) forgetBudget(key targetindex.Key, kind analysisv1alpha1.AnalysisType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -56,7 +56,7 @@ func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs inte
 		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, shared.Settings{Policy: adoption.DefaultPolicy()})}
+	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, targetsnapshot.Settings{Policy: adoption.DefaultPolicy()})}
 	result, err := out.reconciler.Reconcile(t.Context(), targetindex.KeyOf(rec.Spec.TargetRef))
 	out.again, out.err = result.RequeueAfter, err
 	out.events = len(recorder.Events)

@@ -13,7 +13,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
 // loadBudgets enters into the book, once, what the annotations of all workloads say: a leader that has just begun must not hand out
@@ -24,7 +24,7 @@ func (r *Reconciler) loadBudgets(ctx context.Context) error {
 	if r.budgetsLoaded {
 		return nil
 	}
-	err := shared.LoadBudgets(ctx, r.budgets, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+	err := targetsnapshot.LoadBudgets(ctx, r.budgets, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		return newList(r.Client.Scheme(), kind)
 	})
 	if err != nil {
@@ -49,11 +49,11 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 // typesWithState tells, from the cache, of which types something is written down on a target.
 func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) map[analysisv1alpha1.AnalysisType]bool {
 	out := map[analysisv1alpha1.AnalysisType]bool{}
-	kind, ok := shared.SupportedKind(key.Group, key.Kind)
+	kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
 	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
 		return out // It is gone, or its event comes.
 	}
-	for what, annotation := range shared.StateAnnotations() {
+	for what, annotation := range targetsnapshot.StateAnnotations() {
 		_, out[what] = kind.Object.GetAnnotations()[annotation]
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,185 +18,210 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/pkg/adoption"
 )
 
-// retryConflict is how soon a look is repeated that somebody else's write overtook.
+// retryConflict is the wait before a decision is repeated because another client changed an object first.
 const retryConflict = time.Second
 
-// execute carries a plan out: it writes the state down, and then does what the state says. Each write names the UID and the
-// version that it is meant for; one that somebody overtook is decided anew.
-func (r *Reconciler) execute(
-	ctx context.Context, s *shared.TargetSnapshot, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, before adoption.State, plan adoption.Plan,
-) (outcome, error) {
-	v := outcome{requeueAfter: plan.RequeueAfter}
-	begun, err := r.prepare(ctx, s, kind, rec, before, plan)
+// execution is a plan for one target together with what it was made from. rec is nil when adoption was switched off.
+type execution struct {
+	target *targetsnapshot.TargetSnapshot
+	kind   analysisv1alpha1.AnalysisType
+	rec    *analysisv1alpha1.Recommendation
+	before adoption.State
+	plan   adoption.Plan
+}
+
+// execute carries out a plan: it stores the state, and then sends the requests of the plan. Each names the UID and the version of its
+// object; when another client was faster, the decision is repeated.
+func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) {
+	if r.Settings.DryRun {
+		return r.previewPlan(ctx, e)
+	}
+	o := outcome{requeueAfter: e.plan.RequeueAfter}
+	started, err := r.prepare(ctx, e)
 	if apierrors.IsConflict(err) {
 		return outcome{requeueAfter: retryConflict}, nil
 	}
-	if err != nil || !begun {
-		return v, err
+	if err != nil || !started {
+		return o, err
 	}
-	var errs []error
-	for _, c := range plan.Resizes {
-		errs = append(errs, r.resizePod(ctx, s, kind, c, &plan, &v))
+	remarks, wait, errs := r.changePods(ctx, e)
+	if e.plan.Replicas != nil {
+		errs = append(errs, r.send(ctx, e.target, e.target.ScaleRequest(*e.plan.Replicas)))
 	}
-	for _, e := range plan.Evictions {
-		errs = append(errs, r.evictPod(ctx, s, e, &plan, &v))
+	if e.plan.Template != nil {
+		errs = append(errs, r.send(ctx, e.target, e.target.TemplateRequest(e.kind, e.plan, e.before)))
 	}
-	if plan.Replicas != nil {
-		errs = append(errs, r.send(ctx, s, s.ScaleRequest(*plan.Replicas)))
+	if e.rec != nil {
+		errs = append(errs, r.writeAdoptionStatus(ctx, e.rec, e.plan, remarks, nil))
 	}
-	if plan.Template != nil {
-		errs = append(errs, r.send(ctx, s, s.TemplateRequest(kind, plan, before)))
-	}
-	if rec != nil {
-		errs = append(errs, r.writeAdoptionStatus(ctx, rec, plan, nil))
-	}
-	if plan.State.Phase == adoption.Stopped {
-		v.reason, v.message = reasonStopped, plan.State.Reason
+	if o.requeueAfter = wait; e.plan.State.Phase == adoption.Stopped {
+		o.reason, o.message = reasonStopped, e.plan.State.Reason
 	}
 	for _, err := range errs {
 		if apierrors.IsConflict(err) {
-			v.requeueAfter = earliest(v.requeueAfter, retryConflict)
+			o.requeueAfter = earliest(o.requeueAfter, retryConflict)
 		} else if err != nil && !apierrors.IsNotFound(err) {
-			return v, errors.Join(errs...)
+			return o, errors.Join(errs...)
 		}
 	}
-	return v, nil
+	return o, nil
 }
 
-// prepare writes down what is about to be done, and moves the targets of the autoscaler: pods whose autoscaler could not be told
-// are left as they are. It is false where the target, or its autoscaler, is gone.
-func (r *Reconciler) prepare(
-	ctx context.Context, s *shared.TargetSnapshot, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, before adoption.State, plan adoption.Plan,
-) (bool, error) {
-	state, err := s.StateRequest(kind, before, plan.State)
+// prepare stores the state and adjusts the targets of the autoscaler. Pods are changed only after both. It returns false if the target
+// or its autoscaler is gone.
+func (r *Reconciler) prepare(ctx context.Context, e execution) (bool, error) {
+	state, err := e.target.StateRequest(e.kind, e.before, e.plan.State)
 	if err != nil {
 		return false, err
 	}
 	if state != nil {
-		if err := r.send(ctx, s, state); err != nil {
+		if err := r.send(ctx, e.target, state); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		r.recordEvents(s, rec, plan) // Once for each step: a look that does not change the state tells nothing.
+		r.recordEvents(e) // Once per step, since a plan without a new state has no events.
 	}
-	if to := s.AutoscalerRequest(plan.Targets); to != nil {
-		err := r.send(ctx, s, to)
-		if apierrors.IsNotFound(err) {
-			return false, nil // Whose it was then is seen in the next look.
-		}
-		if err != nil {
-			if rec != nil && !apierrors.IsConflict(err) {
-				plan.Remarks = append(plan.Remarks, fmt.Sprintf("%v; so no pod is changed either", err))
-				err = errors.Join(err, r.writeAdoptionStatus(ctx, rec, plan, nil))
-			}
-			return false, err
-		}
+	request := e.target.AutoscalerRequest(e.plan.Targets)
+	if request == nil {
+		return true, nil
 	}
-	return true, nil
+	err = r.send(ctx, e.target, request)
+	if apierrors.IsNotFound(err) {
+		return false, nil // The next decision finds the other autoscaler.
+	}
+	if err != nil && e.rec != nil && !apierrors.IsConflict(err) {
+		remarks := append(slices.Clip(e.plan.Remarks), fmt.Sprintf("%v; so no pod is changed either", err))
+		err = errors.Join(err, r.writeAdoptionStatus(ctx, e.rec, e.plan, remarks, nil))
+	}
+	return err == nil, err
 }
 
-// resizePod gives one pod its new size in place; what came of it is added to the plan's remarks and to the verdict.
-func (r *Reconciler) resizePod(
-	ctx context.Context, s *shared.TargetSnapshot, kind analysisv1alpha1.AnalysisType, c adoption.PodResize, plan *adoption.Plan, v *outcome,
-) error {
-	request := s.ResizeRequest(kind, c)
-	if request == nil {
-		return nil
+// podResult is the result of a resize or eviction that was sent.
+type podResult struct {
+	remark string
+	// retry joins the wait until the next decision, pause replaces it; 0 for none.
+	retry, pause time.Duration
+}
+
+// changePods sends the resizes and evictions of a plan. It returns the remarks on pods and the wait until the next decision.
+func (r *Reconciler) changePods(ctx context.Context, e execution) (remarks []string, wait time.Duration, errs []error) {
+	remarks, wait = slices.Clip(e.plan.Remarks), e.plan.RequeueAfter
+	collect := func(result podResult, err error) {
+		errs = append(errs, err)
+		if result.remark != "" {
+			remarks = append(remarks, result.remark)
+		}
+		if result.pause > 0 {
+			wait = result.pause
+		}
+		if result.retry > 0 {
+			wait = earliest(wait, result.retry)
+		}
 	}
-	err := r.send(ctx, s, request)
+	for _, resize := range e.plan.Resizes {
+		collect(r.resizePod(ctx, e, resize))
+	}
+	for _, eviction := range e.plan.Evictions {
+		collect(r.evictPod(ctx, e, eviction))
+	}
+	return remarks, wait, errs
+}
+
+// resizePod resizes one pod in place.
+func (r *Reconciler) resizePod(ctx context.Context, e execution, resize adoption.PodResize) (podResult, error) {
+	request := e.target.ResizeRequest(e.kind, resize)
+	if request == nil {
+		return podResult{}, nil
+	}
+	err := r.send(ctx, e.target, request)
 	switch {
 	case err == nil:
 		r.Metrics.countResize("resized")
-		ctrl.LoggerFrom(ctx).WithName("adoption").Info("Resized", "namespace", s.Object.GetNamespace(), "pod", c.Pod, "from", c.From.String(), "to", c.To.String())
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		r.Metrics.countResize("overtaken")
-		v.requeueAfter = earliest(v.requeueAfter, retryConflict)
+		logChange(ctx, e, "resized pod", resize.Pod, resize.From, resize.To)
+		return podResult{}, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		r.Metrics.countResize("refused")
-		r.refusals.record(c, err, r.Clock.Now())
-		v.requeueAfter = r.Settings.Policy.Settle // It is refused again until something changes.
-		if plan.State.Reach == adoption.InPlaceOrRecreate {
-			v.requeueAfter = r.Settings.Policy.PollInterval // Another way is left.
+		r.refusals.record(resize, err, r.Clock.Now())
+		r.Events.Eventf(podReference(e, resize.Pod, resize.UID), nil, corev1.EventTypeWarning, "AdoptionRefused", "Resize", "%s", truncate(err.Error()))
+		pause := r.Settings.Policy.Settle // It is refused again until something changes.
+		if e.plan.State.Reach == adoption.InPlaceOrRecreate {
+			pause = r.Settings.Policy.PollInterval // The next decision may evict the pod.
 		}
-		plan.Remarks = append(plan.Remarks, fmt.Sprintf("pod %s: %v", c.Pod, err))
-		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Object.GetNamespace(), Name: c.Pod, UID: types.UID(c.UID)}
-		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, "AdoptionRefused", "Resize", "%s", truncate(err.Error()))
-	default:
-		r.Metrics.countResize("failed")
-		return err
+		return podResult{remark: fmt.Sprintf("pod %s: %v", resize.Pod, err), pause: pause}, nil
 	}
-	return nil
+	return r.failedChange(err)
 }
 
-// evictPod asks for the eviction of one pod. What disruption budgets refuse is asked for again later.
-func (r *Reconciler) evictPod(ctx context.Context, s *shared.TargetSnapshot, e adoption.Eviction, plan *adoption.Plan, v *outcome) error {
-	err := r.send(ctx, s, s.EvictionRequest(e))
-	_, kept := eviction.BlockedByPDB(err)
-	switch {
-	case err == nil:
+// evictPod evicts one pod. An eviction that disruption budgets block is repeated by a later decision.
+func (r *Reconciler) evictPod(ctx context.Context, e execution, evicted adoption.Eviction) (podResult, error) {
+	err := r.send(ctx, e.target, e.target.EvictionRequest(evicted))
+	if err == nil {
 		r.Metrics.countResize("evicted")
-		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.Object.GetNamespace(), Name: e.Pod, UID: types.UID(e.UID)}
-		r.Events.Eventf(pod, nil, corev1.EventTypeNormal, "AdoptionEvicted", "Evict", "%s", truncate(fmt.Sprintf("evicted to go from %s to %s: %s", e.From, e.To, e.Reason)))
-		ctrl.LoggerFrom(ctx).WithName("adoption").Info("Evicted", "namespace", s.Object.GetNamespace(), "pod", e.Pod, "from", e.From.String(), "to", e.To.String())
-	case kept:
+		text := fmt.Sprintf("evicted to go from %s to %s: %s", evicted.From, evicted.To, evicted.Reason)
+		r.Events.Eventf(podReference(e, evicted.Pod, evicted.UID), nil, corev1.EventTypeNormal, "AdoptionEvicted", "Evict", "%s", truncate(text))
+		logChange(ctx, e, "evicted pod", evicted.Pod, evicted.From, evicted.To)
+		return podResult{}, nil
+	}
+	if _, blocked := eviction.BlockedByPDB(err); blocked {
 		r.Metrics.countResize("refused")
-		plan.Remarks = append(plan.Remarks, fmt.Sprintf("pod %s: %v", e.Pod, err))
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return podResult{remark: fmt.Sprintf("pod %s: %v", evicted.Pod, err)}, nil
+	}
+	return r.failedChange(err)
+}
+
+// failedChange retries a change of a pod that is gone or was changed by another client, and returns other errors.
+func (r *Reconciler) failedChange(err error) (podResult, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		r.Metrics.countResize("overtaken")
-		v.requeueAfter = earliest(v.requeueAfter, retryConflict)
-	default:
-		r.Metrics.countResize("failed")
-		return err
+		return podResult{retry: retryConflict}, nil
 	}
-	return nil
+	r.Metrics.countResize("failed")
+	return podResult{}, err
 }
 
-// create creates what is a request of its own: an eviction.
-func (r *Reconciler) create(ctx context.Context, request *shared.Request) error {
-	if err := r.Client.SubResource(request.Subresource).Create(ctx, request.Object.DeepCopy(), request.Body.DeepCopy()); err != nil {
-		return fmt.Errorf("creating %s in %s: %w", request, request.Object.GetNamespace(), err)
-	}
-	return nil
+func logChange(ctx context.Context, e execution, message, pod string, from, to adoption.Size) {
+	ctrl.LoggerFrom(ctx).WithName("adoption").Info(message, "namespace", e.target.Object.GetNamespace(), "pod", pod, "from", from.String(), "to", to.String())
 }
 
-// send sends a request. Where it is for the target itself, the next one follows the version that it has made.
-func (r *Reconciler) send(ctx context.Context, s *shared.TargetSnapshot, request *shared.Request) error {
-	ofTarget := request.Object.GetUID() == s.Object.GetUID()
-	if ofTarget {
-		request.Body.SetResourceVersion(s.Object.GetResourceVersion())
+func podReference(e execution, name, uid string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.target.Object.GetNamespace(), Name: name, UID: types.UID(uid)}
+}
+
+// send sends a request. A request to the target itself updates the version that the next request names.
+func (r *Reconciler) send(ctx context.Context, target *targetsnapshot.TargetSnapshot, request *targetsnapshot.Request) error {
+	toTarget := request.Object.GetUID() == target.Object.GetUID()
+	if toTarget {
+		request.Body.SetResourceVersion(target.Object.GetResourceVersion())
+	}
+	object, subresource := request.Object.DeepCopy(), r.Client.SubResource(request.Subresource)
+	if request.Type == "" {
+		if err := subresource.Create(ctx, object, request.Body.DeepCopy()); err != nil {
+			return fmt.Errorf("creating %s in %s: %w", request, object.GetNamespace(), err)
+		}
+		return nil
 	}
 	raw, err := json.Marshal(request.Body)
 	if err != nil {
-		return fmt.Errorf("encoding a patch of %s: %w", request, err)
+		return fmt.Errorf("encoding the patch of %s: %w", request, err)
 	}
-	if request.Type == "" {
-		return r.create(ctx, request)
-	}
-	object, owner := request.Object.DeepCopy(), client.FieldOwner(request.Manager)
-	options := []client.PatchOption{owner}
+	patch, options := client.RawPatch(request.Type, raw), client.PatchOptions{FieldManager: request.Manager}
 	if request.Type == types.ApplyPatchType {
-		options = append(options, client.ForceOwnership)
+		options.Force = new(true)
 	}
 	if request.Subresource != "" {
-		var sub []client.SubResourcePatchOption
-		for _, o := range options {
-			if of, ok := o.(client.SubResourcePatchOption); ok {
-				sub = append(sub, of)
-			}
-		}
-		err = r.Client.SubResource(request.Subresource).Patch(ctx, object, client.RawPatch(request.Type, raw), sub...)
+		err = subresource.Patch(ctx, object, patch, &client.SubResourcePatchOptions{PatchOptions: options})
 	} else {
-		err = r.Client.Patch(ctx, object, client.RawPatch(request.Type, raw), options...)
+		err = r.Client.Patch(ctx, object, patch, &options)
 	}
 	if err != nil {
 		return fmt.Errorf("patching %s in %s: %w", request, request.Object.GetNamespace(), err)
 	}
-	if ofTarget && request.Subresource == "" {
-		s.Object.SetResourceVersion(object.GetResourceVersion())
+	if toTarget && request.Subresource == "" {
+		target.Object.SetResourceVersion(object.GetResourceVersion())
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
 )
 
-// Reconciler looks after one target and what is recommended for it.
+// Reconciler applies the Recommendations of one target.
 type Reconciler struct {
 	// Client reads Recommendations and watched kinds from the cache and writes to the API server.
 	Client client.Client
@@ -33,24 +33,24 @@ type Reconciler struct {
 	Live   client.Reader
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Settings say how Auto is carried out.
-	Settings shared.Settings
-	// Kills are the recorded OOM kills; nil for none.
-	Kills shared.KillReader
-	// Throttling may be nil: then it is not known.
-	Throttling shared.ThrottlingReader
+	// Settings of the adoption type Auto.
+	Settings targetsnapshot.Settings
+	// Kills reads the recorded OOM kills; nil for none.
+	Kills targetsnapshot.KillReader
+	// Throttling reads CPU throttling; nil if it is unknown.
+	Throttling targetsnapshot.ThrottlingReader
 	Metrics    *Metrics
 
 	recentWrites recentWrites
 	refusals     refusals
 
-	mu            sync.Mutex // guards what follows; held while it is decided
+	mu            sync.Mutex // guards the fields below; held during a decision
 	budgets       *adoption.BudgetTracker
 	budgetsLoaded bool
 }
 
-// NewReconciler makes one whose book is still empty.
-func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings shared.Settings) *Reconciler {
+// NewReconciler returns a Reconciler whose budgets are not loaded yet.
+func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings targetsnapshot.Settings) *Reconciler {
 	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, budgets: adoption.NewBudgetTracker()}
 	r.Metrics = newMetrics(r.workloadsUnderWay, r.breakerOpen)
 	return r
@@ -62,97 +62,103 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var again time.Duration
+	outcomes, auto, annotateErr := r.annotateTargets(ctx, all)
+	adopted, adoptErr := r.adoptTypes(ctx, key, auto)
+	errs := []error{annotateErr, adoptErr}
+	var requeueAfter time.Duration
+	for kind, o := range adopted {
+		requeueAfter = earliest(requeueAfter, o.requeueAfter)
+		if rec := auto[kind]; rec != nil {
+			outcomes[rec] = outcomes[rec].withAdoption(o)
+		}
+	}
+	for i := range all {
+		if o, ok := outcomes[&all[i]]; ok {
+			errs = append(errs, r.reportStatus(ctx, &all[i], o))
+			requeueAfter = earliest(requeueAfter, o.requeueAfter)
+		}
+	}
+	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(errs...)
+}
+
+type (
+	outcomesByRecommendation map[*analysisv1alpha1.Recommendation]outcome
+	recommendationsByType    map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation
+)
+
+// annotateTargets writes the annotations of all Recommendations. auto holds, by type, those that are also applied to pods.
+func (r *Reconciler) annotateTargets(ctx context.Context, all []analysisv1alpha1.Recommendation) (outcomesByRecommendation, recommendationsByType, error) {
+	outcomes, auto := outcomesByRecommendation{}, recommendationsByType{}
 	var errs []error
-	autos := map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation{}
-	verdicts := map[string]outcome{}
 	for _, kind := range typesOf(all) {
-		first := shared.ActiveRecommendation(all, kind)
+		active := targetsnapshot.ActiveRecommendation(all, kind)
 		for i := range all {
 			rec := &all[i]
 			if rec.Spec.Type != kind || rec.DeletionTimestamp != nil {
 				continue
 			}
-			v, err := r.annotateTarget(ctx, rec, first)
+			o, err := r.annotateTarget(ctx, rec, active)
 			errs = append(errs, err)
-			// A value that cannot be written or read is no reason to give back what was adopted; a target that is gone needs nothing.
-			if v.reason != reasonTargetGone && rec == first && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
-				autos[kind] = rec
+			// An unreadable value does not undo an adoption; a missing target needs nothing.
+			if o.reason != reasonTargetGone && rec == active && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
+				auto[kind] = rec
 			}
-			verdicts[rec.Namespace+"/"+rec.Name] = v
+			outcomes[rec] = o
 		}
 	}
-	begun := r.typesWithState(ctx, key)
-	for kind := range shared.StateAnnotations() {
-		rec := autos[kind]
-		if rec == nil && !begun[kind] {
-			r.forgetBudget(key, kind)
-			continue // Most targets: nothing is asked of the API server for them.
+	return outcomes, auto, errors.Join(errs...)
+}
+
+// adoptTypes continues the adoption of each type that has a Recommendation or a stored state.
+func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto recommendationsByType) (map[analysisv1alpha1.AnalysisType]outcome, error) {
+	outcomes := map[analysisv1alpha1.AnalysisType]outcome{}
+	var errs []error
+	stored := r.typesWithState(ctx, key)
+	for kind := range targetsnapshot.StateAnnotations() {
+		rec := auto[kind]
+		if rec == nil && !stored[kind] {
+			r.forgetBudget(key, kind) // Most targets end here, without a request to the API server.
+			continue
 		}
-		v, err := r.adoptTarget(ctx, key, kind, rec)
+		o, err := r.adoptTarget(ctx, key, kind, rec)
 		errs = append(errs, err)
-		if rec != nil {
-			name := rec.Namespace + "/" + rec.Name
-			v.requeueAfter = earliest(v.requeueAfter, verdicts[name].requeueAfter)
-			if told := verdicts[name]; told.reason != "" {
-				v.reason, v.message = told.reason, told.message
-			}
-			verdicts[name] = v
-		}
-		again = earliest(again, v.requeueAfter)
+		outcomes[kind] = o
 	}
-	for i := range all {
-		v, looked := verdicts[all[i].Namespace+"/"+all[i].Name]
-		if looked {
-			v.adopted = autos[all[i].Spec.Type] == &all[i]
-			errs = append(errs, r.reportStatus(ctx, &all[i], v))
-			again = earliest(again, v.requeueAfter)
-		}
-	}
-	return ctrl.Result{RequeueAfter: again}, errors.Join(errs...)
+	return outcomes, errors.Join(errs...)
 }
 
-// earliest of two waits, of which 0 is none.
-func earliest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// annotateTarget brings one Recommendation to its target; first is the one of its type that speaks for the target.
-func (r *Reconciler) annotateTarget(ctx context.Context, rec, first *analysisv1alpha1.Recommendation) (outcome, error) {
+// annotateTarget writes the annotation of one Recommendation; active is the one of its type that is applied.
+func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1alpha1.Recommendation) (outcome, error) {
 	if _, known := annotationOf(rec.Spec.Type); !known {
-		return outcome{}, nil // Nothing of it goes to a target.
+		return outcome{}, nil // Nothing of this type is written on a target.
 	}
 	target, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
 	switch {
 	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
-		return outcome{}, nil // A rule's goes with its target.
-	case apierrors.IsNotFound(err): // Most kinds are not watched: nobody tells when one comes back.
+		return outcome{}, nil // The rule deletes its Recommendation.
+	case apierrors.IsNotFound(err): // Most kinds are not watched, so that no event reports the next object of this name.
 		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
-	case err != nil && meta.IsNoMatchError(err):
-		// The kind is gone, for example its CRD. It may come back; the rule's next round says what it is.
+	case err != nil && meta.IsNoMatchError(err): // The kind may be installed again.
 		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
 	case err != nil:
 		return outcome{}, err
 	}
-	if err := validateValue(rec); err != nil {
-		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error()}, nil //nolint:nilerr // The verdict tells it.
+	if invalid := validateValue(rec); invalid != nil {
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil
 	}
 	switch {
-	case !shared.Applicable(rec):
+	case !targetsnapshot.Applicable(rec):
 		return outcome{}, nil
-	case first != nil && (first.Name != rec.Name || first.Namespace != rec.Namespace):
+	case active != nil && (active.Name != rec.Name || active.Namespace != rec.Namespace):
 		return outcome{
 			reason:  reasonOtherRecommendation,
-			message: fmt.Sprintf("Recommendation %s, which is older, is the one that is written on the target.", first.Name),
+			message: fmt.Sprintf("Recommendation %s, which takes precedence, is written on the target.", active.Name),
 		}, nil
 	}
 	return r.annotate(ctx, rec, target)
 }
 
-// validateValue refuses a value that is no YAML document of its type.
+// validateValue returns an error unless recommendedValue is a YAML document of its type.
 func validateValue(rec *analysisv1alpha1.Recommendation) error {
 	var value analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {

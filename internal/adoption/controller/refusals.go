@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,22 +48,24 @@ func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
 	if r.byPod == nil || len(r.byPod) >= maxRefusals {
 		r.byPod = map[types.UID]refusal{}
 	}
-	r.byPod[types.UID(c.UID)] = refusal{c.To, "the API server says that its node can never give it " + c.To.String(), now}
+	r.byPod[types.UID(c.UID)] = refusal{c.To, "the API server reports that its node can never provide " + c.To.String(), now}
 }
 
-// mark marks the pods of which a refusal is remembered.
-func (r *refusals) mark(pods []adoption.Pod, now time.Time) {
+// mark returns the pods with the refusals that are recorded for them.
+func (r *refusals) mark(pods []adoption.Pod, now time.Time) []adoption.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range pods {
-		uid := types.UID(pods[i].UID)
-		one, known := r.byPod[uid]
+	marked := slices.Clone(pods)
+	for i := range marked {
+		p := &marked[i]
+		recorded, found := r.byPod[types.UID(p.UID)]
 		switch {
-		case !known:
-		case now.Sub(one.at) > refusalTTL:
-			delete(r.byPod, uid)
+		case !found:
+		case now.Sub(recorded.at) > refusalTTL:
+			delete(r.byPod, types.UID(p.UID))
 		default:
-			pods[i].Refused, pods[i].RefusedSize = one.reason, one.size
+			p.Refused, p.RefusedSize = recorded.reason, recorded.size
 		}
 	}
+	return marked
 }

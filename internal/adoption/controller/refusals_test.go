@@ -34,8 +34,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		var r refusals
 		r.record(adoption.PodResize{UID: "uid-1"}, c.err, now)
-		all := []adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}
-		r.mark(all, now.Add(c.after))
+		all := r.mark([]adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}, now.Add(c.after))
 		if all[0].Refused != "" || (all[1].Refused != "") != c.known {
 			t.Errorf("%s: %+v", name, all)
 		}

@@ -22,7 +22,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -31,10 +31,10 @@ const maxConcurrentTargets = 8
 
 // Config is what the controller needs from outside.
 type Config struct {
-	Settings shared.Settings
+	Settings targetsnapshot.Settings
 	// Kills and Throttling see Reconciler.
-	Kills      shared.KillReader
-	Throttling shared.ThrottlingReader
+	Kills      targetsnapshot.KillReader
+	Throttling targetsnapshot.ThrottlingReader
 	// Wake are targets to look at, beside those that the API server tells of; nil for none.
 	Wake <-chan event.TypedGenericEvent[targetindex.Key]
 	// Registry takes the metrics.
@@ -102,7 +102,7 @@ func enqueueWorkload(kind schema.GroupVersionKind) handler.TypedEventHandler[cli
 // of ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
 func relevantChanges() predicate.Predicate {
 	adopted := func(o client.Object) bool {
-		for _, key := range shared.StateAnnotations() {
+		for _, key := range targetsnapshot.StateAnnotations() {
 			if _, ok := o.GetAnnotations()[key]; ok {
 				return true
 			}

@@ -7,81 +7,170 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
 )
 
-// maxShown bounds the remarks, and the requests of a dry run, in a status.
-const maxShown = 20
+// Reasons of the condition Adopted and of events.
+const (
+	reasonOtherRecommendation = "OtherRecommendationAdopted"
+	reasonTargetGone          = "TargetGone"
 
-// recordEvents writes an event for each thing that has happened, on the Recommendation and on the target.
-func (r *Reconciler) recordEvents(s *shared.TargetSnapshot, rec *analysisv1alpha1.Recommendation, plan adoption.Plan) {
-	// Events that differ in their text alone would be counted as one, and only the first text kept.
-	action := fmt.Sprintf("AdoptStep%d", plan.State.Steps)
-	for _, n := range plan.Events {
-		kind := corev1.EventTypeNormal
-		if n.Warning {
-			kind = corev1.EventTypeWarning
-		}
-		r.Metrics.countEvent(n.Reason)
-		r.Events.Eventf(s.Identity(), nil, kind, n.Reason, action, "%s", truncate(n.Text))
-		if rec != nil {
-			r.Events.Eventf(rec, nil, kind, n.Reason, action, "%s", truncate(n.Text))
-		}
-	}
+	reasonNotSupported    = "KindNotSupported"
+	reasonUnreadableState = "UnreadableState"
+	reasonStopped         = "Stopped"
+)
+
+const (
+	// maxMessage bounds a message in bytes; the API accepts 32768.
+	maxMessage = 1024
+	// maxShown bounds the remarks, and the requests of a dry run, in a status.
+	maxShown = 20
+)
+
+// outcome is the result of reconciling one Recommendation.
+type outcome struct {
+	// reason is empty if nothing prevents adoption.
+	reason, message string
+	// requeueAfter is the time until the next reconciliation; 0 waits for a change.
+	requeueAfter time.Duration
+	// adopted reports whether status.adoption describes the Recommendation.
+	adopted bool
 }
 
-// writeAdoptionStatus brings the status of a Recommendation in line.
-func (r *Reconciler) writeAdoptionStatus(ctx context.Context, rec *analysisv1alpha1.Recommendation, plan adoption.Plan, preview []analysisv1alpha1.AdoptionPatch) error {
-	status := &analysisv1alpha1.AdoptionStatus{
-		Phase: string(plan.State.Phase), Message: truncate(plan.Summary), Steps: int32(min(plan.State.Steps, 1<<30)),
-		Remarks: plan.Remarks[:min(len(plan.Remarks), maxShown)], DryRun: preview,
+// withAdoption returns the outcome of a Recommendation whose value is also applied to pods. The reason of the annotation comes first.
+func (o outcome) withAdoption(adopted outcome) outcome {
+	adopted.requeueAfter = earliest(adopted.requeueAfter, o.requeueAfter)
+	adopted.adopted = true
+	if o.reason != "" {
+		adopted.reason, adopted.message = o.reason, o.message
 	}
-	for i := range status.Remarks {
-		status.Remarks[i] = truncate(status.Remarks[i])
+	return adopted
+}
+
+// earliest returns the shorter of two waits, where 0 is no wait.
+func earliest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// reportStatus sets the condition Adopted to False while something prevents adoption, and removes it otherwise, which saves a write
+// for most Recommendations. It removes status.adoption of a Recommendation that is not adopted.
+func (r *Reconciler) reportStatus(ctx context.Context, rec *analysisv1alpha1.Recommendation, o outcome) error {
+	changed := rec.DeepCopy()
+	newReason := false
+	if o.reason == "" {
+		meta.RemoveStatusCondition(&changed.Status.Conditions, analysisv1alpha1.ConditionAdopted)
+	} else {
+		newReason = meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+			Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: o.reason, Message: truncate(o.message),
+			ObservedGeneration: rec.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+		})
+	}
+	if !o.adopted {
+		changed.Status.Adoption = nil
+	}
+	if equality.Semantic.DeepEqual(rec.Status, changed.Status) {
+		return nil
+	}
+	if err := r.patchStatus(ctx, rec, changed); err != nil {
+		return err
+	}
+	if newReason {
+		r.Events.Eventf(rec, nil, corev1.EventTypeWarning, o.reason, "Adopt", "%s", truncate(o.message))
+	}
+	return nil
+}
+
+// patchStatus writes a changed status. Conditions are one list that the rule controller writes as well, so that the patch names the
+// version it is based on.
+func (r *Reconciler) patchStatus(ctx context.Context, rec, changed *analysisv1alpha1.Recommendation) error {
+	patch := client.MergeFromWithOptions(rec, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, patch)); err != nil {
+		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
+	}
+	return nil
+}
+
+// writeAdoptionStatus writes status.adoption of a Recommendation.
+func (r *Reconciler) writeAdoptionStatus(
+	ctx context.Context, rec *analysisv1alpha1.Recommendation, plan adoption.Plan, remarks []string, preview []analysisv1alpha1.AdoptionPatch,
+) error {
+	status := &analysisv1alpha1.AdoptionStatus{
+		Phase: string(plan.State.Phase), Message: truncate(plan.Summary), Steps: int32(min(plan.State.Steps, 1<<30)), DryRun: preview,
+	}
+	for _, remark := range remarks[:min(len(remarks), maxShown)] {
+		status.Remarks = append(status.Remarks, truncate(remark))
 	}
 	if equality.Semantic.DeepEqual(rec.Status.Adoption, status) {
 		return nil
 	}
 	changed := rec.DeepCopy()
 	changed.Status.Adoption = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(rec, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
+	if err := r.patchStatus(ctx, rec, changed); err != nil {
+		return err
 	}
 	rec.Status.Adoption, rec.ResourceVersion = status, changed.ResourceVersion
 	return nil
 }
 
-// previewPlan says in the status what would be sent, and sends nothing. The state, which would be written down first, is left out:
-// it has the time in it, and would change the status with every look.
-func (r *Reconciler) previewPlan(
-	ctx context.Context, s *shared.TargetSnapshot, kind analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, before adoption.State, plan adoption.Plan,
-) (outcome, error) {
-	v := outcome{requeueAfter: max(plan.RequeueAfter, r.Settings.Policy.PollInterval)}
-	if rec == nil {
-		return v, nil
+// recordEvents records the events of a plan on the target and on the Recommendation.
+func (r *Reconciler) recordEvents(e execution) {
+	// Events that differ in their text alone are aggregated, and only the first text is kept.
+	action := fmt.Sprintf("AdoptStep%d", e.plan.State.Steps)
+	for _, event := range e.plan.Events {
+		kind := corev1.EventTypeNormal
+		if event.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		r.Metrics.countEvent(event.Reason)
+		r.Events.Eventf(e.target.Identity(), nil, kind, event.Reason, action, "%s", truncate(event.Text))
+		if e.rec != nil {
+			r.Events.Eventf(e.rec, nil, kind, event.Reason, action, "%s", truncate(event.Text))
+		}
 	}
-	same := plan
-	same.State = before
-	requests, err := s.Requests(kind, before, same)
+}
+
+// previewPlan writes the requests of a plan into the status instead of sending them. The request that stores the state is left out,
+// because its times would change the status with every decision.
+func (r *Reconciler) previewPlan(ctx context.Context, e execution) (outcome, error) {
+	o := outcome{requeueAfter: max(e.plan.RequeueAfter, r.Settings.Policy.PollInterval)}
+	if e.rec == nil {
+		return o, nil
+	}
+	plan := e.plan
+	plan.State = e.before
+	requests, err := e.target.Requests(e.kind, e.before, plan)
 	if err != nil {
-		return v, err
+		return o, err
 	}
-	var all []analysisv1alpha1.AdoptionPatch
+	var patches []analysisv1alpha1.AdoptionPatch
 	for _, request := range requests[:min(len(requests), maxShown)] {
 		raw, err := json.Marshal(request.Body)
 		if err != nil {
-			return v, fmt.Errorf("encoding a patch of %s: %w", request, err)
+			return o, fmt.Errorf("encoding the patch of %s: %w", request, err)
 		}
-		all = append(all, analysisv1alpha1.AdoptionPatch{Object: request.String(), Patch: string(raw)})
+		patches = append(patches, analysisv1alpha1.AdoptionPatch{Object: request.String(), Patch: string(raw)})
 	}
-	plan.State = adoption.State{Phase: before.Phase}
+	plan.State = adoption.State{Phase: e.before.Phase}
 	plan.Summary = "dry run: " + plan.Summary
-	return v, r.writeAdoptionStatus(ctx, rec, plan, all)
+	return o, r.writeAdoptionStatus(ctx, e.rec, plan, plan.Remarks, patches)
+}
+
+func truncate(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + " (truncated)"
 }

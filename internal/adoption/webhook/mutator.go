@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
@@ -98,7 +98,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 		for i := range part.list {
 			c := &part.list[i]
 			to, adopted := size.Containers[c.Name]
-			if !adopted || !sameResources(shared.ConvertResources(c.Resources), state.Original.Containers[c.Name]) || sameResources(shared.ConvertResources(c.Resources), to) {
+			if !adopted || !sameResources(targetsnapshot.ConvertResources(c.Resources), state.Original.Containers[c.Name]) || sameResources(targetsnapshot.ConvertResources(c.Resources), to) {
 				continue
 			}
 			setResources(&c.Resources, to)
@@ -112,7 +112,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 	return out
 }
 
-func guaranteed(pod *corev1.Pod) bool { return shared.ConvertPod(pod).Guaranteed() }
+func guaranteed(pod *corev1.Pod) bool { return targetsnapshot.ConvertPod(pod).Guaranteed() }
 
 // sameResources tells whether two containers ask for the same.
 func sameResources(a, b rightsize.Resources) bool {

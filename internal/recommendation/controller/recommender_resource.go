@@ -9,7 +9,7 @@ import (
 	"time"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	shared "crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
@@ -79,7 +79,7 @@ func (d *passData) autoscaler(ref workload.Ref) autoscaler {
 }
 
 func (a autoscaler) asInput() *resource.Autoscaler {
-	return shared.SizingAutoscaler(a.Autoscaler, a.targets)
+	return targetsnapshot.SizingAutoscaler(a.Autoscaler, a.targets)
 }
 
 // bindScalePoint ties the requests to the targets of the autoscaler: they change together or not at all.
@@ -92,7 +92,7 @@ func (a autoscaler) bindScalePoint(out decision, changes []resource.TargetChange
 			"Its targets would have to change together with them; the description lists the new targets.", a.Name))
 		return out, nil
 	}
-	text, err := shared.EncodeScalePoint(a.Owner, changes)
+	text, err := targetsnapshot.EncodeScalePoint(a.Owner, changes)
 	out.annotations[analysisv1alpha1.AnnotationScalePoint] = text
 	return out, err
 }

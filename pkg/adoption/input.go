@@ -1,0 +1,51 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import "time"
+
+// Input is everything that a decision about one workload depends on.
+type Input struct {
+	Now    time.Time
+	Policy Policy
+	// DesiredSize is the recommended size; empty when adoption was switched off. Recommendation names its source as namespace/name.
+	DesiredSize    Size
+	Recommendation string
+	// Stale is the reason why the recommendation is too old, or failed, to lower anything by it; empty when it is current.
+	Stale string
+
+	// Template is the size in the pod template, limited to the containers of the desired size; Owner is the field manager that
+	// set it.
+	Template Size
+	Owner    string
+	// Blocked is the reason why no new change may start, up or down, because another object would have to change as well; empty
+	// when changes may start. A change that has started is still watched and rolled back if necessary.
+	Blocked string
+	// Targets are the utilization targets of the workload's autoscaler that may change together with the requests.
+	Targets []Target
+
+	// OptedOut (by label) and Terminating (the workload or its namespace) both leave everything untouched.
+	OptedOut, Terminating bool
+	// RolloutInProgress reports a roll-out of the workload that Crane did not start.
+	RolloutInProgress bool
+	// UpdateTemplate writes the size into the pod template once running pods have proved it.
+	UpdateTemplate bool
+
+	// Reach selects the pods that get the size. MinReplicas is the number of pods that must run before one is changed; 0 selects
+	// the default of the reach.
+	Reach       Reach
+	MinReplicas int32
+	// DesiredReplicas is the number of pods that the workload should have; 0 when unknown.
+	DesiredReplicas int32
+
+	Pods    []Pod
+	Signals Signals
+	State   State
+	// Allowance holds the limits of budgets, circuit breaker and maintenance windows.
+	Allowance Allowance
+	// DisruptionsAllowed is the number of pods that the disruption budgets let restart now; negative without a budget.
+	DisruptionsAllowed int
+	// MinHealthy is the number of healthy pods that the disruption budgets require; 0 without a budget.
+	MinHealthy int32
+}

@@ -1,0 +1,73 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package adoption
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestInPlaceSize: a resize in place keeps the QoS class of the pod, and neither adds nor removes an amount.
+func TestInPlaceSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod, goal, want []int64
+		why             string
+	}{
+		"burstable":                       {[]int64{100, 0, 100, 0}, []int64{50, 0, 60, 0}, []int64{50, 0, 60, 0}, ""},
+		"best effort":                     {[]int64{0, 0, 0, 0}, []int64{50, 0, 60, 0}, []int64{0, 0, 0, 0}, "BestEffort"},
+		"guaranteed, requests alone":      {[]int64{100, 100, 100, 100}, []int64{50, 0, 60, 0}, []int64{100, 100, 100, 100}, "QoS"},
+		"guaranteed, both":                {[]int64{100, 100, 100, 100}, []int64{50, 50, 60, 60}, []int64{50, 50, 60, 60}, ""},
+		"to guaranteed":                   {[]int64{50, 100, 100, 100}, []int64{100, 0, 100, 0}, []int64{50, 100, 100, 100}, "QoS"},
+		"no request to add":               {[]int64{100, 0, 0, 0}, []int64{50, 0, 60, 0}, []int64{50, 0, 0, 0}, ""},
+		"a request that was removed":      {[]int64{100, 0, 100, 0}, []int64{0, 0, 60, 0}, []int64{100, 0, 60, 0}, ""},
+		"a limit that was removed":        {[]int64{100, 200, 100, 200}, []int64{50, 0, 60, 0}, []int64{50, 200, 60, 200}, ""},
+		"no limit to add":                 {[]int64{100, 0, 100, 0}, []int64{50, 100, 60, 120}, []int64{50, 0, 60, 0}, ""},
+		"a request above the pod's limit": {[]int64{100, 150, 100, 0}, []int64{500, 0, 100, 0}, []int64{100, 150, 100, 0}, ""},
+	} {
+		r := func(v []int64) Size { return appSize(requestsAndLimits(v[0], v[1], v[2], v[3])) }
+		p := newPod(0, r(c.pod).Containers["app"])
+		if name == "a request above the pod's limit" {
+			c.want = []int64{150, 150, 100, 0}
+		}
+		got, why := p.InPlaceSize(r(c.goal))
+		if !got.Equal(r(c.want)) || (c.why == "") != (why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %s (%q), want %s", name, got, why, r(c.want))
+		}
+	}
+}
+
+// TestRestartsWithinBudget: disruption budgets bound resizes that restart containers, and no others.
+func TestRestartsWithinBudget(t *testing.T) {
+	for _, c := range []struct {
+		restarts          bool
+		disruptions, want int
+	}{{true, 0, 0}, {true, 1, 1}, {true, -1, 2}, {false, 0, 8}} {
+		b := newFixture(t, 8, requests(1000, 1000), requests(1000, 2000))
+		for i := range b.in.Pods {
+			b.in.Pods[i].Containers[0].RestartsForMemory = c.restarts
+		}
+		b.in.DisruptionsAllowed = c.disruptions
+		if b.reconcile(); b.resized != c.want {
+			t.Errorf("%+v: %d resized", c, b.resized)
+		}
+	}
+}
+
+// TestSlowNodes: a resize that a node delays or refuses delays no other pod, and is not sent again.
+func TestSlowNodes(t *testing.T) {
+	for _, how := range []ResizeStatus{ResizeDeferred, ResizeInfeasible, ResizeFailed, ResizeInProgress} {
+		b := newFixture(t, 4, requests(1000, 1000), requests(800, 1000))
+		b.reconcile()
+		b.wait(time.Minute)
+		b.in.Pods[0].ResizeStatus, b.in.Pods[0].ResizeMessage = how, "no room"
+		b.wait(6 * time.Minute)
+		if b.in.State.Phase != Watching || b.resized != 0 {
+			t.Errorf("%s: phase %s, resized %d", how, b.in.State.Phase, b.resized)
+		}
+		if len(b.plan.Remarks) != 1 || !strings.Contains(b.plan.Remarks[0], string(how)) {
+			t.Errorf("%s: remarks %v", how, b.plan.Remarks)
+		}
+	}
+}
