@@ -19,12 +19,11 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 )
 
-// annotationManager owns the annotations that craned writes on targets. It owns nothing else, so that they can be told apart
-// and taken back.
+// annotationManager is the field manager of the annotations that craned writes on targets. It owns no other field.
 const annotationManager = "craned-recommendation"
 
-// retryRefused is when an annotation is tried again that is somebody else's, or not allowed, and when a target is looked for again that is
-// gone: what changes that is not watched.
+// retryRefused is the wait before an annotation is written again that another manager owns or that was forbidden, and before a
+// missing target is read again. No watch reports such changes.
 const retryRefused = 10 * time.Minute
 
 // annotationOf returns the annotation that carries recommendations of a type.
@@ -41,7 +40,7 @@ func annotationOf(kind analysisv1alpha1.AnalysisType) (string, bool) {
 	}
 }
 
-// typesOf are the types of Recommendations that there are, sorted.
+// typesOf returns the types of the Recommendations, sorted.
 func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisType {
 	var out []analysisv1alpha1.AnalysisType
 	for i := range all {
@@ -53,8 +52,8 @@ func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 	return out
 }
 
-// annotate brings the annotation of the target in line with the value of a Recommendation. What somebody has to change
-// is said in the verdict; the error is for what may go away by itself, a conflict that is not of owners among it.
+// annotate writes the value of a Recommendation into the annotation of its target. Conflicts of owners and refusals become the
+// reason of the outcome; errors that may pass, other conflicts included, are returned.
 func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (outcome, error) {
 	annotation, known := annotationOf(rec.Spec.Type)
 	if !known {
@@ -64,13 +63,14 @@ func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recomme
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
-	case err != nil && !apierrors.IsNotFound(err): // Where it is gone its deletion event comes.
+	case err != nil && !apierrors.IsNotFound(err): // A deletion event follows.
 		return outcome{}, err
 	}
 	return outcome{requeueAfter: wait}, nil
 }
 
-// writeOnce writes the annotation, once: a cache that does not show the write yet is waited for.
+// writeOnce writes the annotation unless it was just written and the cache does not show it yet; then it returns how long to
+// wait.
 func (r *Reconciler) writeOnce(
 	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string,
 ) (wait time.Duration, err error) {
@@ -89,13 +89,13 @@ func (r *Reconciler) writeOnce(
 	return 0, nil
 }
 
-// applyAnnotation writes the one annotation, not by force: if somebody else owns it, that is theirs to say. The UID makes sure
-// that an object which was deleted meanwhile is not made anew.
+// applyAnnotation applies the annotation without force, so that another owner keeps it. The UID prevents that a deleted object is
+// created again.
 func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string) error {
 	ref := rec.Spec.TargetRef
 	apply := identityOf(ref, target)
 	apply.SetAnnotations(map[string]string{annotation: rec.Status.RecommendedValue})
-	// Each type has a manager of its own: applying one annotation must not take another away.
+	// Each type has a manager of its own: applying one annotation must not remove another.
 	manager := annotationManager
 	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
 		manager += "-" + string(rec.Spec.Type)
@@ -103,12 +103,11 @@ func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager)); err != nil {
 		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
 	}
-	// No event: what was written is there to be read, and after a round over a whole cluster there would be as many events as
-	// workloads.
+	// No event: the annotation shows the result, and a round over a whole cluster would record one event per workload.
 	return nil
 }
 
-// identityOf is an object with nothing in it but who it is.
+// identityOf returns an object with the identity of the target and nothing else.
 func identityOf(ref corev1.ObjectReference, target client.Object) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetAPIVersion(ref.APIVersion)

@@ -32,7 +32,7 @@ import (
 
 const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
 
-// fixture is what became of one Recommendation after one look at its target.
+// fixture is the state after one reconciliation of one Recommendation.
 type fixture struct {
 	rec        *analysisv1alpha1.Recommendation
 	target     *appsv1.Deployment
@@ -44,7 +44,7 @@ type fixture struct {
 
 var webKey = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 
-// reconcileOne looks at the target of one Recommendation beside other objects.
+// reconcileOne reconciles the target of one Recommendation in a cluster with other objects.
 func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -145,7 +145,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhatIsNotAdopted: how far adoption had come is not said any more of what is not carried out.
+// TestStatusOfWhatIsNotAdopted: status.adoption is removed when the Recommendation is not applied to pods.
 func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 	for _, kind := range []analysisv1alpha1.AdoptionType{analysisv1alpha1.AdoptionTypeStatus, analysisv1alpha1.AdoptionTypeStatusAndAnnotation} {
 		rec := adoptable("x", kind)
@@ -157,8 +157,8 @@ func TestStatusOfWhatIsNotAdopted(t *testing.T) {
 	}
 }
 
-// TestAnnotationRefused: what will not go away by itself becomes a condition and an event, and is tried again after a while;
-// what may, another write that was faster among it, is tried again at once.
+// TestAnnotationRefused: a lasting refusal becomes a condition and an event and is retried after a while; a temporary one is
+// retried at once.
 func TestAnnotationRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	annotate := func(t *testing.T, refusal error) fixture {
@@ -193,7 +193,7 @@ func TestAnnotationRefused(t *testing.T) {
 	}
 }
 
-// TestTargetGone: a user's own Recommendation says that its target is gone; one of a rule is deleted by its own controller.
+// TestTargetGone: the Recommendation of a user reports the missing target; that of a rule is deleted by its own controller.
 func TestTargetGone(t *testing.T) {
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
 	own.Labels = nil
@@ -221,13 +221,13 @@ func TestKindGone(t *testing.T) {
 	}
 }
 
-// TestOneWriteForOneValue: looks in quick succession write the annotation once while the cache does not show it; one
-// that is taken away later is written again.
+// TestOneWriteForOneValue: reconciliations in quick succession write the annotation once while the cache lags; an annotation that
+// is removed later is written again.
 func TestOneWriteForOneValue(t *testing.T) {
 	applied := 0
 	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			applied++ // The fake API forgets it, as a cache that is behind would.
+			applied++ // The fake API server drops the write, as a stale cache would.
 			return nil
 		},
 	}, deployment("web"))

@@ -16,8 +16,7 @@ import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
-// loadBudgets enters into the book, once, what the annotations of all workloads say: a leader that has just begun must not hand out
-// budgets that are spent.
+// loadBudgets reads the states of all workloads once, so that a new leader does not exceed budgets that are already spent.
 func (r *Reconciler) loadBudgets(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,12 +45,12 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	return list, nil
 }
 
-// typesWithState tells, from the cache, of which types something is written down on a target.
+// typesWithState reports, from the cache, for which types a state is stored on the target.
 func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) map[analysisv1alpha1.AnalysisType]bool {
 	out := map[analysisv1alpha1.AnalysisType]bool{}
 	kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
 	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
-		return out // It is gone, or its event comes.
+		return out // The target is gone, or its event follows.
 	}
 	for what, annotation := range targetsnapshot.StateAnnotations() {
 		_, out[what] = kind.Object.GetAnnotations()[annotation]

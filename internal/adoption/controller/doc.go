@@ -1,12 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller brings recommended values to their targets, as far as each Recommendation's adoption type says: into an
-// annotation of the target, and, where it is Auto, into its running pods, step by step and with a way back.
+// Package controller applies Recommendations to their targets as their adoption type says: as an annotation of the target and,
+// with Auto, to its running pods, in steps that can be rolled back.
 //
-// A Reconcile looks at one target with all of its Recommendations. It observes (target, pods, budgets), lets package
-// pkg/adoption decide, writes down on the target what it is about to do, and then does it. What it has written down
-// survives craned, the Recommendation and the rule; so nothing is done twice, and there is always a way back.
-//
-// This package must not know how a value was found.
+// Reconcile handles one target with all of its Recommendations. It reads a snapshot (target, pods, budgets), calls pkg/adoption
+// for a decision, stores the state on the target, and then carries out the plan. The stored state survives craned, the
+// Recommendation and the rule, so that no change is made twice and each can be reverted. The package does not know how a value
+// was recommended.
 package controller

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics of adoption; none has a series for each object.
+// Metrics counts the changes of adoption. None has a series per object.
 type Metrics struct {
 	resizes, events       *prometheus.CounterVec
 	underWay, breakerOpen prometheus.GaugeFunc
 }
 
-// newMetrics are those of a reconciler.
+// newMetrics returns the metrics of a reconciler.
 func newMetrics(underWay, open func() float64) *Metrics {
 	return &Metrics{
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{

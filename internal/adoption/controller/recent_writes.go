@@ -12,18 +12,18 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 )
 
-// cacheLag is how long a cache may take to show what was written. Until then the same is not written again; after
-// that somebody else must have changed it.
+// cacheLag is how long a cache may take to show a write. The same value is not written again earlier; afterwards another client
+// must have changed it.
 const cacheLag = 10 * time.Second
 
-// recentWrites remembers what was last written on targets until the cache shows it, so that two looks at a target in quick
-// succession write once. It holds one entry for each write under way.
+// recentWrites records the last write to each target until the cache shows it, so that two reconciliations in quick succession
+// write once.
 type recentWrites struct {
 	mu      sync.Mutex
 	entries map[writeKey]recentWrite
 }
 
-// writeKey is an annotation of a target.
+// writeKey identifies an annotation of a target.
 type writeKey struct {
 	target     targetindex.Key
 	annotation string
@@ -35,7 +35,7 @@ type recentWrite struct {
 	at     time.Time
 }
 
-// record remembers a write.
+// record stores a write.
 func (w *recentWrites) record(key writeKey, target types.UID, value string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,7 +45,7 @@ func (w *recentWrites) record(key writeKey, target types.UID, value string, now 
 	w.entries[key] = recentWrite{target: target, value: value, at: now}
 }
 
-// wait returns how long to wait for the cache to show the value; 0 where it was not written, or too long ago.
+// wait returns how long to wait for the cache to show the value; 0 if it was not written, or too long ago.
 func (w *recentWrites) wait(key writeKey, target types.UID, value string, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *recentWrites) wait(key writeKey, target types.UID, value string, now ti
 	return max(0, e.at.Add(cacheLag).Sub(now))
 }
 
-// forget drops an entry: the cache shows the value, or the target is gone.
+// forget removes a write that the cache shows.
 func (w *recentWrites) forget(key writeKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// causeNodeCapacity is the cause for which the API server refuses a resize that is more than the node has, whoever else is on it; older
-	// ones say so in words alone.
+	// causeNodeCapacity is the cause with which the API server refuses a resize that exceeds the capacity of the node, whatever
+	// else runs there; older versions have only the text.
 	causeNodeCapacity, textNodeCapacity = metav1.CauseType("NodeCapacity"), "enough allocatable"
-	// refusalTTL is how long a refusal is believed, maxRefusals how many are: what is forgotten is asked again.
+	// refusalTTL is how long a refusal is valid, maxRefusals how many are kept. A forgotten resize is sent again.
 	refusalTTL  = 10 * time.Minute
 	maxRefusals = 10_000
 )
 
-// refusals remembers which pods could never be given a size in place, because the API server has said so: such a pod keeps its
-// size, so that nothing in it tells of the refusal.
+// refusals records the pods that can never get a size in place according to the API server. The pod itself does not show a
+// refused resize.
 type refusals struct {
 	mu    sync.Mutex
 	byPod map[types.UID]refusal
@@ -38,7 +38,7 @@ type refusal struct {
 	at     time.Time
 }
 
-// record remembers a refusal for lack of room for good. Other refusals, as of a quota, would refuse a new pod as well.
+// record stores a refusal because of the node's capacity. Other refusals, such as a quota, would affect a new pod as well.
 func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
 	if !apierrors.HasStatusCause(err, causeNodeCapacity) && !strings.Contains(err.Error(), textNodeCapacity) {
 		return

@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// TestRefusals: only what says that the node could never give the size is remembered, for a while, and in bounds.
+// TestRefusals: only refusals because of the node's capacity are recorded, for a limited time and number.
 func TestRefusals(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pods := schema.GroupResource{Resource: "pods"}

@@ -26,23 +26,23 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// maxConcurrentTargets is how many targets are looked after at once.
+// maxConcurrentTargets is the number of targets that are reconciled at the same time.
 const maxConcurrentTargets = 8
 
-// Config is what the controller needs from outside.
+// Config holds the dependencies of the controller.
 type Config struct {
 	Settings targetsnapshot.Settings
-	// Kills and Throttling see Reconciler.
+	// Kills and Throttling are those of Reconciler.
 	Kills      targetsnapshot.KillReader
 	Throttling targetsnapshot.ThrottlingReader
-	// Wake are targets to look at, beside those that the API server tells of; nil for none.
+	// Wake sends targets to reconcile beside the watches; nil for none.
 	Wake <-chan event.TypedGenericEvent[targetindex.Key]
-	// Registry takes the metrics.
+	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.PassiveClock
 }
 
-// AddToManager adds the controller to a manager that has not started. The index of package targets has to be there.
+// AddToManager adds the controller to a manager that has not started. The index of package targetindex must have been added.
 func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills, r.Throttling = cfg.Kills, cfg.Throttling
@@ -69,7 +69,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
-// enqueueRecommendationTargets maps a Recommendation to its target; where it names another one than before, to both.
+// enqueueRecommendationTargets enqueues the target of a changed Recommendation, and the previous one if the reference changed.
 func enqueueRecommendationTargets() handler.TypedEventHandler[client.Object, targetindex.Key] {
 	return handler.TypedFuncs[client.Object, targetindex.Key]{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
@@ -91,15 +91,15 @@ func enqueueTarget(q workqueue.TypedRateLimitingInterface[targetindex.Key], o cl
 	}
 }
 
-// enqueueWorkload maps a workload to itself.
+// enqueueWorkload enqueues a workload as a target.
 func enqueueWorkload(kind schema.GroupVersionKind) handler.TypedEventHandler[client.Object, targetindex.Key] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []targetindex.Key {
 		return []targetindex.Key{{Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}}
 	})
 }
 
-// relevantChanges lets through what adoption has to react to: a target that is gone, or new; a change of an annotation or the label
-// of ours; and, of targets of which something is adopted, those that are there at the start, and any change of what they ask for.
+// relevantChanges passes new and deleted targets, changes of Crane's annotations and label, and, for adopted targets, their
+// initial list and every change of their spec.
 func relevantChanges() predicate.Predicate {
 	adopted := func(o client.Object) bool {
 		for _, key := range targetsnapshot.StateAnnotations() {
@@ -110,7 +110,7 @@ func relevantChanges() predicate.Predicate {
 		return false
 	}
 	return predicate.Funcs{
-		// One that is made later may be made anew, for a Recommendation that has waited for it.
+		// A Recommendation may have waited for the new object.
 		CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList || adopted(e.Object) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },

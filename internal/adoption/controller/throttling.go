@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// throttlingWindow is that of the rates; it holds some scrapes.
+	// throttlingWindow is the window of the rates; it covers several scrapes.
 	throttlingWindow = 5 * time.Minute
-	// throttlingPods bounds the pods of one question.
+	// throttlingPods bounds the pods of one query.
 	throttlingPods = 100
-	// throttlingTimeout bounds one question: an answer that comes late is no better than none.
+	// throttlingTimeout bounds one query; a decision does not wait longer.
 	throttlingTimeout = 5 * time.Second
-	// throttlingBackoff is how long a source that did not answer is left alone.
+	// throttlingBackoff is the pause after a query that failed.
 	throttlingBackoff = time.Minute
 )
 
@@ -37,16 +37,16 @@ type Querier interface {
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
 }
 
-// PrometheusThrottling asks Prometheus for cAdvisor's counters of CFS periods.
+// PrometheusThrottling reads cAdvisor's counters of CFS periods from Prometheus.
 type PrometheusThrottling struct {
 	Querier Querier
 	Clock   clock.PassiveClock
 
 	mu        sync.Mutex
-	skipUntil time.Time // until when nothing is asked
+	skipUntil time.Time // no query before
 }
 
-// Throttled implements Throttling.
+// Throttled implements targetsnapshot.ThrottlingReader.
 func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio {
 	t.mu.Lock()
 	quiet := t.Clock.Now().Before(t.skipUntil)
@@ -92,7 +92,7 @@ func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*s
 		return nil, fmt.Errorf("asking for throttling: %w", err)
 	}
 	for _, s := range samples {
-		if s.Value >= 0 && s.Value <= 1 { // Not so for NaN, which a container without work gives.
+		if s.Value >= 0 && s.Value <= 1 { // False for NaN, the value of a container without work.
 			share := series.Ratio(s.Value)
 			return &share, nil
 		}

@@ -10,10 +10,11 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// wakeBuffer bounds the targets that wait to be looked at for a kill. What does not fit is looked at in its turn.
+// wakeBuffer bounds the targets that wait for a reconciliation after an OOM kill. Further ones are reconciled at their next turn.
 const wakeBuffer = 1000
 
-// WakeOnKills returns the targets whose containers were killed, as tell is told of them.
+// WakeOnKills returns a channel of the targets whose containers were OOM-killed. subscribe registers a function that receives new
+// kills.
 func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[targetindex.Key] {
 	out := make(chan event.TypedGenericEvent[targetindex.Key], wakeBuffer)
 	tell(func(kills []oom.Kill) {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetindex finds the targets of Recommendations, and the Recommendations of a target. The controllers around
-// Recommendations share it, and the one index in the cache that it needs; it decides nothing and writes nothing.
+// Package targetindex finds the targets of Recommendations, and the Recommendations of a target by an index of the cache. The
+// controllers of Recommendations share it.
 package targetindex
 
 import (
@@ -22,18 +22,18 @@ import (
 // Index is the field by which the cache finds the Recommendations of a target.
 const Index = "spec.targetRef"
 
-// Key names a target whatever the version of its API: one object is served under several.
+// Key identifies a target independently of its API version, since one object may be served in several.
 type Key struct{ Group, Kind, Namespace, Name string }
 
-// KeyOf is the key of a reference.
+// KeyOf returns the key of a reference.
 func KeyOf(ref corev1.ObjectReference) Key {
 	return Key{Group: GroupOf(ref.APIVersion), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// String is the key's value in the index.
+// String returns the value of the key in the index.
 func (k Key) String() string { return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name }
 
-// GroupOf is the group of an apiVersion; what does not parse is its own group.
+// GroupOf returns the group of an apiVersion; one that cannot be parsed is its own group.
 func GroupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -42,7 +42,7 @@ func GroupOf(apiVersion string) string {
 	return gv.Group
 }
 
-// IndexValues are the values of a Recommendation in the index.
+// IndexValues returns the values of a Recommendation in the index.
 func IndexValues(o client.Object) []string {
 	rec, ok := o.(*analysisv1alpha1.Recommendation)
 	if !ok {
@@ -51,7 +51,7 @@ func IndexValues(o client.Object) []string {
 	return []string{KeyOf(rec.Spec.TargetRef).String()}
 }
 
-// AddIndex adds the index, once for all who look things up by it.
+// AddIndex adds the index to the cache. It is called once.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, Index, IndexValues); err != nil {
 		return fmt.Errorf("indexing recommendations by target: %w", err)
@@ -59,7 +59,7 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// ListRecommendations are those of a target, in any order.
+// ListRecommendations returns the Recommendations of a target in any order.
 func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := reader.List(ctx, &list, client.MatchingFields{Index: key.String()}); err != nil {
@@ -68,7 +68,7 @@ func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]
 	return list.Items, nil
 }
 
-// Find reads a target: whole, from the cache, where its kind is watched; else its metadata from the API server.
+// Find reads a target: the whole object from the cache for watched kinds, otherwise its metadata from the API server.
 func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectReference) (client.Object, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -86,7 +86,7 @@ func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectRefe
 		} else if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, err)
 		}
-		break // The cache may be behind: ask the API server before anything is concluded from it.
+		break // The cache may lag: the API server decides whether the target exists.
 	}
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)

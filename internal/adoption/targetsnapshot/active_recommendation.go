@@ -11,9 +11,8 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// ActiveRecommendation returns the one Recommendation of a type that is brought to the target where several have chosen it: that of a vertical
-// autoscaler, which somebody has made for this very target, before those of rules, and of equals the oldest that wants to be.
-// It is nil where none does.
+// ActiveRecommendation returns the Recommendation of a type that is applied to a target which several have selected: that of an
+// EffectiveVerticalPodAutoscaler before those of rules, then the oldest. It returns nil if none is applicable.
 func ActiveRecommendation(all []analysisv1alpha1.Recommendation, kind analysisv1alpha1.AnalysisType) *analysisv1alpha1.Recommendation {
 	var oldest *analysisv1alpha1.Recommendation
 	for i := range all {
@@ -32,7 +31,7 @@ func comparePrecedence(a, b *analysisv1alpha1.Recommendation) int {
 	return cmp.Or(cmp.Compare(ownerRank(a), ownerRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// ownerRank is 0 for what an EffectiveVerticalPodAutoscaler has decided, and 1 for all else.
+// ownerRank returns 0 for the Recommendation of an EffectiveVerticalPodAutoscaler and 1 for others.
 func ownerRank(rec *analysisv1alpha1.Recommendation) int {
 	if of := metav1.GetControllerOfNoCopy(rec); of != nil && of.Kind == "EffectiveVerticalPodAutoscaler" {
 		return 0
@@ -40,7 +39,7 @@ func ownerRank(rec *analysisv1alpha1.Recommendation) int {
 	return 1
 }
 
-// Applicable tells whether a Recommendation has something to bring to its target.
+// Applicable reports whether a Recommendation has a value to apply to its target.
 func Applicable(rec *analysisv1alpha1.Recommendation) bool {
 	return rec.DeletionTimestamp == nil && rec.Status.RecommendedValue != "" &&
 		rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus

@@ -21,17 +21,17 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// targetAutoscaler is the autoscaler of a target as far as it has a say in what is adopted.
+// targetAutoscaler is the autoscaler that restricts the adoption of a target.
 type targetAutoscaler struct {
-	// name of the HorizontalPodAutoscaler that has a say; empty for none.
+	// name of the HorizontalPodAutoscaler; empty for none.
 	name string
-	// object is the EffectiveHorizontalPodAutoscaler that it is made of, and targets are its shares of requests; nil and empty
-	// where it is not Crane's.
+	// object is the EffectiveHorizontalPodAutoscaler that owns it, and targets are its utilization targets; nil and empty if
+	// Crane does not own it.
 	object  *unstructured.Unstructured
 	targets []adoption.Target
 }
 
-// readAutoscaler finds the autoscaler that acts on the share of a request, or, for replicas, any.
+// readAutoscaler reads the autoscaler that acts on the utilization of a request or, for replicas, any autoscaler.
 func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, of analysisv1alpha1.AnalysisType) error {
 	var list autoscalingv2.HorizontalPodAutoscalerList
 	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
@@ -44,7 +44,7 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
 			continue
 		}
-		if s.autoscaler.name != "" { // Of two nobody knows which acts.
+		if s.autoscaler.name != "" { // It is unknown which of two acts.
 			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name}
 			return nil
 		}
@@ -59,13 +59,13 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 	return nil
 }
 
-// readEffectiveHPA reads the EffectiveHorizontalPodAutoscaler that says what the targets are.
+// readEffectiveHPA reads the EffectiveHorizontalPodAutoscaler that defines the targets.
 func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot, name string) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(autoscalingv1alpha1.GroupVersion.WithKind("EffectiveHorizontalPodAutoscaler"))
 	err := l.Live.Get(ctx, client.ObjectKey{Namespace: s.Object.GetNamespace(), Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		return nil // Its HorizontalPodAutoscaler is about to go too.
+		return nil // Its HorizontalPodAutoscaler is about to be deleted too.
 	}
 	if err != nil {
 		return fmt.Errorf("reading EffectiveHorizontalPodAutoscaler %s/%s: %w", s.Object.GetNamespace(), name, err)
@@ -84,8 +84,7 @@ func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot,
 	return nil
 }
 
-// decodeMetrics are the metrics of an autoscaler; none where they cannot be read, for then they cannot be changed either, and it counts
-// as somebody else's.
+// decodeMetrics returns the metrics of an autoscaler; none if they cannot be decoded, since they cannot be changed then.
 func decodeMetrics(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
 	var spec struct {
 		Metrics []autoscalingv2.MetricSpec `json:"metrics"`
@@ -97,7 +96,7 @@ func decodeMetrics(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
 	return spec.Metrics
 }
 
-// blockReason says why what is recommended must not be brought to a target with such an autoscaler.
+// blockReason returns why a value must not be applied to a target with this autoscaler.
 func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation) BlockReason {
 	switch {
 	case a.name == "":

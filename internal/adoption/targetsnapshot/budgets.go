@@ -18,16 +18,16 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// Settings of Auto.
+// Settings of the adoption type Auto.
 type Settings struct {
-	// DryRun says in the status what would be done, and does nothing.
+	// DryRun writes the requests into the status instead of sending them.
 	DryRun bool
 	Policy adoption.Policy
-	// Windows are the times at which something may be lowered; none for always.
+	// Windows are the maintenance windows in which requests may be lowered; none means always.
 	Windows []scaling.CronWindow
 }
 
-// WindowClosed says that no maintenance window is open; without any, one always is.
+// WindowClosed returns the reason while no maintenance window is open, and "" if one is, or none is configured.
 func (s Settings) WindowClosed(now time.Time) string {
 	if len(s.Windows) == 0 {
 		return ""
@@ -44,8 +44,7 @@ func (s Settings) WindowClosed(now time.Time) string {
 	return "no maintenance window is open; the next opens at " + next.UTC().Format(time.RFC3339)
 }
 
-// LoadBudgets enters what the annotations of all workloads say, so that budgets that are spent are not handed out again. newList
-// makes an empty list of a kind.
+// LoadBudgets records the states that are stored on all workloads. newList returns an empty list of a kind.
 func LoadBudgets(ctx context.Context, book *adoption.BudgetTracker, reader client.Reader, newList func(schema.GroupVersionKind) (client.ObjectList, error)) error {
 	for _, kind := range workload.WatchedKinds() {
 		list, err := newList(kind.GVK)

@@ -14,12 +14,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// PodEnded tells of a pod that has ended or is about to: it is no part of its workload any more.
+// PodEnded reports whether a pod has ended or is being deleted, so that it no longer belongs to its workload.
 func PodEnded(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// ConvertPod is what adoption looks at of a pod.
+// ConvertPod returns what decisions need of a pod.
 func ConvertPod(pod *corev1.Pod) adoption.Pod {
 	out := adoption.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time, NotResizable: notResizableReason(pod)}
 	for i := range pod.Spec.InitContainers {
@@ -27,7 +27,7 @@ func ConvertPod(pod *corev1.Pod) adoption.Pod {
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		next := convertContainer(c, pod.Status.InitContainerStatuses)
 		if next.Frozen = !sidecar; next.Frozen {
-			next.EndedAt = next.KilledAt // That it has ended is its purpose.
+			next.EndedAt = next.KilledAt // Init containers end by design.
 		}
 		out.Containers = append(out.Containers, next)
 	}
@@ -58,12 +58,12 @@ func ConvertPod(pod *corev1.Pod) adoption.Pod {
 		}
 	}
 	if seen := pod.Status.ObservedGeneration; out.ResizeStatus == adoption.ResizeDone && seen != 0 && seen < pod.Generation {
-		out.ResizeStatus, out.ResizeMessage = adoption.ResizeInProgress, "its node has not seen it yet" // Nodes before 1.34 do not say what they have seen.
+		out.ResizeStatus, out.ResizeMessage = adoption.ResizeInProgress, "its node has not seen it yet" // Kubelets before 1.34 do not report the observed generation.
 	}
 	return out
 }
 
-// notResizableReason says why a pod cannot be resized at all.
+// notResizableReason returns why a pod cannot be resized at all, or "".
 func notResizableReason(pod *corev1.Pod) string {
 	switch {
 	case PodEnded(pod):
@@ -118,7 +118,7 @@ func latest(a time.Time, b metav1.Time) time.Time {
 	return a
 }
 
-// ConvertResources are what a container asks for; an amount of 0 is as if there were none.
+// ConvertResources returns the requests and limits of a container; a zero amount counts as absent.
 func ConvertResources(r corev1.ResourceRequirements) rightsize.Resources {
 	return rightsize.Resources{
 		CPURequest: cpuAmount(r.Requests), CPULimit: cpuAmount(r.Limits), MemoryRequest: memoryAmount(r.Requests), MemoryLimit: memoryAmount(r.Limits),
@@ -139,7 +139,7 @@ func memoryAmount(list corev1.ResourceList) *series.Bytes {
 	return nil
 }
 
-// TemplateSize is what a pod template asks for, of the containers that are in another size.
+// TemplateSize returns the size in a pod template, limited to the containers of another size.
 func TemplateSize(spec *corev1.PodSpec, of adoption.Size) adoption.Size {
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

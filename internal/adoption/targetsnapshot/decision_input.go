@@ -21,50 +21,50 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// SnapshotReader reads what a decision needs.
+// SnapshotReader reads what decisions need.
 type SnapshotReader struct {
 	// Live reads from the API server.
 	Live client.Reader
-	// Kills are the recorded OOM kills; nil for none.
+	// Kills reads the recorded OOM kills; nil for none.
 	Kills KillReader
-	// Throttling may be nil: then it is not known.
+	// Throttling reads CPU throttling; nil if it is unknown.
 	Throttling ThrottlingReader
 }
 
-// KillReader holds the recorded OOM kills.
+// KillReader reads the recorded OOM kills.
 type KillReader interface {
 	Kills(ctx context.Context) ([]oom.Kill, error)
 }
 
-// ThrottlingReader tells how much containers are throttled.
+// ThrottlingReader reads how much containers are throttled.
 type ThrottlingReader interface {
-	// Throttled is the worst share of throttled CFS periods among the containers of pods, of the last minutes; nil where it is
-	// not known.
+	// Throttled returns the largest share of throttled CFS periods, 0 to 1, among the containers of the pods in the last minutes;
+	// nil if it is unknown.
 	Throttled(ctx context.Context, pods []corev1.Pod) *series.Ratio
 }
 
-// DecisionRequest is what is to be decided about a scene.
+// DecisionRequest selects what is decided about a target.
 type DecisionRequest struct {
-	// Type is what is adopted: Resource or Replicas.
+	// Type is the type that is adopted: Resource or Replicas.
 	Type analysisv1alpha1.AnalysisType
-	// Recommendation is nil where nothing asks for it any more.
+	// Recommendation is nil when adoption was switched off.
 	Recommendation *analysisv1alpha1.Recommendation
-	// State is what is written down.
+	// State is the stored state.
 	State  adoption.State
 	Policy adoption.Policy
 	Now    time.Time
 }
 
-// Reasons for which nothing may be begun.
+// Reasons that prevent new changes.
 const (
 	ReasonAutoscaled    = "AutoscalerPresent"
 	ReasonNotApplicable = "NotApplicable"
 )
 
-// BlockReason says why nothing may be begun; the zero value where something may.
+// BlockReason is the reason why no new change may start; the zero value allows it.
 type BlockReason struct{ Reason, Message string }
 
-// DecisionInput gathers what the decision needs; the budgets of the cluster and the windows are the caller's to add.
+// DecisionInput returns the input of a decision, without the limits of budgets and maintenance windows, which the caller adds.
 func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q DecisionRequest) (adoption.Input, BlockReason, error) {
 	in := adoption.Input{
 		Now: q.Now, Policy: q.Policy, State: q.State,
@@ -72,7 +72,7 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		UpdateTemplate: s.Object.GetAnnotations()[analysisv1alpha1.AnnotationAdoptTemplate] == "true",
 	}
 	if s.terminating || s.optedOut {
-		return in, BlockReason{}, nil // Nothing more is looked at.
+		return in, BlockReason{}, nil // Nothing else matters.
 	}
 	bar, err := l.want(ctx, s, q, &in)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 		return in, bar, err
 	}
 	if l.Throttling != nil && !in.DesiredSize.Empty() {
-		// What cannot be read is not known, which is neither good nor bad.
+		// Unknown throttling counts neither for nor against a step.
 		in.Signals.Throttled = l.Throttling.Throttled(ctx, s.Pods)
 	}
 	return in, bar, nil
@@ -130,7 +130,7 @@ func (l SnapshotReader) want(ctx context.Context, s *TargetSnapshot, q DecisionR
 	return BlockReason{}, nil
 }
 
-// reachOf is how the value of a Recommendation reaches pods.
+// reachOf returns how a Recommendation reaches pods.
 func reachOf(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplicas int32) {
 	if rec.Spec.Adoption == nil {
 		return adoption.InPlace, 0
@@ -144,7 +144,7 @@ func reachOf(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplic
 	return of, minReplicas
 }
 
-// resourceOwner is the field manager that has last said what the containers of the target ask for; empty where none is known.
+// resourceOwner returns the field manager that last set the resources of the target's containers; empty if unknown.
 func resourceOwner(o client.Object) string {
 	var last *metav1.ManagedFieldsEntry
 	fields := o.GetManagedFields()
@@ -165,7 +165,7 @@ func resourceOwner(o client.Object) string {
 
 func mentionsResources(fields []byte) bool { return bytes.Contains(fields, []byte(`"f:resources"`)) }
 
-// killedAt is the last recorded kill of the target's containers.
+// killedAt returns the time of the last recorded OOM kill in the target's containers.
 func (l SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.Time, error) {
 	var last time.Time
 	if l.Kills == nil {
@@ -188,7 +188,7 @@ func (l SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.T
 	return last, nil
 }
 
-// isReferredToBy tells whether a reference within the target's namespace, of any version, is to the target.
+// isReferredToBy reports whether a reference in the target's namespace, with any API version, means the target.
 func (s *TargetSnapshot) isReferredToBy(apiVersion, kind, name string) bool {
 	return name == s.Object.GetName() && schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == s.Kind.GVK.GroupKind()
 }

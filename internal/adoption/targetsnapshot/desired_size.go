@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// templatePatch is the part of recommendedInfo that says what containers ask for.
+// templatePatch is the part of recommendedInfo with the resources of containers.
 type templatePatch struct {
 	Spec struct {
 		Template struct {
@@ -32,15 +32,15 @@ type patchContainer struct {
 	Name      string `json:"name"`
 	Resources struct {
 		Requests quantityTexts `json:"requests"`
-		// Limits that are null are taken away by the patch; adoption leaves them, for it could not bring them back in place.
+		// Limits that are null are removed by the patch. Adoption keeps them, because they could not be added again in place.
 		Limits quantityTexts `json:"limits"`
 	} `json:"resources"`
 }
 
 type quantityTexts map[corev1.ResourceName]*string
 
-// DesiredSize is the size that a Recommendation recommends: requests and limits of containers, or a number of replicas. It is
-// empty where there is none. What cannot be read is an error.
+// DesiredSize returns the size that a Recommendation recommends: requests and limits of containers, or a number of replicas;
+// empty if there is none.
 func DesiredSize(rec *analysisv1alpha1.Recommendation) (adoption.Size, error) {
 	var value analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
@@ -78,7 +78,7 @@ func DesiredSize(rec *analysisv1alpha1.Recommendation) (adoption.Size, error) {
 	return out, nil
 }
 
-// addLimits adds the limits of recommendedInfo, which recommendedValue does not carry.
+// addLimits adds the limits of recommendedInfo, which recommendedValue does not contain.
 func addLimits(info string, to map[string]corev1.ResourceRequirements) error {
 	if info == "" {
 		return nil

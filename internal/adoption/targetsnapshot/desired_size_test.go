@@ -126,7 +126,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestResizeOf: the body names the UID and the version that it is meant for, and only what is adopted.
+// TestResizePatch: the body names the UID and the version of the pod, and only adopted resources.
 func TestResizeOf(t *testing.T) {
 	size, err := DesiredSize(recommended(value, ""))
 	if err != nil {

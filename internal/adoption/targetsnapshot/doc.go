@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetsnapshot stands between Kubernetes and the decisions of package pkg/adoption: it reads what they need (a target with
-// its pods, budgets, autoscaler and Recommendation), and writes down as requests what they want. The controller, which sends
-// these requests, the command line, which prints them, and the webhook for new pods share it. It sends nothing.
+// Package targetsnapshot connects Kubernetes with the decisions of pkg/adoption: it reads a snapshot of a target (pods, budgets,
+// autoscaler, Recommendation) and builds the requests that a plan consists of. The controller sends these requests, the command
+// line prints them, and the webhook for new pods uses the conversions. The package itself sends nothing.
 package targetsnapshot

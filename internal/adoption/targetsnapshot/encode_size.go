@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// EncodeSize writes a size of containers as recommendedValue and recommendedInfo of a Recommendation, so that Wanted reads the same
-// size. spec says which containers start before the others; kind is the target's.
+// EncodeSize encodes the size of containers as recommendedValue and recommendedInfo of a Recommendation, the inverse of
+// DesiredSize. spec distinguishes init containers; kind is the kind of the target.
 func EncodeSize(kind string, spec *corev1.PodSpec, size adoption.Size) (value, info string, err error) {
 	proposed := analysisv1alpha1.ProposedRecommendation{ResourceRequest: &analysisv1alpha1.ResourceRequestRecommendation{}}
 	for _, name := range slices.Sorted(maps.Keys(size.Containers)) {

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestContent: what is written is what Wanted reads, sidecars and limits included.
+// TestEncodeSize: DesiredSize decodes the result of EncodeSize, with sidecars and limits.
 func TestContent(t *testing.T) {
 	cpu, memory, limit := series.MilliCPU(250), series.Bytes(100<<20), series.Bytes(300<<20)
 	size := adoption.Size{Containers: map[string]rightsize.Resources{

@@ -15,10 +15,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Options are the flags that say how Auto is carried out. craned and `crane adopt` have the same.
+// Options are the flags of Auto, which craned and `crane adopt` share.
 type Options struct {
 	Policy adoption.Policy
-	// Windows are pairs of cron expressions, START;END; TimeZone is where their clock hangs.
+	// Windows are pairs of cron expressions, START;END, in TimeZone.
 	Windows  []string
 	TimeZone string
 }
@@ -26,7 +26,7 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() Options { return Options{Policy: adoption.DefaultPolicy(), TimeZone: "UTC"} }
 
-// AddFlags binds the options to flags.
+// AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	p := &o.Policy
 	share := func(v *series.Ratio, name, text string) { fs.Float64Var((*float64)(v), name, float64(*v), text) }
@@ -49,7 +49,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TimeZone, "adoption-time-zone", o.TimeZone, "Time zone of --adoption-window.")
 }
 
-// Settings are what the options say; the error names the flag.
+// Settings returns the settings; an error names its flag.
 func (o *Options) Settings() (Settings, error) {
 	if err := o.Policy.Validate(); err != nil {
 		return Settings{}, fmt.Errorf("--adoption-...: %w", err)

@@ -18,26 +18,26 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// Preview is what a craned would do next for one Recommendation, as if its adoptionType were Auto.
+// Preview is the next decision about one Recommendation as if its adoptionType were Auto.
 type Preview struct {
 	Recommendation *analysisv1alpha1.Recommendation
-	// Phase is how far adoption has come today.
+	// Phase is the present phase of adoption.
 	Phase adoption.Phase
-	// Refused says why nothing is adopted; empty where it is.
+	// Refused is the reason why nothing is adopted; empty if something is.
 	Refused string
-	// Plan is what is decided; its summary and remarks say why.
+	// Plan is the decision; its summary and remarks explain it.
 	Plan     adoption.Plan
 	Requests []Request
 }
 
-// Previewer previews one Recommendation after the other, each with what those before it have taken of the budgets.
+// Previewer previews Recommendations one after the other; each counts against the budgets of the next.
 type Previewer struct {
 	SnapshotReader
 	Settings Settings
 	Budgets  *adoption.BudgetTracker
 }
 
-// Preview decides as a craned does, and sends nothing. all are the Recommendations that may have the same target.
+// Preview decides as craned does, and sends nothing. all holds the Recommendations that may select the same target.
 func (p Previewer) Preview(
 	ctx context.Context, rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation, now time.Time,
 ) (Preview, error) {
@@ -80,7 +80,7 @@ func (p Previewer) Preview(
 	return out, err
 }
 
-// refusalReason says why a Recommendation has no say, whatever its target.
+// refusalReason returns why a Recommendation is not applied, whatever the state of its target, or "".
 func refusalReason(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation) string {
 	switch {
 	case StateAnnotations()[rec.Spec.Type] == "":
@@ -108,13 +108,13 @@ func isSameObject(a, b corev1.ObjectReference) bool {
 	return kind(a) == kind(b) && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
-// ConfigMapKillReader reads the ledger of OOM kills where craned keeps it.
+// ConfigMapKillReader reads the OOM kills from the ConfigMap in which craned records them.
 type ConfigMapKillReader struct {
 	Reader    client.Reader
 	Namespace string
 }
 
-// Kills implements Ledger. Parts that are no records are left out.
+// Kills implements KillReader. It skips entries that cannot be parsed.
 func (k ConfigMapKillReader) Kills(ctx context.Context) ([]oom.Kill, error) {
 	var cm corev1.ConfigMap
 	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: oom.ConfigMapName}, &cm)

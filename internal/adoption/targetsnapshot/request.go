@@ -16,21 +16,21 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// Request is one write. Each names the UID, and the version, that it is meant for, so that one which somebody overtook is refused.
+// Request is one write. It names the UID and the version of its object, so that the API server refuses it after another change.
 type Request struct {
-	// Object is what is addressed; Subresource the part of it, empty for itself.
+	// Object is the addressed object; Subresource is empty for the object itself.
 	Object      *unstructured.Unstructured
 	Subresource string
-	// Type of the patch: a server-side apply, by force, or a merge; empty where Body is created.
+	// Type of the patch: a forced server-side apply, or a merge; empty to create Body.
 	Type types.PatchType
-	// Manager owns what is written.
+	// Manager is the field manager.
 	Manager string
 	Body    *unstructured.Unstructured
-	// Reason is one line on what it is for.
+	// Reason describes the purpose in one line.
 	Reason string
 }
 
-// String names what is addressed, as kubectl does: pods/web-1/resize.
+// String returns the address as kubectl writes it: pods/web-1/resize.
 func (r Request) String() string {
 	name := strings.ToLower(r.Object.GetKind()) + "s/" + r.Object.GetName()
 	if r.Subresource != "" {
@@ -39,12 +39,12 @@ func (r Request) String() string {
 	return name
 }
 
-// FieldManager is the field manager of what is adopted of a type. What it owns can be told apart, and given back.
+// FieldManager returns the field manager of adopted values of a type.
 func FieldManager(kind analysisv1alpha1.AnalysisType) string {
 	return "craned-adoption-" + strings.ToLower(string(kind))
 }
 
-// Identity is the target with nothing in it but who it is.
+// Identity returns an object with the identity of the target and nothing else.
 func (s *TargetSnapshot) Identity() *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(s.Kind.GVK)
@@ -54,14 +54,14 @@ func (s *TargetSnapshot) Identity() *unstructured.Unstructured {
 	return out
 }
 
-// identityWithVersion is the identity with the version that was seen.
+// identityWithVersion returns the identity with the resource version of the snapshot.
 func (s *TargetSnapshot) identityWithVersion() *unstructured.Unstructured {
 	out := s.Identity()
 	out.SetResourceVersion(s.Object.GetResourceVersion())
 	return out
 }
 
-// StateRequest writes the state into its annotation; nil where it is there.
+// StateRequest stores the state in its annotation; nil if it is unchanged.
 func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
 	old, err := before.Encode()
 	if err != nil {
@@ -72,14 +72,14 @@ func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, 
 		return nil, err
 	}
 	body, why := s.identityWithVersion(), "what was adopted is forgotten"
-	if text != "" { // An apply without the annotation takes it away.
+	if text != "" { // An apply without the annotation removes it.
 		body.SetAnnotations(map[string]string{StateAnnotations()[of]: text})
 		why = "written down first: what there was, and what shall be"
 	}
 	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of) + "-state", Body: body, Reason: why}, nil
 }
 
-// ResizeRequest gives one pod its new size in place; nil where the pod is none of the scene's.
+// ResizeRequest resizes one pod in place; nil if the snapshot does not contain the pod.
 func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.PodResize) *Request {
 	for i := range s.Pods {
 		if string(s.Pods[i].UID) != c.UID {
@@ -95,7 +95,7 @@ func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adopt
 	return nil
 }
 
-// EvictionRequest asks for the eviction of one pod, which disruption budgets may refuse.
+// EvictionRequest evicts one pod, unless disruption budgets refuse it.
 func (s *TargetSnapshot) EvictionRequest(e adoption.Eviction) *Request {
 	pod := &unstructured.Unstructured{}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -109,7 +109,7 @@ func (s *TargetSnapshot) EvictionRequest(e adoption.Eviction) *Request {
 	return &Request{Object: pod, Subresource: "eviction", Body: body, Reason: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Reason)}
 }
 
-// ScaleRequest sets the number of replicas through the subresource scale.
+// ScaleRequest sets the number of replicas through the scale subresource.
 func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
 	body := s.identityWithVersion()
 	body.SetAPIVersion("autoscaling/v1")
@@ -121,13 +121,13 @@ func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
 	}
 }
 
-// AutoscalerRequest moves targets of the autoscaler that Crane owns; nil where there is none.
+// AutoscalerRequest sets targets of the autoscaler that Crane owns; nil without one.
 func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
 	o := s.autoscaler.object
 	if o == nil || len(to) == 0 {
 		return nil
 	}
-	metrics, _, err := unstructured.NestedSlice(o.Object, "spec", "metrics") // A deep copy.
+	metrics, _, err := unstructured.NestedSlice(o.Object, "spec", "metrics") // NestedSlice returns a deep copy.
 	if err != nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
 	}
 }
 
-// utilizationTarget is the target of a metric, where it is the one that is meant.
+// utilizationTarget returns the target of a metric if it is the given one.
 func utilizationTarget(metric any, t adoption.Target) map[string]any {
 	m, _ := metric.(map[string]any)
 	key, name := "resource", "cpu"
@@ -174,8 +174,8 @@ func utilizationTarget(metric any, t adoption.Target) map[string]any {
 	return target
 }
 
-// TemplateRequest writes the size into the pod template as ours, or gives it back to whom it was taken from: as a merge in
-// that one's name, after which nothing of it is ours.
+// TemplateRequest applies the size to the pod template, or restores the template by a merge as its previous field manager, after
+// which Crane owns none of its fields.
 func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
 	body := s.identityWithVersion()
 	spec := jsonObject{"template": TemplatePatch(s.podSpec, *plan.Template)}
@@ -190,8 +190,8 @@ func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan 
 	return out
 }
 
-// Requests are all that a plan wants to be sent, in the order in which they are sent. Those to the target name the version that
-// was seen; the ones behind the first name the version that the first has made.
+// Requests returns the requests of a plan in the order in which they are sent. Those to the target name the version of the
+// snapshot; in execution each names the version that the one before produced.
 func (s *TargetSnapshot) Requests(of analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
 	state, err := s.StateRequest(of, before, plan.State)
 	if err != nil {

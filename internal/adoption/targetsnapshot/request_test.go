@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// newFixture is Deployment shop/web with one pod that asks for a core, a Recommendation of 500m for it, and what else there is.
+// newFixture returns Deployment shop/web with one pod that requests one core, a Recommendation of 500m for it, and other objects.
 func newFixture(t *testing.T, others ...client.Object) (Previewer, *analysisv1alpha1.Recommendation) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -98,7 +98,7 @@ func effective(name string, m []autoscalingv2.MetricSpec) *autoscalingv1alpha1.E
 	}
 }
 
-// TestScalePoint: requests and targets are one decision: with Crane's own autoscaler both are written, else nothing is begun.
+// TestScalePoint: with Crane's own autoscaler requests and targets are changed together; with another one nothing is changed.
 func TestScalePoint(t *testing.T) {
 	point := func(text string) func(*analysisv1alpha1.Recommendation) {
 		return func(r *analysisv1alpha1.Recommendation) {
@@ -113,7 +113,7 @@ func TestScalePoint(t *testing.T) {
 		others  []client.Object
 		edit    func(*analysisv1alpha1.Recommendation)
 		refused string
-		want    []string // what is addressed
+		want    []string // addresses of the requests
 	}{
 		"no autoscaler":               {nil, nil, "", []string{"deployments/web", "pods/web-1-a/resize"}},
 		"not applicable":              {nil, held, "not by itself", nil},
@@ -150,7 +150,7 @@ func TestScalePoint(t *testing.T) {
 	}
 }
 
-// TestTargetsRequest: a merge of all metrics, of which the one target has moved, for the object and version that was seen.
+// TestAutoscalerRequest: a merge patch of all metrics, of which one target has changed, for the UID and version of the snapshot.
 func TestTargetsRequest(t *testing.T) {
 	cpu := metrics(corev1.ResourceCPU, 60)
 	p, rec := newFixture(t, hpa("web", "e", cpu), effective("e", cpu))

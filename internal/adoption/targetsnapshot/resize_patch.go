@@ -11,11 +11,11 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// jsonObject is JSON in the making.
+// jsonObject is an object of a JSON document.
 type jsonObject = map[string]any
 
-// ResizePatch is the body of a server-side apply to the subresource resize of a pod: the new resources, and the UID and the
-// version that the pod has to have.
+// ResizePatch returns the body of a server-side apply to the resize subresource of a pod: the new resources with the UID and
+// version of the pod.
 func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 	spec := jsonObject{}
 	for _, part := range []struct {
@@ -42,14 +42,14 @@ func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 	return out
 }
 
-// TemplatePatch is the pod template with the new resources, as it stands in spec.template of an apply or a merge.
+// TemplatePatch returns the pod template with the new resources for spec.template of an apply or a merge.
 func TemplatePatch(spec *corev1.PodSpec, to adoption.Size) map[string]any {
 	pod := &corev1.Pod{Spec: *spec}
-	containers, _, _ := unstructured.NestedMap(ResizePatch(pod, to).Object, "spec") // It was made a map above.
+	containers, _, _ := unstructured.NestedMap(ResizePatch(pod, to).Object, "spec") // ResizePatch always sets a map.
 	return jsonObject{"spec": containers}
 }
 
-// FormatResources are requests and limits in their written form; what is absent is left out.
+// FormatResources returns requests and limits as quantities; absent amounts are left out.
 func FormatResources(r rightsize.Resources) map[string]any {
 	requests, limits := jsonObject{}, jsonObject{}
 	if r.CPURequest != nil {

@@ -13,7 +13,8 @@ import (
 	"crane.io/crane/pkg/recommend/resource"
 )
 
-// SizingAutoscaler is what acts on the utilisation of a workload's requests, as package resource looks at it; nil where nothing does.
+// SizingAutoscaler returns the autoscaler that acts on the utilization of a workload's requests in the form of package resource;
+// nil without targets.
 func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarget) *resource.Autoscaler {
 	if len(targets) == 0 {
 		return nil
@@ -27,14 +28,14 @@ func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarge
 	return out
 }
 
-// scalePoint is the annotation of that name.
+// scalePoint is the format of AnnotationScalePoint.
 type scalePoint struct {
 	Kind    string            `json:"kind"`
 	Name    string            `json:"name"`
 	Targets []scalePointShift `json:"targets"`
 }
 
-// scalePointShift is a target that moves, in percent of the request.
+// scalePointShift is the change of a target in percent of the request.
 type scalePointShift struct {
 	Resource  corev1.ResourceName `json:"resource"`
 	Container string              `json:"container,omitempty"`
@@ -42,8 +43,8 @@ type scalePointShift struct {
 	To        int32               `json:"to"`
 }
 
-// EncodeScalePoint writes the targets of an EffectiveHorizontalPodAutoscaler that change together with the requests, as AnnotationScalePoint
-// holds them.
+// EncodeScalePoint encodes, for AnnotationScalePoint, the targets of an EffectiveHorizontalPodAutoscaler that change together
+// with the requests.
 func EncodeScalePoint(owner string, moves []resource.TargetChange) (string, error) {
 	point := scalePoint{Kind: "EffectiveHorizontalPodAutoscaler", Name: owner}
 	for _, m := range moves {

@@ -23,21 +23,21 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// pageSize is how many pods are listed at once.
+// pageSize is the number of pods per list request.
 const pageSize = 500
 
-// TargetSnapshot is a target as one look sees it, read from the API server: what a cache shows may be older than what was done.
+// TargetSnapshot is the state of a target as read from the API server. A cache could lag behind Crane's own changes.
 type TargetSnapshot struct {
 	Kind workload.WatchedKind
-	// Object is the target; Pods are those of it that have not ended.
+	// Object is the target; Pods are its pods that have not ended.
 	Object client.Object
 	Pods   []corev1.Pod
 
 	podSpec *corev1.PodSpec
-	// selector of its pods; nil where it keeps none running.
+	// selector of its pods; nil for kinds without running pods.
 	selector *metav1.LabelSelector
 	replicas *int32
-	// desiredReplicas is how many pods there shall be.
+	// desiredReplicas is the number of pods that the target should have.
 	desiredReplicas   int32
 	rolloutInProgress bool
 	terminating       bool
@@ -48,7 +48,7 @@ type TargetSnapshot struct {
 	autoscaler         targetAutoscaler
 }
 
-// SupportedKind is the kind of target of that group and name, with an object of its own; false where pods of such are not adopted.
+// SupportedKind returns the kind with a new object; ok is false if pods of the kind are not adopted.
 func SupportedKind(group, kind string) (workload.WatchedKind, bool) {
 	for _, k := range workload.WatchedKinds() {
 		if k.GVK.Group == group && k.GVK.Kind == kind {
@@ -58,7 +58,7 @@ func SupportedKind(group, kind string) (workload.WatchedKind, bool) {
 	return workload.WatchedKind{}, false
 }
 
-// StateAnnotations are the annotations of a target that hold the state of adoption, by what is adopted.
+// StateAnnotations returns the annotation of the adoption state by type.
 func StateAnnotations() map[analysisv1alpha1.AnalysisType]string {
 	return map[analysisv1alpha1.AnalysisType]string{
 		analysisv1alpha1.AnalysisTypeResource: analysisv1alpha1.AnnotationAdoption,
@@ -66,7 +66,7 @@ func StateAnnotations() map[analysisv1alpha1.AnalysisType]string {
 	}
 }
 
-// ReadState is what is written down on an object of one type of adoption.
+// ReadState returns the state of a type that is stored on an object.
 func ReadState(o metav1.Object, of analysisv1alpha1.AnalysisType) (adoption.State, error) {
 	return adoption.ParseState(o.GetAnnotations()[StateAnnotations()[of]])
 }
@@ -90,17 +90,17 @@ func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key
 	return s, nil
 }
 
-// String names the target.
+// String returns kind, namespace and name for messages.
 func (s *TargetSnapshot) String() string {
 	return fmt.Sprintf("%s %s/%s", s.Kind.GVK.Kind, s.Object.GetNamespace(), s.Object.GetName())
 }
 
-// BudgetKey is the target's entry in the book of the cluster.
+// BudgetKey returns the key of the target in the budgets.
 func (s *TargetSnapshot) BudgetKey(of analysisv1alpha1.AnalysisType) adoption.Key {
 	return adoption.Key{Namespace: s.Object.GetNamespace(), Kind: s.Kind.GVK.Kind, Name: s.Object.GetName(), Type: string(of)}
 }
 
-// readKindFields takes from the object what its kind has.
+// readKindFields reads the fields that depend on the kind of the object.
 func (s *TargetSnapshot) readKindFields() {
 	switch o := s.Object.(type) {
 	case *appsv1.Deployment:
@@ -162,7 +162,7 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	}
 }
 
-// addReplicaSets adds those of a Deployment to the owners of its pods.
+// addReplicaSets adds the ReplicaSets of a Deployment to the owners of its pods.
 func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
@@ -178,7 +178,7 @@ func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, s
 	return nil
 }
 
-// readBudgets says what the disruption budgets of the target's pods allow.
+// readBudgets reads what the disruption budgets of the pods allow.
 func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) error {
 	if len(s.Pods) == 0 {
 		return nil
@@ -201,7 +201,7 @@ func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 	return nil
 }
 
-// template is what the target asks for today of what is adopted or wanted.
+// template returns the present size in the pod template, limited to what the sizes contain.
 func (s *TargetSnapshot) template(of ...adoption.Size) adoption.Size {
 	all := adoption.Size{}
 	for _, size := range of {

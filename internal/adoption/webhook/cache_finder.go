@@ -15,10 +15,10 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// cacheTimeout is how long a pod waits for a cache that is not synced yet.
+// cacheTimeout is how long the creation of a pod waits for a cache that is not synced.
 const cacheTimeout = 500 * time.Millisecond
 
-// NewCacheFinder finds workloads in a cache. It lets the cache hold them from its start, on every replica.
+// NewCacheFinder returns a finder that reads from a cache, and starts the informers it needs on every replica.
 func NewCacheFinder(ctx context.Context, c cache.Cache) (WorkloadFinder, error) {
 	for _, kind := range workload.WatchedKinds() {
 		if _, err := c.GetInformer(ctx, kind.Object, cache.BlockUntilSynced(false)); err != nil {

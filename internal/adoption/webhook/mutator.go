@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook gives new pods of adopted workloads the requests that are adopted, so that a pod which replaces another
-// need not be resized first. What is adopted is written down on the workload; this package reads it there, and decides
-// nothing.
+// Package webhook gives new pods of adopted workloads their adopted requests, so that a replacement pod need not be resized. It
+// reads the state that is stored on the workload and decides nothing.
 package webhook
 
 import (
@@ -23,22 +22,22 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Workload is what the webhook has to know of a workload, and of its namespace.
+// Workload holds what the webhook needs of a workload and its namespace.
 type Workload struct {
 	Annotations, Labels map[string]string
 	NamespaceLabels     map[string]string
 }
 
-// WorkloadFinder finds workloads, in memory. What it does not know is not there.
+// WorkloadFinder returns a workload from memory; ok is false if it is not there.
 type WorkloadFinder func(kind, namespace, name string) (Workload, bool)
 
-// Mutator implements pods.Mutator.
+// Mutator implements podwebhook.Mutator.
 type Mutator struct{ FindWorkload WorkloadFinder }
 
-// Name implements pods.Mutator.
+// Name implements podwebhook.Mutator.
 func (Mutator) Name() string { return "adoption" }
 
-// Mutate implements pods.Mutator.
+// Mutate implements podwebhook.Mutator.
 func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	kind, name, ok := owner(pod)
 	if !ok {
@@ -59,10 +58,10 @@ func optedOut(labels map[string]string) bool {
 	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
 }
 
-// cronJobName is how Kubernetes names the Jobs of a CronJob.
+// cronJobName matches the names that Kubernetes gives to the Jobs of a CronJob.
 var cronJobName = regexp.MustCompile(`^(.+)-[0-9]+$`)
 
-// owner names the workload of a new pod by its controller, and by how Kubernetes names what stands between.
+// owner returns the workload of a new pod, from its controller and the naming rules of Kubernetes for ReplicaSets and Jobs.
 func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	of := metav1.GetControllerOfNoCopy(pod)
 	if of == nil {
@@ -82,8 +81,8 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	return "", "", false
 }
 
-// patchOperations turn what the pod asks for into what is adopted. A container that does not ask for what its template asked for
-// when adoption began is left alone: its owner has said something else since.
+// patchOperations set the adopted size. A container whose resources differ from the original template is left alone, because its
+// owner has changed it since.
 func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
 	size, ok := state.NewPodSize()
 	if !ok {
@@ -105,7 +104,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", part.path, i), Value: c.Resources})
 		}
 	}
-	// A pod that was guaranteed its resources stays so; one that was promised nothing may be promised something.
+	// A Guaranteed pod keeps its class; a pod of a lower class may get requests.
 	if len(out) > 0 && guaranteed(pod) && !guaranteed(changed) {
 		return nil
 	}
@@ -114,7 +113,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 
 func guaranteed(pod *corev1.Pod) bool { return targetsnapshot.ConvertPod(pod).Guaranteed() }
 
-// sameResources tells whether two containers ask for the same.
+// sameResources reports whether both requests and limits are equal.
 func sameResources(a, b rightsize.Resources) bool {
 	return equalValues(a.CPURequest, b.CPURequest) && equalValues(a.CPULimit, b.CPULimit) &&
 		equalValues(a.MemoryRequest, b.MemoryRequest) && equalValues(a.MemoryLimit, b.MemoryLimit)
@@ -122,7 +121,7 @@ func sameResources(a, b rightsize.Resources) bool {
 
 func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// setResources sets what is adopted and leaves the rest: other resources, and what the size does not speak of.
+// setResources sets the adopted amounts and keeps all others.
 func setResources(to *corev1.ResourceRequirements, size rightsize.Resources) {
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, q *apiresource.Quantity) {
 		if q == nil {

@@ -80,7 +80,7 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// TestGuaranteedStays: a pod that is guaranteed its resources is not made Burstable.
+// TestGuaranteedStays: a Guaranteed pod does not become Burstable.
 func TestGuaranteedStays(t *testing.T) {
 	pod := newPod("1", "512Mi", func(p *corev1.Pod) {
 		p.Spec.Containers = p.Spec.Containers[1:]
