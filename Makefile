@@ -90,7 +90,7 @@ test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a 
 test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m $$($(GO) list ./test/e2e/... | grep -v /test/e2e/node)
 
-# Real nodes (docs/real-nodes.md) ------------------------------------------------------------------------------------
+# Real nodes (docs/how-to/use-real-nodes.md) ------------------------------------------------------------------------------------
 .PHONY: build-nodes
 build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, our part inside of them, and what their images hold
 	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet

@@ -2,7 +2,7 @@
 # Copyright The Crane Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the figures of docs/benchmarks/scheduling.md: balance of simulated clusters and the burst on an idle node. Arguments go to
+# Prints the figures of docs/reference/scheduling-benchmark.md: balance of simulated clusters and the burst on an idle node. Arguments go to
 # the simulator, for example --nodes 300 --seeds 3. Nothing here is a test.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -105,7 +105,7 @@ func TestServingFlags(t *testing.T) {
 
 // TestDocumented checks that the documentation lists every flag without effect, every gate and every kind of action.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/agent.md")
+	text, err := os.ReadFile("../../docs/reference/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestDocumented(t *testing.T) {
 	}
 	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
-			t.Errorf("docs/agent.md does not tell of %s", w)
+			t.Errorf("docs/reference/agent.md does not tell of %s", w)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
-const adoptLong = `Adopt brings recommendations to their workloads: it sets adoptionType to Auto, and craned goes on from there (docs/adoption.md).
+const adoptLong = `Adopt brings recommendations to their workloads: it sets adoptionType to Auto, and craned goes on from there (docs/reference/adoption.md).
 
 With --dry-run nothing is written. It says which requests craned would send next, word by word, with their reasons: from the same
 pods, budgets, autoscalers and records of OOM kills, decided by the same code. The flags --adoption-... are craned's; those that are

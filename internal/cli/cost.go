@@ -90,7 +90,7 @@ func newCostCommand(s Streams) *cobra.Command {
 	o.kubernetes.addFlags(fs)
 	fs.StringVar(&o.by, "by", byWorkload, "a line for each workload, namespace or node")
 	fs.StringVar(&o.window, "window", "1h", "how far back the mean use reaches, for example 1d")
-	fs.StringVar(&o.priceBook, "price-book", "", "file in YAML or JSON that says what nodes cost (default: rough prices; see docs/cost.md)")
+	fs.StringVar(&o.priceBook, "price-book", "", "file in YAML or JSON that says what nodes cost (default: rough prices; see docs/reference/cost.md)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	return cmd
 }

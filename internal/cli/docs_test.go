@@ -18,7 +18,7 @@ import (
 // TestRecommendDocs holds the page on crane recommend against the command: it names every flag, format, order, filter
 // and exit code, and what it shows as output is what the golden files have.
 func TestRecommendDocs(t *testing.T) {
-	content, err := os.ReadFile(filepath.FromSlash("../../docs/recommend.md"))
+	content, err := os.ReadFile(filepath.FromSlash("../../docs/reference/crane-recommend.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,12 @@ func TestRecommendDocs(t *testing.T) {
 	})
 	for _, word := range wanted {
 		if !regexp.MustCompile("[`\\s]" + regexp.QuoteMeta(word) + "[`\\s]").MatchString(page) {
-			t.Errorf("docs/recommend.md does not speak of %s", word)
+			t.Errorf("docs/reference/crane-recommend.md does not speak of %s", word)
 		}
 	}
 	for code := exitOK; code <= exitBroken; code++ {
 		if !strings.Contains(page, fmt.Sprintf("| %d | ", code)) {
-			t.Errorf("docs/recommend.md does not speak of exit code %d", code)
+			t.Errorf("docs/reference/crane-recommend.md does not speak of exit code %d", code)
 		}
 	}
 	examples := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(page, -1)
@@ -51,7 +51,7 @@ func TestRecommendDocs(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !strings.Contains(string(output), e[2]) {
-			t.Errorf("docs/recommend.md shows what is not in %s:\n%s", e[1], e[2])
+			t.Errorf("docs/reference/crane-recommend.md shows what is not in %s:\n%s", e[1], e[2])
 		}
 	}
 }

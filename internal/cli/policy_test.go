@@ -13,9 +13,9 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// TestDocumentedPolicy reads the example in docs/rightsizing.md as a policy file.
+// TestDocumentedPolicy reads the example in docs/reference/sizing-policy.md as a policy file.
 func TestDocumentedPolicy(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rightsizing.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "sizing-policy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

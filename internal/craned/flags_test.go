@@ -208,14 +208,14 @@ func FuzzConfigFile(f *testing.F) {
 
 // TestDocumented: the page for users has each flag without effect, and each gate with its stage and default.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/craned.md")
+	text, err := os.ReadFile("../../docs/reference/craned.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
 	for _, r := range deprecatedFlags() {
 		if !strings.Contains(r.Replacement, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
-			t.Errorf("docs/craned.md does not tell of --%s", r.Name)
+			t.Errorf("docs/reference/craned.md does not tell of --%s", r.Name)
 		}
 	}
 	for name, spec := range featuregate.Specs() {
@@ -225,12 +225,12 @@ func TestDocumented(t *testing.T) {
 				strings.TrimSpace(cells[2]) == strings.ToLower(string(spec.PreRelease)) &&
 				strings.TrimSpace(cells[3]) == map[bool]string{true: "on", false: "off"}[spec.Default]
 		}) {
-			t.Errorf("docs/craned.md does not tell gate %s, its stage %s and its default %v", name, spec.PreRelease, spec.Default)
+			t.Errorf("docs/reference/craned.md does not tell gate %s, its stage %s and its default %v", name, spec.PreRelease, spec.Default)
 		}
 	}
 	for _, source := range dataSourceNames() {
 		if !strings.Contains(page, "| `"+source+"`") {
-			t.Errorf("docs/craned.md does not tell of the data source %s", source)
+			t.Errorf("docs/reference/craned.md does not tell of the data source %s", source)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func used(cpu series.MilliCPU, memory series.Bytes) *Amounts {
 	return &Amounts{CPU: cpu, Memory: memory}
 }
 
-// TestAllocate is the worked example of docs/cost.md.
+// TestAllocate is the worked example of docs/explanation/cost-allocation.md.
 func TestAllocate(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{
 		{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB}}, {Name: "b", Size: Amounts{CPU: 2000, Memory: 4 * oneGiB}},

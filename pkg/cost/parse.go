@@ -12,7 +12,7 @@ import (
 
 // ParsePriceBook reads a price book from JSON; the caller converts YAML to JSON. Unknown and repeated fields, values of
 // another type, prices of zero or below and fields that contradict each other are errors. All errors are returned together,
-// each a *settings.FieldError. docs/cost.md lists the fields.
+// each a *settings.FieldError. docs/reference/cost.md lists the fields.
 func ParsePriceBook(data []byte) (*PriceBook, error) {
 	b := &PriceBook{}
 	errs := settings.Decode(data, b)

@@ -133,12 +133,12 @@ func TestBadFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string]struct{ content, want string }{
-		"empty":   {"", "no JSON"},
-		"torn":    {string(good[:len(good)/2]), "no JSON"},
+		"empty":   {"", "invalid JSON"},
+		"torn":    {string(good[:len(good)/2]), "invalid JSON"},
 		"damaged": {strings.Replace(string(good), "510.5", "510.6", 1), "checksum"},
 		"newer":   {string(newer), "version 2"},
 		"foreign": {string(journal), "content"},
-		"zeros":   {strings.Repeat("\x00", len(good)), "no JSON"},
+		"zeros":   {strings.Repeat("\x00", len(good)), "invalid JSON"},
 		"huge":    {strings.Repeat(" ", maxBytes+1), "longer"},
 	} {
 		if err := os.WriteFile(config.Path, []byte(bad.content), 0o600); err != nil {

@@ -109,7 +109,7 @@ func mustRead(t *testing.T, dir string) []*unstructured.Unstructured {
 	return objects
 }
 
-// TestNoPodWaitsOrIsRefused holds the promise of docs/webhooks.md.
+// TestNoPodWaitsOrIsRefused holds the promise of docs/explanation/webhooks.md.
 func TestNoPodWaitsOrIsRefused(t *testing.T) {
 	found := false
 	for _, c := range manifests(t) {

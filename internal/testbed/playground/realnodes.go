@@ -89,7 +89,7 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 	if _, err := cluster.StartNodes(ctx, wanted...); err != nil {
 		return err
 	}
-	p.console.progressf("%d real nodes are Ready; pods that tolerate the taint %s may run there (docs/real-nodes.md)", len(wanted), realTaint)
+	p.console.progressf("%d real nodes are Ready; pods that tolerate the taint %s may run there (docs/how-to/use-real-nodes.md)", len(wanted), realTaint)
 	return nil
 }
 
