@@ -31,7 +31,7 @@ func goFiles(t *testing.T) []string {
 	}
 	var files []string
 	for f := range strings.FieldsSeq(string(out)) {
-		if _, err := os.Stat(filepath.Join(root(t), f)); err == nil && !strings.Contains(head(t, f, 6), "DO NOT EDIT") {
+		if _, err := os.Stat(filepath.Join(root(t), f)); err == nil && !strings.Contains(head(t, f, 20), "DO NOT EDIT") {
 			files = append(files, f)
 		}
 	}

@@ -380,6 +380,7 @@ func TestInOrderEnds(t *testing.T) {
 	}
 	boom := errors.New("boom")
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	results := 0
 	var failure error
 	for _, err := range inOrder(ctx, 2, []job{jobOf(0, nothing), jobOf(1, nothing), jobOf(2, nothing)}) {

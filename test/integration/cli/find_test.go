@@ -223,7 +223,7 @@ func TestProxyNeedsARight(t *testing.T) {
 	bind(t, "viewer", "view")
 	var errOut string
 	var code int
-	heard(t, func() error {
+	awaitAuthorized(t, func() error {
 		if _, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig); strings.Contains(errOut, "listing the services") {
 			return errors.New(errOut)
 		}
