@@ -160,7 +160,7 @@ func TestBadPriceBook(t *testing.T) {
 	book := priceBook(t, strings.Replace(prices, "cpu: 0.4", "cpu: 0", 1))
 	craned := startCraned(t, "http://127.0.0.1:1", "--price-book="+book)
 	<-craned.Done()
-	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: 0: a price must be above zero") {
+	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: \"0\": a price must be above zero") {
 		t.Errorf("%v: %s", craned.Err(), text)
 	}
 }
