@@ -24,7 +24,7 @@ type CronWindow struct {
 	replicas   int32
 }
 
-// NewCronWindow parses two standard cron expressions of five fields (minute, hour, day of month, month, day of week) or descriptors
+// NewCronWindow parses two standard cron expressions of five fields (minute, hour, day of the month, month and day of the week) or descriptors
 // such as @daily. Its errors name the field.
 func NewCronWindow(name, start, end string, location *time.Location, replicas int32) (CronWindow, error) {
 	if replicas < 0 {

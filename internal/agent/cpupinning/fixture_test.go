@@ -269,6 +269,7 @@ func (b *fixture) advance() {
 func (b *fixture) cpus(pod, container string) string {
 	return b.readGroupSetting(pod, container, cgroup.FileCPUs)
 }
+
 func (b *fixture) mems(pod, container string) string {
 	return b.readGroupSetting(pod, container, cgroup.FileMems)
 }

@@ -128,7 +128,7 @@ func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscal
 			return err
 		}
 		if adopts {
-			r.recordEvent(o, corev1.EventTypeNormal, eventAdopted, "adopted HorizontalPodAutoscaler %s", have.Name)
+			r.recordEventf(o, corev1.EventTypeNormal, eventAdopted, "adopted HorizontalPodAutoscaler %s", have.Name)
 		}
 	}
 	for _, hpa := range append(o.duplicates, o.hpa) {
@@ -148,7 +148,7 @@ func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o observ
 		if err := r.create(ctx, o, want); err != nil {
 			return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 		}
-		r.recordEvent(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
+		r.recordEventf(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
 		return nil
 	}
 	if !differs(want, have) && equality.Semantic.DeepEqual(want.GetLabels(), have.GetLabels()) &&
@@ -160,7 +160,7 @@ func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o observ
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
-	r.recordEvent(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
+	r.recordEventf(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (r *Reconciler) deleteOwned(ctx context.Context, o observation, have client
 		return fmt.Errorf("deleting %s %s: %w", eventKind(have), have.GetName(), err)
 	}
 	if err == nil {
-		r.recordEvent(o, corev1.EventTypeNormal, eventKind(have)+eventDeleted, "deleted %s %s", eventKind(have), have.GetName())
+		r.recordEventf(o, corev1.EventTypeNormal, eventKind(have)+eventDeleted, "deleted %s %s", eventKind(have), have.GetName())
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (r *Reconciler) release(ctx context.Context, o observation, have *autoscali
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("releasing HorizontalPodAutoscaler %s: %w", have.Name, err)
 	}
-	r.recordEvent(o, corev1.EventTypeNormal, eventReleased, "released HorizontalPodAutoscaler %s", have.Name)
+	r.recordEventf(o, corev1.EventTypeNormal, eventReleased, "released HorizontalPodAutoscaler %s", have.Name)
 	return nil
 }
 
@@ -232,11 +232,11 @@ func (r *Reconciler) setReplicas(ctx context.Context, o observation, replicas in
 	if err != nil || from == replicas { // The cache may lag behind.
 		return false, err
 	}
-	r.recordEvent(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %d replicas (specificReplicas)", ref.Kind, ref.Name, from, replicas)
+	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %d replicas (specificReplicas)", ref.Kind, ref.Name, from, replicas)
 	return true, nil
 }
 
-func (r *Reconciler) recordEvent(o observation, eventType, reason, format string, args ...any) {
+func (r *Reconciler) recordEventf(o observation, eventType, reason, format string, args ...any) {
 	r.Events.Eventf(o.ehpa, nil, eventType, reason, "Scale", format, args...)
 }
 
