@@ -14,15 +14,15 @@ import (
 type ResizeStatus string
 
 const (
-	// ResizeDone: the pod has the size of its spec.
+	// ResizeDone means: the pod has the size of its spec.
 	ResizeDone ResizeStatus = ""
-	// ResizeDeferred: the node has no room now; the kubelet retries.
+	// ResizeDeferred means: the node has no room now; the kubelet retries.
 	ResizeDeferred ResizeStatus = "Deferred"
-	// ResizeInfeasible: this node can never provide the size.
+	// ResizeInfeasible means: this node can never provide the size.
 	ResizeInfeasible ResizeStatus = "Infeasible"
-	// ResizeInProgress: the kubelet is applying the size.
+	// ResizeInProgress means: the kubelet is applying the size.
 	ResizeInProgress ResizeStatus = "InProgress"
-	// ResizeFailed: the kubelet failed and retries, mostly because the memory in use exceeds the new limit.
+	// ResizeFailed means: the kubelet failed and retries, mostly because the memory in use exceeds the new limit.
 	ResizeFailed ResizeStatus = "Failed"
 )
 

@@ -17,21 +17,21 @@ import (
 type Phase string
 
 const (
-	// Untouched: nothing was adopted, or the original size was restored.
+	// Untouched means: nothing was adopted, or the original size was restored.
 	Untouched Phase = ""
-	// Resting: pods have the size that they should have.
+	// Resting means: pods have the size that they should have.
 	Resting Phase = "Resting"
-	// Lowering: a step down is being carried out.
+	// Lowering means: a step down is being carried out.
 	Lowering Phase = "Lowering"
-	// Watching: all pods have the size of the last step, which is watched for regressions.
+	// Watching means: all pods have the size of the last step, which is watched for regressions.
 	Watching Phase = "Watching"
-	// RollingBack: the last step caused a regression, and pods are resized back.
+	// RollingBack means: the last step caused a regression, and pods are resized back.
 	RollingBack Phase = "RollingBack"
-	// Held: after a rollback; nothing is lowered until HeldUntil.
+	// Held means: after a rollback; nothing is lowered until HeldUntil.
 	Held Phase = "Held"
-	// Withdrawing: adoption was switched off, and pods are resized to the original size.
+	// Withdrawing means: adoption was switched off, and pods are resized to the original size.
 	Withdrawing Phase = "Withdrawing"
-	// Stopped: another client changed the workload, or too many steps were rolled back. A person has to start adoption again.
+	// Stopped means: another client changed the workload, or too many steps were rolled back. A person has to start adoption again.
 	Stopped Phase = "Stopped"
 )
 

@@ -144,7 +144,7 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 		return outcome{}, err
 	}
 	if invalid := validateValue(rec); invalid != nil {
-		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
 	}
 	switch {
 	case !targetsnapshot.Applicable(rec):

@@ -94,7 +94,7 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	end, err := r.runPass(ctx, rule)
 	if ctx.Err() != nil {
-		return ctrl.Result{}, nil // The next leader starts where this one ended.
+		return ctrl.Result{}, nil //nolint:nilerr // the next leader starts where this one ended
 	}
 	if failure := (passError{}); errors.As(err, &failure) {
 		end = outcome{condition: notReady(failure.reason, failure.Error()), retry: failure.retry}
@@ -136,7 +136,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	}
 	proposals := p.decide(work.tasks, targets, data)
 	if ctx.Err() != nil {
-		return outcome{}, nil
+		return outcome{}, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
 	}
 	progress.record(r.act(ctx, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
 	return r.finish(p, work, targets, progress), nil
@@ -152,7 +152,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	when, invalid := parseSchedule(rule)
 	wait, never := when.wait(rule, r.Clock.Now())
 	if invalid != nil || (never || wait > 0) && !hasYoungTargets(rule) {
-		return rule, nil
+		return rule, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
 	}
 	live := &analysisv1alpha1.RecommendationRule{}
 	return live, r.Live.Get(ctx, req.NamespacedName, live)
