@@ -151,7 +151,7 @@ func usesLedger(spec *predictionv1alpha1.PredictionMetric) bool {
 	return spec.Algorithm.AlgorithmType == "" || spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypeAuto
 }
 
-// MetricSpec returns the metric of an HPA that reads this external metric.
+// MetricSpec returns the metric of a prediction with the identifier; nil if there is none.
 func MetricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string) *predictionv1alpha1.PredictionMetric {
 	for i := range tsp.Spec.PredictionMetrics {
 		if m := &tsp.Spec.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
