@@ -71,7 +71,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	group.Go(func() error {
 		if waitForCertificate(ctx) != nil { // ctx ended before there was a certificate.
-			return nil
+			return nil //nolint:nilerr // the process is stopping before it was ready
 		}
 		s.external, s.custom, s.ready = &a.external, &a.custom, a.readyChecks
 		server, err := newServer(o, s)
