@@ -18,7 +18,7 @@ import (
 	newpods "crane.io/crane/internal/adoption/webhook"
 )
 
-// adoptionController is the name of what brings recommended values to their targets.
+// adoptionController is the name of the controller that applies recommended values to their targets.
 const adoptionController = "adoption"
 
 // Adoption are the settings of Recommendations whose adoptionType is Auto.
@@ -42,12 +42,12 @@ func (a *Adoption) validate() field.ErrorList {
 	return nil
 }
 
-// addTargets adds the index by which the Recommendations of a target are found.
+// addTargets adds the index from a target to its Recommendations.
 func addTargets(ctx context.Context, p *dependencies) error {
 	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
 }
 
-// addAdoption adds what brings recommended values to their targets.
+// addAdoption adds the controller and the mutator that apply recommended values.
 func addAdoption(ctx context.Context, p *dependencies) error {
 	settings, err := p.Adoption.Settings()
 	if err != nil {

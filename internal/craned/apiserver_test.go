@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fakeAPIServer is as much of an API server as a manager needs to live: one lease, ConfigMaps that nobody changes, and events.
-// What it is asked and told is recorded beside what the test records.
+// fakeAPIServer serves what a manager needs: one lease, ConfigMaps that do not change, and events. It adds the requests to the
+// record of the test.
 type fakeAPIServer struct {
 	*httptest.Server
 	closing chan struct{}
@@ -79,12 +79,12 @@ func (m *fakeAPIServer) stop() {
 	}
 }
 
-// config is that of a client that speaks JSON, as this server does.
+// config returns the configuration of a client that uses JSON, as this server does.
 func (m *fakeAPIServer) config() *rest.Config {
 	return &rest.Config{Host: m.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
 }
 
-// configMaps answers lists, and watches with silence.
+// configMaps answers lists, and watches without an event.
 func (m *fakeAPIServer) configMaps(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
 		m.note("list")
@@ -137,7 +137,7 @@ func (m *fakeAPIServer) keep(next *coordinationv1.Lease) {
 	m.lease = next
 }
 
-// steal gives the lease to another.
+// steal sets another holder of the lease.
 func (m *fakeAPIServer) steal(thief string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,20 +26,20 @@ const effectiveHPAController = "effectivehpa"
 // Autoscaling are the settings of EffectiveHorizontalPodAutoscalers.
 type Autoscaling struct {
 	Propagation ehpa.Propagation
-	// LocalTime reads cron schedules without a time zone in the local one, as gocrane does; else in UTC.
+	// LocalTime interprets cron schedules without a time zone in the local one, as gocrane does; otherwise in UTC.
 	LocalTime bool
-	// Rules says where prometheus-adapter's configuration is.
+	// Rules locates prometheus-adapter's configuration.
 	Rules RulesLocation
-	// Probe is the time between two looks at what external metrics are served, Grace how long those of Crane may be away.
+	// Probe is the interval between two discoveries of external metrics; Grace is how long Crane's may be missing.
 	Probe, Grace time.Duration
 }
 
 // RulesLocation is a file or a key of a ConfigMap with prometheus-adapter's configuration; empty for none.
 type RulesLocation struct {
 	File string
-	// Namespace, Name and Key are of the ConfigMap.
+	// Namespace, Name and Key identify the key of a ConfigMap.
 	Namespace, Name, Key string
-	// ExtensionLabels is "k=v,k2=v2", appended to each query that a rule gives.
+	// ExtensionLabels is "k=v,k2=v2", added to each query of a rule.
 	ExtensionLabels string
 }
 
@@ -124,7 +124,7 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// newRulesFollower adds what follows prometheus-adapter's configuration.
+// newRulesFollower returns the follower of prometheus-adapter's configuration.
 func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesWatcher, error) {
 	at := p.Autoscaling.Rules
 	extra, err := prometheus.ParseMatchers(at.ExtensionLabels)

@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// Complete fills in what follows from the flags and returns warnings: sentences about flags that were set and have no
-// effect. It changes nothing but the options and opens no file.
+// Complete sets options that follow from others and returns warnings about flags that were set and have no effect. It opens no
+// file.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	for i, name := range o.DataSources {
 		if canonical, known := dataSourceName(name); known {

@@ -20,13 +20,13 @@ import (
 
 const (
 	configFlag = "config"
-	// maxConfigBytes bounds a configuration file; one with every flag in it has a twentieth of that.
+	// maxConfigBytes is the maximum size of a configuration file; one with every flag has a twentieth of that.
 	maxConfigBytes = 1 << 20
 )
 
-// ApplyFile sets from the file that --config names what the command line leaves open. A key of the file is the name of a
-// flag; its value is what the flag takes, a list where the flag takes several, and a map for feature-gates. A key that
-// is no flag, twice there, or of the wrong type is an error that names it. Call it between parsing and Complete.
+// ApplyFile sets the flags that the command line leaves open from the file of --config. A key of the file is the name of a flag;
+// its value is that of the flag, a list for a flag with several values, and a map for feature-gates. An unknown or duplicate key,
+// or one of the wrong type, is an error that names it. ApplyFile is called between parsing and Complete.
 func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 	if o.ConfigFile == "" {
 		return nil
@@ -45,7 +45,7 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 		case key == configFlag:
 			errs = append(errs, field.Forbidden(path, "a file names no other"))
 		case f.Changed:
-			// The command line wins.
+			// The command line takes precedence.
 		default:
 			if err := setFlag(fs, f, path, values[key]); err != nil {
 				errs = append(errs, err)
@@ -77,7 +77,7 @@ func readConfigFile(name string) (map[string]any, error) {
 	if len(bytes.TrimSpace(asJSON)) == 0 || string(asJSON) == "null" {
 		return nil, nil // An empty file sets nothing.
 	}
-	// Numbers stay as they are written: a flag reads them itself.
+	// Numbers keep their spelling, because a flag parses them itself.
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber()
 	values := map[string]any{}
@@ -87,7 +87,7 @@ func readConfigFile(name string) (map[string]any, error) {
 	return values, nil
 }
 
-// setFlag sets a flag as if the command line had.
+// setFlag sets a flag as the command line does.
 func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *field.Error {
 	text, err := flagText(f, path, value)
 	if err != nil {
@@ -102,7 +102,7 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *fie
 	}
 	one := strings.Join(text, ",")
 	if err := fs.Set(f.Name, one); err != nil {
-		// The flag's own words come after its name and value, which are said already.
+		// The error of a flag repeats its name and value; only the rest is new.
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
@@ -111,7 +111,7 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *fie
 	return nil
 }
 
-// flagText writes a value of the file as the words that the command line would have.
+// flagText formats a value of the file as the command line would have it.
 func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Error) {
 	_, several := f.Value.(pflag.SliceValue)
 	switch v := value.(type) {
@@ -150,7 +150,7 @@ func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Erro
 	}
 }
 
-// scalar is the text of a value; null has none.
+// scalar returns the text of a scalar value; null has none.
 func scalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:

@@ -11,7 +11,7 @@ import (
 // recommendationController is the name of the controllers behind RecommendationRule and Recommendation.
 const recommendationController = "recommendation"
 
-// costController is the name of what keeps the books of the cluster.
+// costController is the name of the controller that accounts the cost of the cluster.
 const costController = "cost"
 
 // Names of the controllers behind TimeSeriesPrediction and ClusterNodePrediction.
@@ -20,15 +20,15 @@ const (
 	clusterNodePredictionController = "clusternodeprediction"
 )
 
-// nodeLoadController is the name of what writes the load of nodes into their annotations.
+// nodeLoadController is the name of the controller that writes the load of nodes into annotations.
 const nodeLoadController = "nodeload"
 
-// rebalanceController is the name of what moves pods off hot nodes.
+// rebalanceController is the name of the controller that evicts pods from hot nodes.
 const rebalanceController = "rebalance"
 
 func knownControllers() string { return strings.Join(controllerNames(), ", ") }
 
-// runsController tells whether a controller is wanted: named, or included by *, and not left out by -name.
+// runsController reports whether a controller is enabled: named, or included by *, and not disabled by -name.
 func (o *Options) runsController(name string) bool {
 	if slices.Contains(o.Controllers, "-"+name) {
 		return false

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// shortestCostInterval keeps the lists of all pods and the queries of their use from being a load of their own.
+	// shortestCostInterval is the minimum interval between two accountings, each of which lists all pods and queries their usage.
 	shortestCostInterval = 10 * time.Second
-	// costPageSize is how many objects are listed at once.
+	// costPageSize is the page size of lists.
 	costPageSize = 500
 )
 
-// newCostLedger reads the price book and builds the books of the cluster. Where the cost controller is not wanted they still
-// price recommendations.
+// newCostLedger reads the price book and returns the cost ledger of the cluster. Without the cost controller the ledger still
+// prices recommendations.
 func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (*costcontroller.Ledger, error) {
 	book, err := pricebook.Load(o.PriceBook)
 	if err != nil {
@@ -44,7 +44,7 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 	return ledger, nil
 }
 
-// addCost lets the books of the cluster be kept and exported.
+// addCost adds the controller that accounts and exports the cost of the cluster.
 func addCost(_ context.Context, p *dependencies) error {
 	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)

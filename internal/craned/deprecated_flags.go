@@ -5,8 +5,7 @@ package craned
 
 import "crane.io/crane/internal/component/deprecatedflags"
 
-// deprecatedFlags are gocrane's that have lost their meaning in craned. A flag that gets a meaning leaves this table and is added where its
-// meaning is.
+// deprecatedFlags returns gocrane's flags without an effect on craned.
 func deprecatedFlags() []deprecatedflags.Flag {
 	const dashboard = "there is no dashboard yet; the read routes of the web API are served without Grafana"
 	return append([]deprecatedflags.Flag{

@@ -1,7 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package craned puts the controller manager together: flags, their defaults and checks, the data source, health, and
-// the life of controller-runtime's manager. What the controllers do is in internal/controller; this package only
-// builds them, starts them and stops them.
+// Package craned assembles the controller manager: flags, defaults and validation, data sources, health checks, and
+// controller-runtime's manager. The controllers themselves are in the packages of their subject.
 package craned

@@ -22,7 +22,7 @@ const effectiveVPAController = "effectivevpa"
 
 // VerticalAutoscaling are the settings of EffectiveVerticalPodAutoscalers.
 type VerticalAutoscaling struct {
-	// Every is the time between two looks at a namespace, Fresh how long what was read of history counts.
+	// Every is the interval between two evaluations of a namespace; Fresh is the maximum age of cached history.
 	Every, Fresh time.Duration
 }
 
@@ -50,7 +50,7 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 // addVerticalAutoscaling adds the controller behind EffectiveVerticalPodAutoscaler.
 func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 	cfg := evpa.Config{
-		// Recorded kills are looked at beside the history, so that one counts at once.
+		// Recorded OOM kills are read besides the history, because they are available at once.
 		History:  profile.Source{Capabilities: p.data.history()},
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
 		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},

@@ -13,21 +13,21 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// feature is something that craned does: what --controllers calls it, the gate before it, and how it is put together.
-// A feature is a file of this package, a line in features, and, where it has flags, a line in Options.
+// feature is a function of craned: its names in --controllers, its feature gate, and its constructor. A feature consists of a
+// file of this package, a line in features, and, if it has flags, a line in Options.
 type feature struct {
-	// names are what --controllers calls it: it is added when one of them is wanted. Most have one; those with several
-	// share something. None: it is always added, as far as its gate lets it.
+	// names are the names in --controllers; the feature is added if one of them is enabled. Most features have one; several names
+	// share a part. A feature without a name depends on its gate only.
 	names []string
-	// gate has to be on; empty for none.
+	// gate must be enabled; empty for none.
 	gate corefeaturegate.Feature
-	// promQL tells that it asks questions that only Prometheus takes: without that source it is left out.
+	// promQL reports whether the feature needs Prometheus; it is left out without that source.
 	promQL bool
-	// add puts it together and gives it to the manager. It sends nothing: what runs begins with the manager.
+	// add builds the feature and adds it to the manager. It sends no request; the feature starts with the manager.
 	add func(context.Context, *dependencies) error
 }
 
-// features lists what craned does, in the order in which it is added.
+// features lists the functions of craned in the order in which they are added.
 func features() []feature {
 	return []feature{
 		{add: addWebAPI},
@@ -42,11 +42,11 @@ func features() []feature {
 		{names: []string{effectiveVPAController}, gate: featuregate.Autoscaling, add: addVerticalAutoscaling},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
 		{gate: featuregate.QOSInitializer, add: addQOSInitializer},
-		{add: addWebhooks}, // After all that have something to say about new pods.
+		{add: addWebhooks}, // After all features that mutate new pods.
 	}
 }
 
-// isEnabled tells whether a feature is to be added.
+// isEnabled reports whether a feature is to be added.
 func (o *Options) isEnabled(f feature) bool {
 	if f.gate != "" && !o.FeatureGates.Enabled(f.gate) {
 		return false
@@ -54,7 +54,7 @@ func (o *Options) isEnabled(f feature) bool {
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runsController)
 }
 
-// addFeatures adds what is wanted and can be had.
+// addFeatures adds the enabled features that are available.
 func addFeatures(ctx context.Context, p *dependencies) error {
 	for _, f := range features() {
 		if !p.isEnabled(f) {
@@ -71,7 +71,7 @@ func addFeatures(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// controllerNames are what --controllers knows.
+// controllerNames returns the names that --controllers accepts.
 func controllerNames() []string {
 	var out []string
 	for _, f := range features() {
@@ -80,7 +80,7 @@ func controllerNames() []string {
 	return out
 }
 
-// gateHasEffect tells whether a gate has a function in craned.
+// gateHasEffect reports whether a gate has an effect on craned.
 func gateHasEffect(gate corefeaturegate.Feature) bool {
 	return slices.ContainsFunc(features(), func(f feature) bool { return f.gate == gate })
 }

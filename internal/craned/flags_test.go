@@ -36,7 +36,7 @@ add_dir_header false | alsologtostderr false | log_backtrace_at :0 | log_dir | l
 logtostderr true | one_output false | skip_headers false | skip_log_headers false | stderrthreshold 2 | v 0 | vmodule
 `
 
-// flagsOfGocrane splits the list above.
+// flagsOfGocrane parses gocraneFlags.
 func flagsOfGocrane() map[string]string {
 	out := map[string]string{}
 	for _, word := range strings.FieldsFunc(gocraneFlags, func(r rune) bool { return r == '|' || r == '\n' }) {
@@ -47,8 +47,8 @@ func flagsOfGocrane() map[string]string {
 	return out
 }
 
-// TestEveryFlagOfGocrane: each flag is accepted with gocrane's default as its value; those without effect are warned of by
-// name, and no others.
+// TestEveryFlagOfGocrane checks that each flag is accepted with gocrane's default as its value, and that exactly those without an
+// effect cause a warning.
 func TestEveryFlagOfGocrane(t *testing.T) {
 	if n := len(flagsOfGocrane()); n < 60 {
 		t.Fatalf("the list has %d flags", n)
@@ -75,14 +75,14 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 			}
 		})
 	}
-	// Booleans need no value, and one that means nothing does no harm.
+	// Booleans need no value, and a flag without an effect does no harm.
 	_, warnings, err := parse(t, address, "--server-enable-grafana", "--cache-unstructured", "--logtostderr", "--alsologtostderr=false")
 	if err != nil || len(warnings) != 4 {
 		t.Errorf("%v, %v", warnings, err)
 	}
 }
 
-// TestRetiredFlagsAreGocranes: the table holds nothing that gocrane has not had.
+// TestRetiredFlagsAreGocranes checks that the table has only flags of gocrane.
 func TestRetiredFlagsAreGocranes(t *testing.T) {
 	known := map[string]string{}
 	for name, value := range flagsOfGocrane() {
@@ -115,7 +115,7 @@ func applyConfig(t *testing.T, text string, args ...string) (*Options, error) {
 	return o, o.Validate().ToAggregate()
 }
 
-// TestConfigFile: a file sets what flags set, and flags win.
+// TestConfigFile checks that a file sets flags and that the command line takes precedence.
 func TestConfigFile(t *testing.T) {
 	o, err := applyConfig(t, `
 # Comments and anchors are YAML's.
@@ -181,7 +181,7 @@ func TestBadConfigFile(t *testing.T) {
 	}
 }
 
-// FuzzConfigFile: no text makes ApplyFile panic, and what it accepts it accepts again.
+// FuzzConfigFile checks that no text makes ApplyFile panic, and that an accepted text is accepted again.
 func FuzzConfigFile(f *testing.F) {
 	f.Add("v: 1\ncontrollers: ['*']\nfeature-gates: {Analysis: true}\n")
 	f.Add("a: &a [*a]\n")
@@ -206,7 +206,7 @@ func FuzzConfigFile(f *testing.F) {
 	})
 }
 
-// TestDocumented: the page for users has each flag without effect, and each gate with its stage and default.
+// TestDocumented checks that the documentation has each flag without an effect, and each gate with its stage and default.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/craned.md")
 	if err != nil {

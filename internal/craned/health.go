@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// sourceCheckInterval is the time between two looks at the data source.
+	// sourceCheckInterval is the interval between two checks of a data source.
 	sourceCheckInterval = 15 * time.Second
-	// sourceCheckTimeout is what one look may take. A source that answers nothing simple within it serves no history.
+	// sourceCheckTimeout is the timeout of one check. A source that does not answer a simple query in time serves no history.
 	sourceCheckTimeout = 10 * time.Second
-	// cacheCheckTimeout is what readiness waits for caches; it is asked again soon.
+	// cacheCheckTimeout is how long one readiness check waits for caches.
 	cacheCheckTimeout = time.Second
 )
 
-// sourceHealth asks the data source from time to time whether it answers, so that readiness can say so without a
-// query for each probe. It runs on every replica, standbys too.
+// sourceHealth checks a data source at intervals, so that readiness probes send no queries. It runs on every replica, including
+// standbys.
 type sourceHealth struct {
-	// name of the source.
+	// name is the name of the source.
 	name string
-	// probe is a cheap question to the source.
+	// probe sends a cheap query to the source.
 	probe func(context.Context) error
 
 	mu  sync.Mutex
@@ -43,7 +43,7 @@ func newSourceHealth(name string, ask func(context.Context) error) *sourceHealth
 	return &sourceHealth{name: name, probe: ask, err: errors.New("not asked yet")}
 }
 
-// Start asks until ctx ends.
+// Start checks the source until ctx ends.
 func (h *sourceHealth) Start(ctx context.Context) error {
 	tick := time.NewTicker(sourceCheckInterval)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func (h *sourceHealth) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection says that the check also runs on a standby, whose readiness counts as well.
+// NeedLeaderElection returns false: the readiness of a standby depends on the check too.
 func (h *sourceHealth) NeedLeaderElection() bool { return false }
 
 func (h *sourceHealth) check(ctx context.Context) {
@@ -81,7 +81,7 @@ func (h *sourceHealth) check(ctx context.Context) {
 	log.FromContext(ctx).Info("Data source answers", "source", h.name)
 }
 
-// Check fails with the source's last error.
+// Check returns the last error of the source.
 func (h *sourceHealth) Check(*http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +91,8 @@ func (h *sourceHealth) Check(*http.Request) error {
 	return nil
 }
 
-// anySourceHealthy is ready when there is a source to fall back to: one of history answers, or, where none of them keeps history,
-// any.
+// anySourceHealthy returns a check that passes while at least one source of history answers, or at least one source if none has
+// history.
 func anySourceHealthy(all []*sourceHealth) healthz.Checker {
 	historic := slices.DeleteFunc(slices.Clone(all), func(h *sourceHealth) bool { return !keepsHistory(h.name) })
 	if len(historic) == 0 {
@@ -111,7 +111,7 @@ func anySourceHealthy(all []*sourceHealth) healthz.Checker {
 	}
 }
 
-// newSourceUpCollector tell for each source whether it answered when it was asked last.
+// newSourceUpCollector returns a metric of the last check of each source.
 func newSourceUpCollector(all []*sourceHealth) prometheus.Collector { return sourceUpCollector(all) }
 
 type sourceUpCollector []*sourceHealth
@@ -134,7 +134,7 @@ func (g sourceUpCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// cachesSynced fails until every informer that was started has its first list.
+// cachesSynced fails until every started informer has its first list.
 func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), cacheCheckTimeout)

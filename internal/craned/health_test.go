@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestSourceHealth: not ready before the first answer, ready with it, not ready when the source goes, ready when it is
-// back; the check ends with its context.
+// TestSourceHealth checks that the source is not ready before the first answer, ready with it, not ready when the source fails
+// and ready when it recovers, and that the check ends with its context.
 func TestSourceHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

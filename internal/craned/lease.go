@@ -20,24 +20,24 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// lease is the lock that one replica holds. It tells when another has taken it: client-go's elector would go on trying
-// to renew for the rest of its deadline, and two would lead meanwhile.
+// lease is the leader election lock. It reports when another replica has acquired it: client-go's elector would retry renewals
+// for the rest of its deadline, and there would be two leaders meanwhile.
 type lease struct {
 	resourcelock.Interface
-	// held tells that this replica has been the holder.
+	// held reports whether this replica has been the holder.
 	held atomic.Bool
-	// lost gets the name of who holds the lease instead, once.
+	// lost receives the name of the new holder, once.
 	lost chan string
-	// events tell who leads.
+	// events records changes of the leader.
 	events record.EventBroadcaster
 }
 
-// newLease builds the lock on a Lease. Its client is its own: one that shares the rate limit of the controllers' would be
-// late, and the lease lost, whenever they have much to write.
+// newLease returns a lock on a Lease. It has a client of its own, because with the controllers' rate limit a renewal could be
+// late whenever they write much.
 func newLease(config *rest.Config, o *Options) (*lease, error) {
 	own := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	own.RateLimiter = nil
-	// One try that hangs must leave time for another before the deadline.
+	// A request that hangs must leave time for another before the deadline.
 	own.Timeout = max(o.LeaderElection.RenewDeadline/2, time.Second)
 	clients, err := kubernetes.NewForConfig(own)
 	if err != nil {
@@ -62,7 +62,7 @@ func newLease(config *rest.Config, o *Options) (*lease, error) {
 	return &lease{Interface: lock, lost: make(chan string, 1), events: events}, nil
 }
 
-// close ends what writes events.
+// close stops the event recorder.
 func (l *lease) close() { l.events.Shutdown() }
 
 // Get implements resourcelock.Interface.
@@ -79,7 +79,7 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.recordWrite(record, l.Interface.Create(ctx, record))
 }
 
-// Update implements resourcelock.Interface. The record that gives the lease back has no holder.
+// Update implements resourcelock.Interface. The record that releases the lease has no holder.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.recordWrite(record, l.Interface.Update(ctx, record))
 }
@@ -91,7 +91,7 @@ func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, err error)
 	return err
 }
 
-// observeHolder compares who holds the lease with who did.
+// observeHolder compares the holder of the lease with the previous one.
 func (l *lease) observeHolder(holder string) {
 	if holder == l.Identity() || !l.held.Load() {
 		return

@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// patience is how long a test waits for what takes a moment.
+// patience is the timeout of operations that take a moment.
 const patience = 60 * time.Second
 
-// testRunnable is a runnable that records its begin and its end.
+// testRunnable is a runnable that records its start and its end.
 type testRunnable struct {
 	name    string
 	server  *fakeAPIServer
 	leader  bool
 	started chan struct{}
-	// stuck does not end with its context.
+	// stuck ignores the end of its context.
 	stuck chan struct{}
 }
 
@@ -51,7 +51,7 @@ func (p *testRunnable) Start(ctx context.Context) error {
 	return nil
 }
 
-// fakeWebhookServer is a part in the place of a webhook server.
+// fakeWebhookServer replaces a webhook server.
 type fakeWebhookServer struct{ *testRunnable }
 
 func (fakeWebhookServer) Register(string, http.Handler)   {}
@@ -60,7 +60,7 @@ func (fakeWebhookServer) WebhookMux() *http.ServeMux      { return nil }
 
 var _ webhook.Server = fakeWebhookServer{}
 
-// fixture is a manager as Run makes it, with parts of the test's.
+// fixture is a manager as Run builds it, with runnables of the test.
 type fixture struct {
 	probedManager
 	lock   *lease
@@ -73,7 +73,7 @@ func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, add ..
 	o := NewOptions()
 	o.MetricsBindAddress, o.HealthProbeBindAddress = "0", "0"
 	o.ShutdownTimeout = shutdown
-	// Far apart: what ends leadership in these tests is not the deadline.
+	// A long deadline: it does not end leadership in these tests.
 	o.LeaderElection = LeaderElection{Enabled: true, LeaseDuration: 300 * time.Second, RenewDeadline: 200 * time.Second, RetryPeriod: 100 * time.Millisecond}
 	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(t.Context()), logr.Discard()))
 	lock, err := newLease(m.config(), o)
@@ -121,7 +121,7 @@ func (l *fixture) waitEnd(t *testing.T) error {
 	}
 }
 
-// expectOrder fails unless the words stand in the record in that order.
+// expectOrder fails unless the entries are in the record in that order.
 func expectOrder(t *testing.T, record string, words ...string) {
 	t.Helper()
 	rest := " " + record + " "
@@ -134,11 +134,11 @@ func expectOrder(t *testing.T, record string, words ...string) {
 	}
 }
 
-// TestLife: what the doc comment of Run says of begin and end, with a part that is added while others run.
+// TestLife checks the order of start and stop that the comment of Run describes, with a runnable that is added while others run.
 func TestLife(t *testing.T) {
 	m := newFakeAPIServer(t)
 	hook, every, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("every", false), m.runnable("leading", true)
-	// Added in the opposite order.
+	// Added in reverse order.
 	l := startFixture(t, m, patience, leading, every, hook)
 	await(t, "the leader's work", leading.started)
 	await(t, "the work of every replica", every.started)
@@ -165,8 +165,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestStandbyDoesNothing: without the lease what every replica does runs, and the leader's work does not, until the lease
-// is free.
+// TestStandbyDoesNothing checks that runnables for every replica run without the lease, and those of the leader do not, until the
+// lease is free.
 func TestStandbyDoesNothing(t *testing.T) {
 	m := newFakeAPIServer(t)
 	first := m.runnable("first", true)
@@ -193,7 +193,7 @@ func TestStandbyDoesNothing(t *testing.T) {
 	expectOrder(t, m.noted(), "end-first", "released", "elected", "second")
 }
 
-// probePage is a page of the probes.
+// probePage returns a page of the probes.
 func (l *fixture) probePage(t *testing.T, path string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -201,8 +201,8 @@ func (l *fixture) probePage(t *testing.T, path string) string {
 	return w.Body.String()
 }
 
-// TestStolenLease: the leader's contexts end with the lease, and Run with an error, although a part does not come to an end;
-// nothing is given back.
+// TestStolenLease checks that the leader's contexts end with the lease and that Run returns an error although a runnable does not
+// stop; the lease is not released.
 func TestStolenLease(t *testing.T) {
 	m := newFakeAPIServer(t)
 	leading, stuck := m.runnable("leading", true), m.runnable("stuck", true)
@@ -227,7 +227,7 @@ func TestStolenLease(t *testing.T) {
 	}
 }
 
-// TestStopIsBounded: a part that does not end holds up an orderly stop for no longer than it may.
+// TestStopIsBounded checks that a runnable that does not stop delays an orderly shutdown by no more than the timeout.
 func TestStopIsBounded(t *testing.T) {
 	m := newFakeAPIServer(t)
 	stuck := m.runnable("stuck", true)
@@ -241,7 +241,7 @@ func TestStopIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingLeft: after an orderly stop there are as many goroutines as before, however often one starts and stops.
+// TestNothingLeft checks that repeated starts and stops leak no goroutines.
 func TestNothingLeft(t *testing.T) {
 	var before int
 	for i := range 4 {
@@ -266,8 +266,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// settledGoroutines is the number of goroutines when it has come down to want, or, where nothing is wanted, has not changed for a
-// second.
+// settledGoroutines returns the number of goroutines when it has fallen to want, or, for want 0, has not changed for a second.
 func settledGoroutines(t *testing.T, want int) int {
 	t.Helper()
 	began := time.Now()
@@ -286,7 +285,7 @@ func settledGoroutines(t *testing.T, want int) int {
 	return last
 }
 
-// TestProbes: checks can be told apart and asked alone; a failing one fails the page; names are their own.
+// TestProbes checks that checks can be requested one by one, that a failing check fails the page, and that names are unique.
 func TestProbes(t *testing.T) {
 	elected := make(chan struct{})
 	h := probedManager{probes: newProbes(elected)}

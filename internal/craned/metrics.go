@@ -11,8 +11,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// metricsServer says how /metrics is served. Who asks has to show a token for which the API server says yes to "get
-// /metrics" (a TokenReview and a SubjectAccessReview, both remembered for a minute or more).
+// metricsServer returns the options of the server of /metrics. A client needs a token with the right to "get /metrics", which the
+// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more.
 func (o *Options) metricsServer() metricsserver.Options {
 	if !o.MetricsSecure {
 		return metricsserver.Options{BindAddress: o.MetricsBindAddress}
@@ -24,14 +24,13 @@ func (o *Options) metricsServer() metricsserver.Options {
 	}
 }
 
-// modernTLS refuses what no client of the last ten years needs. HTTP/2 gives a scraper nothing, and its streams are one
-// more thing to bound.
+// modernTLS requires TLS 1.2 and disables HTTP/2, whose streams have no advantage for a scraper.
 func modernTLS(c *tls.Config) {
 	c.MinVersion = tls.VersionTLS12
 	c.NextProtos = []string{"http/1.1"}
 }
 
-// leaderGauge tells leader and standby apart. It is also there without leader election, when the one replica leads.
+// leaderGauge reports whether this replica leads. It exists without leader election too, where the only replica leads.
 func leaderGauge(leads func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "crane_leader", Help: "1 where this replica of craned does the work, 0 where it stands by.",

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"time"
-	_ "time/tzdata" // Times of old readers are in a zone by name, and images have no zones.
+	_ "time/tzdata" // Annotations of old readers have times in a named zone, and images have no zones.
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -29,26 +29,26 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// NodeLoad are the settings of what writes the load of nodes.
+// NodeLoad are the settings of the controller that writes the load of nodes.
 type NodeLoad struct {
 	// PolicyFile is a file of kind DynamicSchedulerPolicy.
 	PolicyFile string
-	// requirePolicy is set by Complete when the user named the file, so that it must exist.
+	// requirePolicy is set by Complete if the flag was set, so that the file must exist.
 	requirePolicy bool
-	// Labels of series that name a node, in the order in which they are looked at.
+	// Labels are the labels of series that may name a node, in order of preference.
 	Labels []string
 	// Material is the change of a load, as a fraction of capacity, that is written at once.
 	Material float64
-	// TimeZone of the times in annotations; empty for UTC.
+	// TimeZone is the zone of times in annotations; empty for UTC.
 	TimeZone string
-	// APIQPS bounds the patches in a second, Workers those under way.
+	// APIQPS is the maximum rate of patches in 1/s, Workers the maximum number at a time.
 	APIQPS  float32
 	Workers int
 	DryRun  bool
 }
 
-// newNodeLoad has the defaults. 5,000 nodes at 100 patches in a second are written in 50 s, less than the shortest
-// usual period of 3 min; two hundredths of a node are less than what one pod of a usual size uses.
+// newNodeLoad returns the defaults. 5,000 nodes at 100 patches per second take 50 s, less than the shortest usual period of 3
+// min; two hundredths of a node are less than one pod of a usual size uses.
 func newNodeLoad() NodeLoad {
 	return NodeLoad{
 		PolicyFile: policyfile.DefaultPath, Labels: []string{"node", "instance"}, Material: 0.02, APIQPS: 100, Workers: 10,
@@ -114,7 +114,7 @@ func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
 	return policy, nil
 }
 
-// trimNodes leaves out of cached Nodes what nothing reads and what makes most of them: the list of images.
+// trimNodes removes the list of images, the largest part of a Node, from the cache.
 func trimNodes() map[client.Object]cache.ByObject {
 	strip := cache.TransformStripManagedFields()
 	return map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: func(o any) (any, error) {
@@ -125,7 +125,7 @@ func trimNodes() map[client.Object]cache.ByObject {
 	}}}
 }
 
-// addNodeLoad adds what writes the load of nodes.
+// addNodeLoad adds the controller that writes the load of nodes.
 func addNodeLoad(
 	mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, sources nodeloadcontroller.Sources,
 ) (*nodeloadcontroller.Controller, error) {

@@ -19,21 +19,21 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// oomController is the name of what records OOM kills.
+// oomController is the name of the controller that records OOM kills.
 const oomController = "oom"
 
 const (
 	// oomBytes leaves room in an object of at most 1 MiB for managed fields and the other keys.
 	oomBytes = 900 << 10
-	// oomAge is longer than the 14 days for which sizing looks back by default.
+	// oomAge is longer than the 14 days of history that sizing reads by default.
 	oomAge = 30 * 24 * time.Hour
-	// oomClean is the time between two looks for what is too old.
+	// oomClean is the interval between two removals of old records.
 	oomClean = time.Hour
 )
 
-// OOM are the settings of what records OOM kills.
+// OOM are the settings of the controller that records OOM kills.
 type OOM struct {
-	// MaxRecords is how many kills are kept at most; as many as fit in a ConfigMap at the latest.
+	// MaxRecords is the maximum number of records; the size of a ConfigMap may limit them further.
 	MaxRecords int
 }
 
@@ -51,7 +51,7 @@ func (o *OOM) validate() field.ErrorList {
 	return nil
 }
 
-// addOOM adds what records OOM kills.
+// addOOM adds the controller that records OOM kills.
 func addOOM(_ context.Context, p *dependencies) error {
 	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
@@ -74,7 +74,7 @@ func addOOM(_ context.Context, p *dependencies) error {
 	return nil
 }
 
-// combinedKills are those that sizing looks at: what was recorded, and what the source of history saw beside it.
+// combinedKills reads the recorded kills together with those of the source of history.
 func (p *dependencies) combinedKills(source metrics.OOMReader) metrics.OOMReader {
 	if p.recorder == nil {
 		return source

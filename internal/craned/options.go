@@ -17,29 +17,28 @@ import (
 	"crane.io/crane/internal/nodeload/controller/rebalancer"
 )
 
-// defaultNamespace is where Crane lives when CRANE_SYSTEM_NAMESPACE does not say otherwise.
+// defaultNamespace is Crane's namespace if CRANE_SYSTEM_NAMESPACE is not set.
 const defaultNamespace = "crane-system"
 
-// defaultConfigurationFile is where gocrane's manifests mount the recommendation configuration.
+// defaultConfigurationFile is the path at which gocrane's manifests mount the recommendation configuration.
 const defaultConfigurationFile = "/tmp/recommendation-framework/recommendation_configuration.yaml"
 
-// Options are craned's settings as the command line gives them. Names and defaults are gocrane's where gocrane had
-// the flag; what is new says so in its help.
+// Options are the settings of craned. Flags that gocrane has keep gocrane's names and defaults.
 type Options struct {
-	// ConfigFile has settings beside the command line, which wins.
+	// ConfigFile has settings that the command line overrides.
 	ConfigFile string
 	Kubeconfig string
-	// Namespace is Crane's own: the lease and recommendations for cluster-scoped targets live there.
+	// Namespace is Crane's own namespace, with the lease and the recommendations for cluster-scoped targets.
 	Namespace string
 	APIQPS    float32
 	APIBurst  int
 
 	MetricsBindAddress string
-	// MetricsSecure serves metrics over TLS, to those whom the API server lets get /metrics.
+	// MetricsSecure serves metrics over TLS to clients that the API server permits to get /metrics.
 	MetricsSecure bool
-	// MetricsCertDir has tls.crt and tls.key; empty for a certificate that is made at the start.
+	// MetricsCertDir has tls.crt and tls.key; empty for a certificate generated at start.
 	MetricsCertDir string
-	// PprofBindAddress serves profiles; empty for none.
+	// PprofBindAddress is the address of profiles; empty for none.
 	PprofBindAddress       string
 	HealthProbeBindAddress string
 	ShutdownTimeout        time.Duration
@@ -49,25 +48,25 @@ type Options struct {
 	DataSources []string
 	Prometheus  Prometheus
 	GRPC        GRPC
-	// CSVDir holds the files of the data source csv.
+	// CSVDir has the files of the data source csv.
 	CSVDir string
 	WebAPI WebAPI
 
 	RecommendationConfigurationFile string
-	// requireConfiguration is set by Complete when the user named the file, so that it must exist.
+	// requireConfiguration is set by Complete if the flag was set, so that the file must exist.
 	requireConfiguration bool
-	// RecommendationOutdated is the age from which metrics call a recommendation OutDate.
+	// RecommendationOutdated is the age from which metrics count a recommendation as OutDate.
 	RecommendationOutdated time.Duration
 
-	// PriceBook is the file that says what nodes cost; empty for the prices that Crane comes with.
+	// PriceBook is the file with the prices of nodes; empty for the built-in prices.
 	PriceBook string
-	// CostInterval is the time between two readings of what the cluster costs.
+	// CostInterval is the interval between two accountings of the cost.
 	CostInterval time.Duration
 
 	Prediction  Prediction
 	NodeLoad    NodeLoad
 	Autoscaling Autoscaling
-	// VerticalAutoscaling is for EffectiveVerticalPodAutoscalers.
+	// VerticalAutoscaling are the settings of EffectiveVerticalPodAutoscalers.
 	VerticalAutoscaling VerticalAutoscaling
 	Rebalance           rebalancer.Settings
 	OOM                 OOM
@@ -80,21 +79,21 @@ type Options struct {
 	Log logging.Options
 }
 
-// LeaderElection are the settings of the lease that only one replica of craned holds.
+// LeaderElection are the settings of the leader election lease.
 type LeaderElection struct {
 	Enabled bool
 	// LeaseDuration is how long a standby waits after the last renewal before it takes over.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the leader tries to renew before it gives up.
+	// RenewDeadline is how long the leader retries a renewal before it gives up.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two tries.
+	// RetryPeriod is the interval between two attempts.
 	RetryPeriod time.Duration
 }
 
-// Prometheus says where the history is read from, and how.
+// Prometheus are the settings of the Prometheus client.
 type Prometheus = promflags.Options
 
-// GRPC says where a data source behind gocrane's protocol is.
+// GRPC are the settings of the data source with gocrane's protocol.
 type GRPC struct {
 	Address string
 	Timeout time.Duration

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// parse returns the options of a command line, completed.
+// parse returns the completed options of a command line.
 func parse(t *testing.T, args ...string) (o *Options, warnings []string, err error) {
 	t.Helper()
 	o = NewOptions()
@@ -47,7 +47,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreGocranes holds the defaults that gocrane's manifests rely on.
+// TestDefaultsAreGocranes checks the defaults that gocrane's manifests rely on.
 func TestDefaultsAreGocranes(t *testing.T) {
 	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	NewOptions().AddFlags(fs)
@@ -190,7 +190,7 @@ func TestRecommendationSettings(t *testing.T) {
 	}
 }
 
-// TestSource: what Validate accepts, the source accepts as well.
+// TestSource checks that a source accepts the options that Validate accepts.
 func TestSource(t *testing.T) {
 	o, _, err := parse(t, address, "--extension-labels=cluster=eu", "--prometheus-auth-username=u", "--prometheus-auth-password=p")
 	if err != nil {
@@ -206,7 +206,8 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestNodeLoadAlone: the controllers of node load need none of the others, and rebalancing moves nothing unless told to.
+// TestNodeLoadAlone checks that the controllers of node load run without the others, and that rebalancing evicts nothing by
+// default.
 func TestNodeLoadAlone(t *testing.T) {
 	o, _, err := parse(t, address, "--controllers=nodeload")
 	if err != nil || len(o.Validate()) > 0 {

@@ -23,17 +23,17 @@ import (
 
 // Prediction are the settings of forecasts.
 type Prediction struct {
-	// UpdateFrequency is the time between two looks at a TimeSeriesPrediction.
+	// UpdateFrequency is the interval between two evaluations of a TimeSeriesPrediction.
 	UpdateFrequency time.Duration
-	// ModelUpdate is how long a forecast of dsp or percentile is used before it is made anew.
+	// ModelUpdate is the maximum age of a forecast of dsp or percentile.
 	ModelUpdate time.Duration
-	// Refresh is the time between two reads of new samples.
+	// Refresh is the interval between two reads of new samples.
 	Refresh time.Duration
-	// AtOnce is how many TimeSeriesPredictions are looked at once.
+	// AtOnce is the number of TimeSeriesPredictions evaluated concurrently.
 	AtOnce int
-	// StateDir keeps checkpoints of models; empty for none.
+	// StateDir has the checkpoints of models; empty for none.
 	StateDir string
-	// MaxSeries bounds the models in memory.
+	// MaxSeries is the maximum number of models in memory.
 	MaxSeries int
 }
 
@@ -104,7 +104,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// addPredictor adds the owner of models to the manager.
+// addPredictor adds the predictor, which owns the models, to the manager.
 func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
 	config.Source, config.IsQueryError = p.data.list, isRequestError
@@ -125,7 +125,7 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 	return owner, nil
 }
 
-// isRequestError tells a question that the source does not take from a source that does not work.
+// isRequestError reports whether the source refused the query, as opposed to a failing source.
 func isRequestError(err error) bool {
 	if errors.Is(err, metrics.ErrUnsupported) {
 		return true

@@ -17,17 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Names that the role of this replica has among the checks of /readyz?verbose. It passes always: a standby is as ready as
-// a leader, and the name tells which it is.
+// Names of the check of /readyz?verbose that reports the role of this replica. It always passes, because a standby is as ready as
+// a leader.
 const (
 	roleLeader  = "role-leader"
 	roleStandby = "role-standby"
 )
 
 const (
-	// probeTimeout is what a client may take for its request, and get for the answer.
+	// probeTimeout is the timeout of a request and of its response.
 	probeTimeout = 10 * time.Second
-	// serverShutdown is what requests under way may take when craned stops.
+	// serverShutdown is how long pending requests may take when craned stops.
 	serverShutdown = 5 * time.Second
 )
 
@@ -48,7 +48,7 @@ func newProbes(elected <-chan struct{}) *probes {
 	}
 }
 
-// isLeader tells whether this replica does the work.
+// isLeader reports whether this replica leads.
 func (p *probes) isLeader() bool {
 	select {
 	case <-p.elected:
@@ -94,7 +94,7 @@ func (p *probes) handler() http.Handler {
 	return mux
 }
 
-// probedManager is the manager with the probes of craned in place of its own: those can say only what passes and what does not.
+// probedManager is a manager with the probes of craned, which also report the role of the replica.
 type probedManager struct {
 	manager.Manager
 	probes *probes
@@ -105,14 +105,13 @@ func (h probedManager) AddHealthzCheck(name string, check healthz.Checker) error
 	return h.probes.addCheck(h.probes.live, name, check)
 }
 
-// AddReadyzCheck implements manager.Manager. Whatever has to be there for this replica to be of use adds a check: what
-// fails says why at /readyz/NAME.
+// AddReadyzCheck implements manager.Manager. A failing check reports its error at /readyz/NAME.
 func (h probedManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return h.probes.addCheck(h.probes.ready, name, check)
 }
 
-// serveProbes listens, so that an address that is taken is told before anything runs, and lets the manager serve with
-// its other servers: before webhooks and caches.
+// serveProbes listens at once, so that an address in use is an error before anything runs, and lets the manager serve with its
+// other servers, before webhooks and caches.
 func serveProbes(ctx context.Context, h probedManager, address string) error {
 	if address == "" || address == "0" {
 		return nil

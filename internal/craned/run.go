@@ -29,26 +29,25 @@ import (
 // leaderElectionID is the name of the lease, as gocrane's.
 const leaderElectionID = "craned"
 
-// Run builds the manager and runs it until ctx ends or a part of it fails. It returns nil after an orderly stop; after an
-// error the process has to end, because parts of the manager may still run.
+// Run builds the manager and runs it until ctx ends or a part of it fails. It returns nil after an orderly shutdown; after an
+// error the process must exit, because parts of the manager may still run.
 //
-// # The life of the manager
+// # Start and stop order
 //
-// Before anything runs all parts are put together, so that a wrong setting or an address that is taken is an error at
-// once. Then, each beginning when the one before has begun:
+// All parts are built before any of them runs, so that an invalid setting or an address in use is an error at once. Then start,
+// each after the previous one:
 //
-//  1. servers: probes, metrics, profiles, and the web API, which answers that it is not ready while caches are empty;
-//  2. webhooks: an API server that asks them must not wait for caches, which wait for the API server;
-//  3. caches, until each has its first list;
-//  4. what runs on every replica: the look at data sources, and whatever says NeedLeaderElection() == false;
-//  5. the election; and on the replica that holds the lease all others: controllers, and runnables that say nothing.
+// 1. servers: probes, metrics, profiles, and the web API, which answers that it is not ready while caches are empty;  2.
+// webhooks: an API server that calls them must not wait for caches, which wait for the API server;  3. caches, until each has its
+// first list;  4. runnables of every replica: the checks of data sources, and those with NeedLeaderElection() == false;  5. the
+// election, and on the leader all other runnables and controllers.
 //
-// A runnable that is added later, by a part that runs, begins at once, or with the others of its sort.
+// A runnable that is added later starts at once, or with the others of its group.
 //
-// When ctx ends, 5 ends first, then 4, 3, 2 and 1, within Options.ShutdownTimeout together; the lease is given back after
-// that, so that nobody begins before this replica has ended. When the lease is lost, because it could not be renewed
-// within its deadline or somebody else has taken it, all contexts end and Run returns an error at once: the process must
-// end, and what still ran ends with it.
+// When ctx ends, the groups stop in the order 5, 4, 3, 2, 1, within Options.ShutdownTimeout together; the lease is released after
+// that, so that another replica starts only after this one has stopped. When the lease is lost, because it could not be renewed
+// within its deadline or another replica has acquired it, all contexts end and Run returns an error at once: the process must
+// exit, which ends what still runs.
 func Run(ctx context.Context, o *Options) error {
 	config, err := restConfig(o)
 	if err != nil {
@@ -78,7 +77,7 @@ func Run(ctx context.Context, o *Options) error {
 	return start(ctx, h, lock.lost)
 }
 
-// start runs the manager until it ends or somebody else holds its lease.
+// start runs the manager until it stops or another replica holds its lease.
 func start(ctx context.Context, mgr manager.Manager, lost <-chan string) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -95,8 +94,7 @@ func start(ctx context.Context, mgr manager.Manager, lost <-chan string) error {
 	}
 }
 
-// restConfig follows the usual rules: the file that is named, else $KUBECONFIG or ~/.kube/config, else the service
-// account of the pod.
+// restConfig uses the usual sources: the given file, else $KUBECONFIG or ~/.kube/config, else the service account of the pod.
 func restConfig(o *Options) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -109,7 +107,7 @@ func restConfig(o *Options) (*rest.Config, error) {
 	return config, nil
 }
 
-// newScheme knows Kubernetes's kinds and those of Crane's five groups, whatever features are on.
+// newScheme returns a scheme with Kubernetes' kinds and those of Crane's five groups, independent of the enabled features.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -123,7 +121,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// newManager builds the manager, with probes of our own.
+// newManager builds the manager with craned's probes.
 func newManager(ctx context.Context, config *rest.Config, o *Options, lock *lease) (probedManager, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -133,7 +131,7 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme,
 		Logger: ctrl.LoggerFrom(ctx),
-		// Managed fields are half of an object and nothing here reads them.
+		// Managed fields are half of an object and not used here.
 		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: trimNodes()},
 		Client:                              client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 		Metrics:                             o.metricsServer(),

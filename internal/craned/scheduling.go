@@ -59,7 +59,7 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 	return errs
 }
 
-// addScheduling adds what helps schedulers, as far as --controllers wants it. All of it follows one policy file.
+// addScheduling adds the enabled controllers that support schedulers. All of them use one policy file.
 func addScheduling(ctx context.Context, p *dependencies) error {
 	mgr, o := p.mgr, p.Options
 	policy, err := o.NodeLoad.openPolicy(ctx)
@@ -108,7 +108,7 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// addRebalance adds what moves pods off hot nodes.
+// addRebalance adds the controller that evicts pods from hot nodes.
 func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, source *prometheus.Source) error {
 	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no
-// file and no connection.
+// Validate returns all errors of the options, each with its flag. It opens no file and no connection.
 func (o *Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, o.validateAPI()...)
@@ -88,7 +87,7 @@ func (l LeaderElection) validate() field.ErrorList {
 	if l.RetryPeriod <= 0 {
 		errs = append(errs, notPositive("lease-retry-period", l.RetryPeriod))
 	}
-	// client-go refuses these two as well, but names fields that are not ours.
+	// client-go refuses these two as well, but with names of its own fields.
 	if l.LeaseDuration <= l.RenewDeadline {
 		errs = append(errs, field.Invalid(flag("lease-duration"), l.LeaseDuration.String(),
 			"must be more than --lease-renew-period ("+l.RenewDeadline.String()+")"))

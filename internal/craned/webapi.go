@@ -31,14 +31,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// WebAPI says where the web API is served, and how.
+// WebAPI are the settings of the web API.
 type WebAPI struct {
 	BindAddress string
 	// BindPort is 0 for no web API.
 	BindPort int
 	// Secure serves over TLS.
 	Secure bool
-	// CertDir has tls.crt and tls.key; empty for a certificate that is made at the start.
+	// CertDir has tls.crt and tls.key; empty for a certificate generated at start.
 	CertDir string
 }
 
@@ -115,7 +115,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// tls is the certificate of a directory, followed, or one that is made now for this host.
+// tls returns the certificate of a directory, which is reloaded, or one generated for this host.
 func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	modernTLS(config)
@@ -146,7 +146,7 @@ func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 	return config, nil
 }
 
-// pastSeries reads what a metric of a prediction was in a window, from the data sources.
+// pastSeries reads the history of a prediction's metric from the data sources.
 func (p *dependencies) pastSeries(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {

@@ -24,7 +24,7 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-// Names of what config/webhook holds.
+// Names of objects in config/webhook.
 const (
 	webhookService    = "craned-webhook"
 	webhookConfig     = "crane"
@@ -33,12 +33,12 @@ const (
 	systemNamespace   = "kube-system"
 )
 
-// Webhook says how admission webhooks are served.
+// Webhook are the settings of admission webhooks.
 type Webhook struct {
 	Enabled bool
 	Host    string
 	Port    int
-	// CertDir is where tls.crt and tls.key of somebody else lie; empty for certificates of Crane's own.
+	// CertDir has tls.crt and tls.key; empty for certificates that Crane manages itself.
 	CertDir string
 	// QOSConfigFile is a file of kind QOSConfig, for the feature gate QOSInitializer.
 	QOSConfigFile string
@@ -73,7 +73,7 @@ func (w *Webhook) validate(qosInitializer bool) field.ErrorList {
 	return errs
 }
 
-// hosts are the names under which the API server calls.
+// hosts returns the names under which the API server calls.
 func (w *Webhook) hosts(namespace string) []string {
 	hosts := []string{webhookService + "." + namespace + ".svc"}
 	if ip := net.ParseIP(w.Host); ip != nil && !ip.IsUnspecified() {
@@ -82,7 +82,7 @@ func (w *Webhook) hosts(namespace string) []string {
 	return hosts
 }
 
-// addWebhooks adds the admission webhooks, after everything that changes new pods. They are served on every replica.
+// addWebhooks adds the admission webhooks, after all features with a mutator of pods. They are served on every replica.
 func addWebhooks(_ context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		return nil
@@ -116,7 +116,7 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	return nil
 }
 
-// addQOSInitializer adds what changes new pods of low CPU priority.
+// addQOSInitializer adds the mutator of new pods of low CPU priority.
 func addQOSInitializer(ctx context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")

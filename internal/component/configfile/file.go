@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configfile follows a configuration file: what is good in it comes into force while the process runs, what is bad
-// leaves the old content in force and is told. It knows neither what is in a file nor who reads it.
+// Package configfile reloads a configuration file while the process runs. A valid content replaces the one in use; an invalid one
+// is reported and the previous content stays in use. The package is independent of the format of the file.
 package configfile
 
 import (
@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	// DefaultInterval is the time between two looks at a file. A kubelet takes up to a minute to bring a changed ConfigMap
-	// into a pod; reading some kilobytes costs nothing.
+	// DefaultInterval is the polling interval of a file. A kubelet takes up to a minute to update a mounted ConfigMap; reading
+	// some kilobytes is cheap.
 	DefaultInterval = 10 * time.Second
-	// maxSize bounds what is read; a ConfigMap cannot hold more.
+	// maxSize is the maximum size of a file in bytes, that of a ConfigMap.
 	maxSize = 1 << 20
 )
 
-// Observer is told what became of a file. Its functions may be nil, are called from one goroutine at a time and must not
-// block for long.
+// Observer is notified of reloads. Its functions may be nil, are called from one goroutine at a time and must not block for long.
 type Observer[T any] struct {
-	// Loaded tells of a content that is in force from now on; not of the one of Open.
+	// Loaded is called with each new content, but not with the one that Open read.
 	Loaded func(T)
-	// Rejected tells once of a content that is bad, or of a file that cannot be read: the old content stays in force.
+	// Rejected is called once per error when the file is invalid or cannot be read; the previous content stays in use.
 	Rejected func(error)
 }
 
-// File is a content that follows its file. Content may be called from any goroutine and costs an atomic load.
+// File is the decoded content of a file. Content is safe for concurrent use and costs an atomic load.
 type File[T any] struct {
 	path     string
 	interval time.Duration
@@ -45,25 +44,25 @@ type File[T any] struct {
 
 	value atomic.Pointer[T]
 
-	reloading sync.Mutex // one look at a time; taken before mu
-	raw       []byte     // of the last look that could read; guarded by looking
-	lastError string     // the error that was told last; guarded by looking
+	reloading sync.Mutex // serializes Reload; locked before mu
+	raw       []byte     // the bytes of the last successful load; guarded by reloading
+	lastError string     // the last reported error; guarded by reloading
 
 	mu    sync.Mutex
 	state State
 }
 
-// State is what metrics tell of a file.
+// State is the state of a file for metrics.
 type State struct {
-	// Loaded is when the content in force was read.
+	// Loaded is the time at which the content in use was read.
 	Loaded time.Time
-	// Invalid tells that the file is bad, and an older content in force.
+	// Invalid reports whether the file is invalid and an older content in use.
 	Invalid bool
-	// Succeeded and Failed count the contents that were looked at.
+	// Succeeded and Failed count the loaded and the rejected contents.
 	Succeeded, Failed float64
 }
 
-// Open reads a file that must be there and be good. Run follows it.
+// Open reads a file, which must exist and be valid. Run reloads it.
 func Open[T any](path string, interval time.Duration, clk clock.WithTicker, decode func([]byte) (T, error)) (*File[T], error) {
 	if interval <= 0 {
 		return nil, fmt.Errorf("%s: the interval between two looks at a file must be more than 0", path)
@@ -82,7 +81,7 @@ func Open[T any](path string, interval time.Duration, clk clock.WithTicker, deco
 	return f, nil
 }
 
-// OpenOptional is Open for a file that may be missing: until it is there, the content is the default.
+// OpenOptional is like Open, but the file may be missing: until it exists, the content is the default.
 func OpenOptional[T any](path string, interval time.Duration, clk clock.WithTicker, decode func([]byte) (T, error), otherwise T) (*File[T], error) {
 	f, err := Open(path, interval, clk, decode)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -90,28 +89,28 @@ func OpenOptional[T any](path string, interval time.Duration, clk clock.WithTick
 	}
 	f = Fixed(otherwise, clk)
 	f.path, f.interval, f.decode = path, interval, decode
-	f.lastError = err.Error() // A file that is not there is nothing to tell.
+	f.lastError = err.Error() // A missing file is no error to report.
 	return f, nil
 }
 
-// Fixed is a content without a file: Run returns when its context ends.
+// Fixed returns a content without a file; its Run waits for the end of the context.
 func Fixed[T any](value T, clk clock.WithTicker) *File[T] {
 	f := &File[T]{clock: clk}
 	f.setContent(value)
 	return f
 }
 
-// Content is the content in force. It is not to be changed.
+// Content returns the content in use. The caller must not change it.
 func (f *File[T]) Content() T { return *f.value.Load() }
 
-// State is what metrics tell of the file.
+// State returns the state of the file for metrics.
 func (f *File[T]) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// Run looks at the file until ctx ends.
+// Run polls the file until ctx ends.
 func (f *File[T]) Run(ctx context.Context, observer Observer[T]) {
 	if f.path == "" {
 		<-ctx.Done()
@@ -129,8 +128,8 @@ func (f *File[T]) Run(ctx context.Context, observer Observer[T]) {
 	}
 }
 
-// Reload reads the file once and takes over what is new in it. The content is compared and not the time: a ConfigMap is
-// brought into a pod by swapping links.
+// Reload reads the file once and uses its content if that changed. It compares the content and not the modification time, because
+// a ConfigMap is updated by swapping symbolic links.
 func (f *File[T]) Reload(observer Observer[T]) {
 	f.reloading.Lock()
 	defer f.reloading.Unlock()

@@ -23,8 +23,8 @@ func decode(raw []byte) (string, error) {
 	return string(raw), nil
 }
 
-// TestOptionalFile: a file that is not there yet counts from when it is; a bad one, and one that goes, leave the last good
-// content in force and are told once.
+// TestOptionalFile checks that a missing file is loaded when it appears, and that an invalid or a deleted file keeps the last
+// valid content in use and is reported once.
 func TestOptionalFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	f, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default")

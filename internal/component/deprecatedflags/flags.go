@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deprecatedflags keeps flags of gocrane's binaries working that have lost their meaning: they are accepted, so that manifests keep
-// working, and the log says what to use. Which flags these are each binary says.
+// Package deprecatedflags accepts flags of gocrane's binaries that no longer have an effect, so that existing manifests keep
+// working, and warns of those that are set. Each binary has its own list.
 package deprecatedflags
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flag is a flag that has lost its meaning.
+// Flag is a flag without an effect.
 type Flag struct {
 	Name string
-	// Default is gocrane's; a flag whose default is a boolean needs no value.
+	// Default is gocrane's default; a flag with a boolean default needs no value.
 	Default string
-	// Replacement says why the flag has no effect, or what has taken its place.
+	// Replacement explains why the flag has no effect, or what replaces it.
 	Replacement string
 }
 
-// Annotation marks a flag without effect and holds what to use instead.
+// Annotation marks a flag without an effect; its value is the Replacement.
 const Annotation = "crane.io/retired"
 
-// LogFlags are those of the log that all of gocrane's binaries have.
+// LogFlags returns the log flags that all of gocrane's binaries have.
 func LogFlags() []Flag {
 	const logs = "logs are lines on standard error; see --log-format and -v"
 	return []Flag{
@@ -42,7 +42,7 @@ func LogFlags() []Flag {
 	}
 }
 
-// Add adds those that the binary has not taken up, out of sight of --help.
+// Add adds the flags that fs does not define yet, hidden from --help.
 func Add(fs *pflag.FlagSet, list []Flag) {
 	for _, r := range list {
 		if fs.Lookup(r.Name) != nil {
@@ -58,7 +58,7 @@ func Add(fs *pflag.FlagSet, list []Flag) {
 	}
 }
 
-// Warnings names the flags that were set and have no effect.
+// Warnings returns a warning for each flag that was set and has no effect.
 func Warnings(fs *pflag.FlagSet) []string {
 	var out []string
 	fs.Visit(func(f *pflag.Flag) {
@@ -69,7 +69,7 @@ func Warnings(fs *pflag.FlagSet) []string {
 	return out
 }
 
-// NormalizeDashes lets flags be written with underscores, as klog's are.
+// NormalizeDashes accepts underscores in the names of flags, as klog does.
 func NormalizeDashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFlags: a flag without meaning is taken with and without underscores, booleans need no value, one that is served stays as it is, and
-// those that were set are told of.
+// TestFlags checks that a flag without an effect is accepted with underscores and with dashes, that booleans need no value, that
+// an existing flag is kept, and that flags that were set are reported.
 func TestFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(NormalizeDashes)

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package featuregate has the feature gates that gocrane's binaries have in common. Each binary takes all of them, so that manifests keep
-// working, and warns of those that have no function in it.
+// Package featuregate defines the feature gates that gocrane's binaries share. Each binary accepts all of them, so that manifests
+// keep working, and warns of those without an effect on it.
 package featuregate
 
 import (
@@ -14,32 +14,32 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Gates under gocrane's names, each the coarse switch of a part of a binary.
+// Gates with gocrane's names, each of which enables a part of a binary.
 const (
-	// Analysis (alpha, on): RecommendationRules and Recommendations.
+	// Analysis (alpha, on) enables RecommendationRules and Recommendations.
 	Analysis featuregate.Feature = "Analysis"
-	// TimeSeriesPrediction (alpha, on): forecasts in the status of TimeSeriesPredictions.
+	// TimeSeriesPrediction (alpha, on) enables forecasts in the status of TimeSeriesPredictions.
 	TimeSeriesPrediction featuregate.Feature = "TimeSeriesPrediction"
-	// ClusterNodePrediction (alpha, off): a TimeSeriesPrediction for each of a set of nodes.
+	// ClusterNodePrediction (alpha, off) enables a TimeSeriesPrediction for each of a set of nodes.
 	ClusterNodePrediction featuregate.Feature = "ClusterNodePrediction"
-	// QOSInitializer (alpha, off): an init container for new pods of low CPU priority.
+	// QOSInitializer (alpha, off) enables an init container in new pods of low CPU priority.
 	QOSInitializer featuregate.Feature = "QOSInitializer"
-	// Autoscaling (alpha, on): EffectiveHorizontalPodAutoscalers, Substitutes and EffectiveVerticalPodAutoscalers.
+	// Autoscaling (alpha, on) enables EffectiveHorizontalPodAutoscalers, Substitutes and EffectiveVerticalPodAutoscalers.
 	Autoscaling featuregate.Feature = "Autoscaling"
-	// DashboardControl (alpha, off) has no function in any binary.
+	// DashboardControl (alpha, off) has no effect on any binary.
 	DashboardControl featuregate.Feature = "DashboardControl"
 
-	// NodeResource (alpha, on): what is unused of a node is offered as gocrane.io/cpu and gocrane.io/memory.
+	// NodeResource (alpha, on) offers unused capacity of a node as gocrane.io/cpu and gocrane.io/memory.
 	NodeResource featuregate.Feature = "NodeResource"
-	// PodResource (alpha, on): limits of pods on reclaimed capacity.
+	// PodResource (alpha, on) enforces the limits of pods on reclaimed capacity.
 	PodResource featuregate.Feature = "PodResource"
-	// NodeResourceTopology (alpha, off): the zones of the node as an object.
+	// NodeResourceTopology (alpha, off) publishes the zones of a node as an object.
 	NodeResourceTopology featuregate.Feature = "NodeResourceTopology"
-	// CraneCPUManager (alpha, off): CPUs of their own for containers that ask for it.
+	// CraneCPUManager (alpha, off) gives exclusive CPUs to containers that request them.
 	CraneCPUManager featuregate.Feature = "CraneCPUManager"
 )
 
-// Specs are the stage and the default of each gate.
+// Specs returns the stage and the default of each gate.
 func Specs() map[featuregate.Feature]featuregate.FeatureSpec {
 	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Alpha}
 	off := featuregate.FeatureSpec{Default: false, PreRelease: featuregate.Alpha}
@@ -49,7 +49,7 @@ func Specs() map[featuregate.Feature]featuregate.FeatureSpec {
 	}
 }
 
-// New returns all gates at their defaults.
+// New returns all gates with their defaults.
 func New() featuregate.MutableFeatureGate {
 	all := featuregate.NewFeatureGate()
 	// Add fails only for a gate that is added twice with different specifications, which a test rules out.
@@ -57,7 +57,8 @@ func New() featuregate.MutableFeatureGate {
 	return all
 }
 
-// Warnings names the gates that the flag feature-gates has set and that have no effect on a binary.
+// Warnings returns a warning for each gate that the flag feature-gates sets and that has no effect on a binary; served reports
+// whether one has.
 func Warnings(fs *pflag.FlagSet, binary string, served func(featuregate.Feature) bool) []string {
 	f := fs.Lookup("feature-gates")
 	if f == nil || !f.Changed {

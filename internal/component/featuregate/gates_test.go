@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// TestGates: every gate is there with its default, and one that is set without having an effect is told of, once and by its whole name.
+// TestGates checks the default of every gate, and that a gate without an effect is reported once and by its full name.
 func TestGates(t *testing.T) {
 	all := New()
 	for name, spec := range Specs() {

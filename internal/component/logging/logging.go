@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package logging is how Crane's processes log: structured lines, in the format and verbosity that their flags say.
+// Package logging configures the structured log of Crane's processes.
 package logging
 
 import (
@@ -18,15 +18,15 @@ const (
 	formatJSON = "json"
 )
 
-// Options are what flags say of the log.
+// Options are the settings of the log.
 type Options struct {
 	// Format is text or json.
 	Format string
-	// Verbosity is 0 for what happened, 1 and above for why.
+	// Verbosity is 0 for actions and errors, 1 and above for details.
 	Verbosity int
 }
 
-// DefaultOptions are text and what happened.
+// DefaultOptions returns the text format with verbosity 0.
 func DefaultOptions() Options { return Options{Format: formatText} }
 
 // AddFlags adds --log-format and --v.
@@ -35,7 +35,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 what happened, 1 and above why.")
 }
 
-// Validate returns what is wrong with the options, each error with the flag that it is about.
+// Validate returns the errors of the options, each with the flag that it is about.
 func (o Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	if o.Format != formatText && o.Format != formatJSON {

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version tells which build of Crane is running.
+// Package version identifies the build of Crane.
 package version
 
 import (
@@ -13,8 +13,8 @@ import (
 // version is set by the linker (see the Makefile).
 var version string
 
-// String is the version of this build: what the linker was given, else the module version or revision that the Go tool
-// recorded, else "unknown".
+// String returns the version of this build: the linker's value, else the module version or revision that the Go tool recorded,
+// else "unknown".
 func String() string {
 	if version != "" {
 		return version
@@ -34,7 +34,7 @@ func String() string {
 	return "unknown"
 }
 
-// Long is String with the Go version and the platform.
+// Long returns String with the Go version and the platform.
 func Long() string {
 	return fmt.Sprintf("%s (%s, %s/%s)", String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -17,23 +17,23 @@ import (
 	"crane.io/crane/internal/craned/admission/validation"
 )
 
-// maxWarnings bounds the warnings of one answer: the API server cuts what goes beyond 4 KiB anyway.
+// maxWarnings is the maximum number of warnings in one response; the API server truncates warnings beyond 4 KiB.
 const maxWarnings = 20
 
-// validator asks for a verdict on objects of one kind.
+// validator validates objects of one kind.
 type validator[T client.Object] struct {
 	kind     schema.GroupKind
 	validate func(T, validation.Facts) validation.Result
 	facts    FactReader
 }
 
-// ValidateCreate refuses what has an error.
+// ValidateCreate refuses an object with errors.
 func (v validator[T]) ValidateCreate(ctx context.Context, o T) (admission.Warnings, error) {
 	return v.answer(o, v.validate(o, v.facts.Facts(ctx)))
 }
 
-// ValidateUpdate refuses what has an error that it had not before. What is being deleted is let through, so that its finalizers
-// can go.
+// ValidateUpdate refuses an object with errors that its old version did not have. An object that is being deleted is admitted, so
+// that its finalizers can be removed.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
 	if after.GetDeletionTimestamp() != nil {
 		return nil, nil
@@ -42,7 +42,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 	return v.answer(after, validation.Ratchet(v.validate(before, facts), v.validate(after, facts)))
 }
 
-// ValidateDelete refuses nothing.
+// ValidateDelete admits every deletion.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
 func (v validator[T]) answer(o T, verdict validation.Result) (admission.Warnings, error) {
@@ -56,15 +56,15 @@ func (v validator[T]) answer(o T, verdict validation.Result) (admission.Warnings
 	return warnings, apierrors.NewInvalid(v.kind, o.GetName(), verdict.Errors)
 }
 
-// defaulter fills in defaults of objects of one kind.
+// defaulter sets the defaults of objects of one kind.
 type defaulter[T client.Object] struct {
 	decoder     admission.Decoder
 	newObject   func() T
 	setDefaults func(T)
 }
 
-// Handle answers with what filling in changed and nothing else: a quantity stays as it was written. What is being deleted stays as it
-// is, and what cannot be read is for the schema to refuse.
+// Handle returns a patch of only the fields that defaulting changed, so that a quantity stays as it was written. An object that
+// is being deleted is not changed, and an undecodable one is left to the schema.
 func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission.Response {
 	o := d.newObject()
 	if err := d.decoder.Decode(req, o); err != nil || o.GetDeletionTimestamp() != nil {
@@ -82,7 +82,7 @@ func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission
 	return admission.PatchResponseFromRaw(before, after)
 }
 
-// newValidatingEndpoint is the endpoint that looks at objects of one kind.
+// newValidatingEndpoint returns the endpoint that validates objects of one kind.
 func newValidatingEndpoint[T client.Object](
 	scheme *runtime.Scheme, kind schema.GroupVersionKind, facts FactReader, look func(T, validation.Facts) validation.Result,
 ) Endpoint {
@@ -92,7 +92,7 @@ func newValidatingEndpoint[T client.Object](
 	}
 }
 
-// newDefaultingEndpoint is the endpoint that fills in defaults of one kind.
+// newDefaultingEndpoint returns the endpoint that sets the defaults of one kind.
 func newDefaultingEndpoint[T any, P interface {
 	*T
 	client.Object

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-// sendRequest sends a request to the endpoint at a path.
+// sendRequest sends a request to the endpoint with a path.
 func sendRequest(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
 	t.Helper()
 	endpoints, err := Endpoints(CachedFacts{Namespace: "crane-system"}, podwebhook.NewChain(nil))

@@ -21,7 +21,7 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-// Endpoint is one webhook: what it is asked about, and where.
+// Endpoint is one webhook: the kind that it handles and its path.
 type Endpoint struct {
 	Path    string
 	Kind    schema.GroupVersionKind
@@ -30,13 +30,13 @@ type Endpoint struct {
 	webhook *admission.Webhook
 }
 
-// Endpoints are all that there are. The manifests of config/webhook name the same.
+// Endpoints returns all endpoints. The manifests in config/webhook have the same.
 func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	facts := actions // Only rules and pods name actions; nobody else waits for a cache that is starting.
+	facts := actions // Only rules and pods refer to actions; the other kinds do not wait for a cache that starts.
 	facts.Cache = nil
 	analysis, prediction := analysisv1alpha1.GroupVersion.WithKind, predictionv1alpha1.GroupVersion.WithKind
 	autoscaling, ensurance := autoscalingv1alpha1.GroupVersion.WithKind, ensurancev1alpha1.GroupVersion.WithKind
@@ -64,7 +64,7 @@ func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error)
 	}, nil
 }
 
-// webhookPath is gocrane's and controller-runtime's: /validate-<group>-<version>-<kind>, with dashes for dots.
+// webhookPath returns the path that gocrane and controller-runtime use: /validate-<group>-<version>-<kind>, with dashes for dots.
 func webhookPath(verb string, kind schema.GroupVersionKind) string {
 	return "/" + verb + "-" + strings.ReplaceAll(kind.Group, ".", "-") + "-" + kind.Version + "-" + strings.ToLower(kind.Kind)
 }

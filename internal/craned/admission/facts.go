@@ -14,21 +14,24 @@ import (
 	"crane.io/crane/internal/craned/admission/validation"
 )
 
-// FactReader knows what a verdict needs beside the object. What it cannot find out in time it leaves out: no verdict waits.
+// FactReader reads the facts that a validation needs besides the object. It leaves out facts that it cannot read in time, so that
+// no validation waits.
 type FactReader interface {
 	Facts(ctx context.Context) validation.Facts
 }
 
-// factsTimeout bounds the wait for a cache that is just starting.
+// factsTimeout is the maximum wait for a cache that is starting.
 const factsTimeout = 2 * time.Second
 
-// CachedFacts reads facts from a cache: whoever can reach the port may ask, and must not make craned ask the API server.
+// CachedFacts reads facts from a cache, because every client that reaches the port can send requests, and must not cause requests
+// to the API server.
 type CachedFacts struct {
-	// Namespace is Crane's own.
+	// Namespace is Crane's own namespace.
 	Namespace string
 	// Cache has the AvoidanceActions; nil where they do not matter.
 	Cache client.Reader
-	// ValidateRecommender says why a recommender could not run with the settings in force; nil where that is not known.
+	// ValidateRecommender returns the error with which a recommender would fail under the current configuration; nil if that is
+	// unknown.
 	ValidateRecommender func(analysisv1alpha1.Recommender) error
 }
 
@@ -41,7 +44,7 @@ func (c CachedFacts) Facts(ctx context.Context) validation.Facts {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	var actions ensurancev1alpha1.AvoidanceActionList
-	if err := c.Cache.List(ctx, &actions); err == nil { // Else they are not known.
+	if err := c.Cache.List(ctx, &actions); err == nil { // They are unknown otherwise.
 		f.Actions = make(map[string]ensurancev1alpha1.AvoidanceActionSpec, len(actions.Items))
 		for _, a := range actions.Items {
 			f.Actions[a.Name] = a.Spec

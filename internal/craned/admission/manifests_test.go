@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/testbed/redirect"
 )
 
-// webhookManifest is what a manifest says of one webhook.
+// webhookManifest is the part of a manifest about one webhook.
 type webhookManifest struct {
 	path, resource, scope string
 	policy                admissionregistrationv1.FailurePolicyType
@@ -71,7 +71,8 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	return out
 }
 
-// TestManifestsNameWhatIsServed: each endpoint is configured and each configured path is served, for the resource of its kind.
+// TestManifestsNameWhatIsServed checks that each endpoint is configured and each configured path is served, for the resource of
+// its kind.
 func TestManifestsNameWhatIsServed(t *testing.T) {
 	endpoints, err := Endpoints(CachedFacts{}, podwebhook.NewChain(nil))
 	if err != nil {
@@ -109,7 +110,7 @@ func mustRead(t *testing.T, dir string) []*unstructured.Unstructured {
 	return objects
 }
 
-// TestNoPodWaitsOrIsRefused holds the promise of docs/explanation/webhooks.md.
+// TestNoPodWaitsOrIsRefused checks the guarantee of docs/explanation/webhooks.md.
 func TestNoPodWaitsOrIsRefused(t *testing.T) {
 	found := false
 	for _, c := range manifests(t) {

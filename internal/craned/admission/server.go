@@ -16,18 +16,18 @@ import (
 	"crane.io/crane/internal/kube/certificates"
 )
 
-// ServerOptions say where webhooks are served and with which certificate.
+// ServerOptions are the address and the certificate of the webhook server.
 type ServerOptions struct {
 	// Host is the address to listen on, empty for all.
 	Host string
 	Port int
-	// CertDir holds tls.crt and tls.key of whoever keeps certificates himself; empty for those of Keeper.
+	// CertDir has the files tls.crt and tls.key; empty for the certificates of the Rotator.
 	CertDir string
 	Rotator *certificates.Rotator
 }
 
-// Server serves webhooks, on every replica, from before caches fill until after everything else has stopped. It runs the Keeper of
-// its certificates, since nothing can be served without.
+// Server serves webhooks on every replica, from before caches are filled until everything else has stopped. It runs the Rotator
+// of its certificates, which it depends on.
 type Server struct {
 	ctrlwebhook.Server
 
@@ -56,12 +56,12 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.rotator == nil {
 		return s.serve(ctx)
 	}
-	// The manager gives webhooks a context without its logger.
+	// The manager starts webhooks with a context without its logger.
 	ctx, cancel := context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx)))
 	var keeping sync.WaitGroup
 	var kept error
 	keeping.Go(func() {
-		defer cancel() // Without certificates there is nothing to serve.
+		defer cancel() // Without certificates the server cannot serve.
 		kept = s.rotator.Run(ctx)
 	})
 	err := s.serve(ctx)
@@ -80,7 +80,7 @@ func (s *Server) serve(ctx context.Context) error {
 	return nil
 }
 
-// Check fails while the API server would find nobody here, or somebody whom it does not trust.
+// Check fails while the API server would not reach this server or not trust its certificate.
 func (s *Server) Check(req *http.Request) error {
 	if s.rotator != nil {
 		if err := s.rotator.Check(); err != nil {

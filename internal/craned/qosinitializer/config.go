@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qosinitializer adds an init container and a volume to new pods whose PodQOS gives them a low CPU priority, as gocrane's
-// QOSInitializer did: there a node's own tools prepare the cgroups of batch work.
+// Package qosinitializer adds an init container and a volume to new pods whose PodQOS has a low CPU priority, as gocrane's
+// QOSInitializer does; a node's own tools then prepare the cgroups of batch work.
 package qosinitializer
 
 import (
@@ -20,7 +20,7 @@ import (
 // Kind is the kind of the file, whose apiVersion is that of group ensurance.crane.io.
 const Kind = "QOSConfig"
 
-// Config is what is added to which pods. The zero value adds nothing.
+// Config selects pods and has the init container and the volume for them. The zero value adds nothing.
 type Config struct {
 	enabled       bool
 	selector      labels.Selector
@@ -37,13 +37,13 @@ type fileFormat struct {
 		Selector              *metav1.LabelSelector `json:"selector,omitempty"`
 		InitContainerTemplate *corev1.Container     `json:"initContainerTemplate,omitempty"`
 		VolumeTemplate        *corev1.Volume        `json:"volumeTemplate,omitempty"`
-		// ScopeSelector was read by gocrane and never looked at; a file that has one is still taken.
+		// ScopeSelector has no effect in gocrane; a file that has one is still accepted.
 		ScopeSelector *ensurancev1alpha1.ScopeSelector `json:"scopeSelector,omitempty"`
 	} `json:"qosInitializer"`
 }
 
-// Parse reads a file of kind QOSConfig, strictly: an unknown field is an error. Where the initializer is enabled, its selector, init
-// container and volume are needed.
+// Parse decodes a file of kind QOSConfig; an unknown field is an error. If the initializer is enabled, its selector, init
+// container and volume are required.
 func Parse(data []byte) (Config, error) {
 	var f fileFormat
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {

@@ -20,18 +20,18 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-// Mutator adds what a Config says.
+// Mutator adds the init container and the volume of a Config.
 type Mutator struct {
-	// Config returns the configuration in force.
+	// Config returns the current configuration.
 	Config func() Config
-	// PodQOSs returns all there are.
+	// PodQOSs returns all PodQOSs.
 	PodQOSs func() ([]*ensurancev1alpha1.PodQOS, error)
 }
 
-// Name implements pods.Mutator.
+// Name implements podwebhook.Mutator.
 func (Mutator) Name() string { return "qos-initializer" }
 
-// Mutate implements pods.Mutator.
+// Mutate implements podwebhook.Mutator.
 func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	config := m.Config()
 	if !config.enabled || !config.selector.Matches(labels.Set(pod.Labels)) {
@@ -47,7 +47,7 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	return config.operations(pod), nil
 }
 
-// isLowPriority tells whether a PodQOS gives pods a low CPU priority: 0 is the highest.
+// isLowPriority reports whether a PodQOS gives pods a low CPU priority: 0 is the highest.
 func isLowPriority(q *ensurancev1alpha1.PodQOS) bool {
 	if q == nil || q.Spec.ResourceQOS == nil || q.Spec.ResourceQOS.CPUQOS == nil {
 		return false
@@ -56,7 +56,7 @@ func isLowPriority(q *ensurancev1alpha1.PodQOS) bool {
 	return priority != nil && *priority > 0
 }
 
-// operations add what the pod does not have by name.
+// operations returns the additions that the pod does not have by name.
 func (c Config) operations(pod *corev1.Pod) []podwebhook.Operation {
 	var out []podwebhook.Operation
 	if !slices.ContainsFunc(pod.Spec.InitContainers, func(x corev1.Container) bool { return x.Name == c.initContainer.Name }) {
@@ -68,7 +68,7 @@ func (c Config) operations(pod *corev1.Pod) []podwebhook.Operation {
 	return out
 }
 
-// appendTo adds to a list, which has to be made where there is none.
+// appendTo returns the operations that append to a list, which is created if missing.
 func appendTo[T any](path string, length int, item T) podwebhook.Operation {
 	if length == 0 {
 		return podwebhook.Operation{Operation: "add", Path: path, Value: []T{item}}
@@ -79,22 +79,22 @@ func appendTo[T any](path string, length int, item T) podwebhook.Operation {
 // PodQOSLister reads PodQOSs from a cache.
 type PodQOSLister struct{ Cache cache.Cache }
 
-// readTimeout bounds the wait for a cache that is just starting: a pod is waiting.
+// readTimeout is the maximum wait for a cache that is starting, while a pod waits.
 const readTimeout = 200 * time.Millisecond
 
-// Start begins to fill the cache, on every replica.
+// Start starts the cache, on every replica.
 func (s PodQOSLister) Start(ctx context.Context) error {
 	if _, err := s.Cache.GetInformer(ctx, &ensurancev1alpha1.PodQOS{}, cache.BlockUntilSynced(false)); err != nil {
-		// Without the CRD there are none, and pods are created as they are.
+		// Without the CRD there are no PodQOSs, and pods are not changed.
 		log.FromContext(ctx).Info("PodQOSs cannot be watched", "reason", err.Error())
 	}
 	return nil
 }
 
-// NeedLeaderElection says that a standby answers too.
+// NeedLeaderElection returns false: a standby answers too.
 func (PodQOSLister) NeedLeaderElection() bool { return false }
 
-// List is for Mutator.PodQOSs.
+// List returns all PodQOSs, for Mutator.PodQOSs.
 func (s PodQOSLister) List() ([]*ensurancev1alpha1.PodQOS, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// How long the API server's answers are believed. A token that was taken back opens nothing after a minute, a right that
-// was taken away after the same time, and one that was given counts after ten seconds.
+// Cache durations of the API server's answers. A revoked token or right is rejected after a minute, a newly granted one is
+// accepted after ten seconds.
 const (
 	tokenTTL   = time.Minute
 	allowTTL   = time.Minute
@@ -29,7 +29,7 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// NewDelegatedAuth asks the API server who somebody is (TokenReview) and what they may do (SubjectAccessReview).
+// NewDelegatedAuth returns an authenticator (TokenReview) and an authorizer (SubjectAccessReview) that use the API server.
 func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Authorizer, error) {
 	tokens, err := authenticationv1.NewForConfig(config)
 	if err != nil {
@@ -56,8 +56,8 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 	return who, may, nil
 }
 
-// authorize tells whether who asks may do what a route needs, and answers them where not. What the API server was asked and
-// could not say counts as no.
+// authorize reports whether the user may use a route, and writes the error response otherwise. If the API server fails to decide,
+// access is denied.
 func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer.AttributesRecord) bool {
 	logger := log.FromContext(r.Context())
 	who, ok, err := a.config.Authenticator.AuthenticateRequest(r)

@@ -33,7 +33,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fakeAuth lets users in whose token is their name, and lets them do what allowed lists.
+// fakeAuth authenticates a token as the user of that name, and permits what allowed lists.
 type fakeAuth struct {
 	allowed map[string]bool
 	err     error
@@ -108,7 +108,7 @@ func setup(t *testing.T, objects ...client.Object) *fixture {
 	return f
 }
 
-// get asks for a path as somebody; nobody is "".
+// get requests a path as a user; "" is anonymous.
 func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
@@ -120,7 +120,7 @@ func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder 
 	return w
 }
 
-// body is the envelope of an answer.
+// body is the envelope of a response.
 func body(t *testing.T, w *httptest.ResponseRecorder) (data, problem string) {
 	t.Helper()
 	var e struct {
@@ -137,7 +137,7 @@ func rec(namespace, name string) *analysisv1alpha1.Recommendation {
 	return &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// TestWhoMayRead: every route but two asks who it is and whether they may, for exactly what it answers with.
+// TestWhoMayRead checks that every route but two requires authentication, and exactly the permission for its data.
 func TestWhoMayRead(t *testing.T) {
 	f := setup(t)
 	open := map[string]bool{"/api/healthz": true, "/api/version": true}
@@ -180,7 +180,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestReadOnly: nothing but GET and HEAD is answered.
+// TestReadOnly checks that only GET and HEAD are allowed.
 func TestReadOnly(t *testing.T) {
 	f := setup(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
@@ -197,7 +197,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestObjects: recommendations of all namespaces or one, and rules, come in gocrane's envelope.
+// TestObjects checks that recommendations of all namespaces or one, and rules, are returned in gocrane's envelope.
 func TestObjects(t *testing.T) {
 	f := setup(t, rec("shop", "web"), rec("bank", "web"), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
 	names := func(path string) string {
@@ -232,7 +232,7 @@ func (unstartedCache) List(context.Context, client.ObjectList, ...client.ListOpt
 	return &cache.ErrCacheNotStarted{}
 }
 
-// TestQueries: vectors and matrices come as Prometheus writes them; what is wrong with a question is said.
+// TestQueries checks that vectors and matrices have Prometheus' format, and that errors of a query are reported.
 func TestQueries(t *testing.T) {
 	f := setup(t)
 	expr := url.QueryEscape(`up{job="a"}`)
@@ -275,7 +275,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestBounds: no more than so many requests are answered at once, each within a time, and none is too long.
+// TestBounds checks the limits on concurrent requests, duration and size.
 func TestBounds(t *testing.T) {
 	f := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -329,7 +329,7 @@ func prediction() *predictionv1alpha1.TimeSeriesPrediction {
 	}
 }
 
-// TestDebugPage: a page shows past and forecast in one chart, tells what is missing, and takes nothing for markup.
+// TestDebugPage checks that a page shows history and forecast in one chart, reports missing data, and escapes markup.
 func TestDebugPage(t *testing.T) {
 	f := setup(t, prediction())
 	w := f.get(t, "ann", "/api/prediction/debug/shop/web")

@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// pastDays are shown before now, pastStep apart: two daily rounds, in which most forecasts think.
+	// pastDays are the days of history on the page, in steps of pastStep; most forecasts have a daily period.
 	pastDays = 2
 	pastStep = 5 * time.Minute
-	// maxDrawn bounds the series of one metric that are drawn; a page of more is not read.
+	// maxDrawn is the maximum number of charts per metric.
 	maxDrawn = 20
-	// maxDrawnPoints bounds the points of one line; a screen has no more columns.
+	// maxDrawnPoints is the maximum number of points per line; a screen has no more columns.
 	maxDrawnPoints = 2000
 	chartWidth     = 900
 	chartHeight    = 220
@@ -37,7 +37,7 @@ const (
 //go:embed debug.html.tmpl
 var debugTemplate string
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	Namespace, Name string
 	Now             time.Time
@@ -49,24 +49,24 @@ type page struct {
 type metricView struct {
 	Name, Algorithm, Reason, Skill string
 	Ready                          bool
-	// Problem says why the past is not shown.
+	// Problem is the reason why the history is not shown.
 	Problem string
 	Charts  []chart
-	// More is the number of series that are not drawn.
+	// More is the number of series without a chart.
 	More int
 }
 
-// chart is one series: what it was, and what is forecast.
+// chart shows the history and the forecast of one series.
 type chart struct {
 	Labels         string
 	Width, Height  int
-	Past, Forecast string // paths of SVG
-	Now            string // where on the x axis now is
+	Past, Forecast string // SVG paths
+	Now            string // the x coordinate of the current time
 	From, To       time.Time
 	Low, High      string
 }
 
-// debug answers with a page that shows a prediction beside what came true.
+// debug writes a page that compares the forecast of a prediction with its history.
 func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 	var tsp predictionv1alpha1.TimeSeriesPrediction
 	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
@@ -101,7 +101,7 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_, _ = w.Write(out.Bytes()) // Who has gone needs no answer.
+	_, _ = w.Write(out.Bytes()) // The client has disconnected.
 	return nil
 }
 
@@ -114,7 +114,7 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *pr
 	return nil
 }
 
-// addCharts joins each forecast with the past of the same labels, and the only one of both with each other.
+// addCharts joins each forecast with the history of the same labels; a single forecast is joined with a single history.
 func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus, past []metrics.LabelledSeries, now time.Time) {
 	forecasts := map[string][]point{}
 	pasts := map[string][]point{}
@@ -165,7 +165,7 @@ func samples(list []predictionv1alpha1.Sample) []point {
 	return out
 }
 
-// newChart scales both lines into one chart; ok is false where there is no point.
+// newChart scales both lines into one chart; ok is false if there is no point.
 func newChart(labels string, past, forecast []point, now time.Time) (chart, bool) {
 	past, forecast = downsample(past), downsample(forecast)
 	low, high := math.Inf(1), math.Inf(-1)
@@ -208,7 +208,7 @@ func newChart(labels string, past, forecast []point, now time.Time) (chart, bool
 	}, true
 }
 
-// downsample leaves out points evenly where there are more than can be seen.
+// downsample removes points evenly until at most maxDrawnPoints remain.
 func downsample(line []point) []point {
 	if len(line) <= maxDrawnPoints {
 		return line
@@ -220,7 +220,7 @@ func downsample(line []point) []point {
 	return out
 }
 
-// labelText writes labels in the order of their names.
+// labelText formats labels sorted by name.
 func labelText(list []predictionv1alpha1.Label) string {
 	parts := make([]string, len(list))
 	for i, l := range list {

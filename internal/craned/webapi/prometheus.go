@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// point is [time, "value"], as Prometheus writes it: seconds since 1970 and a text.
+// point is [time, "value"] as in Prometheus: seconds since 1970 and a text.
 type point struct {
 	at    time.Time
 	value float64
@@ -28,7 +28,7 @@ func (p point) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{seconds, strconv.FormatFloat(p.value, 'f', -1, 64)})
 }
 
-// vectorSample and matrixSeries are the elements of Prometheus's vector and matrix.
+// vectorSample and matrixSeries are the elements of Prometheus' vector and matrix.
 type vectorSample struct {
 	Metric metrics.Labels `json:"metric"`
 	Value  point          `json:"value"`
@@ -39,7 +39,7 @@ type matrixSeries struct {
 	Values []point        `json:"values"`
 }
 
-// query answers ?query=&time= with a vector. Samples that are no numbers are left out.
+// query answers ?query=&time= with a vector, without samples that are NaN.
 func (a *API) query(w http.ResponseWriter, r *http.Request) error {
 	text, err := parameter(r, "query")
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *API) query(w http.ResponseWriter, r *http.Request) error {
 	return writeData(w, out)
 }
 
-// queryRange answers ?query=&start=&end=&step= with a matrix. As in Prometheus the end is included.
+// queryRange answers ?query=&start=&end=&step= with a matrix. As in Prometheus the end is inclusive.
 func (a *API) queryRange(w http.ResponseWriter, r *http.Request) error {
 	text, err := parameter(r, "query")
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *API) queryRange(w http.ResponseWriter, r *http.Request) error {
 	return writeData(w, out)
 }
 
-// points are those of a series that are no gaps.
+// points returns the points of a series that are not NaN.
 func points(s series.Series) []point {
 	out := []point{}
 	for i, v := range s.Values {
@@ -128,7 +128,7 @@ func parameter(r *http.Request, name string) (string, error) {
 	return text, nil
 }
 
-// seconds reads seconds since 1970, with or without a fraction, between the years 1970 and 2200.
+// seconds parses seconds since 1970, with or without a fraction, between the years 1970 and 2200.
 func seconds(r *http.Request, name string) (time.Time, error) {
 	text, err := parameter(r, name)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"net/http"
 )
 
-// envelope is the form of every JSON answer.
+// envelope is the format of every JSON response.
 type envelope struct {
-	// Error is empty where all is well.
+	// Error is empty on success.
 	Error string `json:"error"`
 	Data  any    `json:"data"`
 }
 
-// writeData writes data with status 200, or returns an error where they are too many.
+// writeData writes data with status 200, or returns an error if they are too large.
 func writeData(w http.ResponseWriter, data any) error {
 	body, err := encode(envelope{Data: data})
 	if err != nil {
@@ -28,7 +28,7 @@ func writeData(w http.ResponseWriter, data any) error {
 	return nil
 }
 
-// writeError says why a request is not even looked at. Errors of requests that are come with 200, as gocrane's do.
+// writeError writes the error of a request that is not processed. Errors of processed requests have status 200, as gocrane's do.
 func writeError(w http.ResponseWriter, status int, why string) {
 	writeEnvelope(w, status, envelope{Error: why})
 }
@@ -45,13 +45,13 @@ func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
 func writeBody(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // Who has gone needs no answer.
+	_, _ = w.Write(body) // The client has disconnected.
 }
 
-// errTooLong tells that an answer has more than maxAnswer bytes.
+// errTooLong reports a response of more than maxAnswer bytes.
 var errTooLong = errors.New("the answer is too long: ask for less, such as one namespace or a shorter time")
 
-// limitedBuffer is a buffer that refuses more than so many bytes.
+// limitedBuffer is a buffer with a maximum size.
 type limitedBuffer struct {
 	bytes.Buffer
 	left int

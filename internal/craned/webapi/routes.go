@@ -13,16 +13,16 @@ import (
 	"crane.io/crane/internal/component/version"
 )
 
-// route is one thing that can be asked.
+// route is one path of the API.
 type route struct {
 	path string
-	// permission is what who asks has to be allowed to do; nil for what everybody may know.
+	// permission is the required permission; nil for public routes.
 	permission func(*http.Request) authorizer.AttributesRecord
-	// handle writes an answer, or returns an error and has written nothing.
+	// handle writes a response, or returns an error and has written nothing.
 	handle func(http.ResponseWriter, *http.Request) error
 }
 
-// routes are all of them.
+// routes returns all routes.
 func (a *API) routes() []route {
 	return []route{
 		{"/api/healthz", nil, func(w http.ResponseWriter, _ *http.Request) error {
@@ -37,14 +37,14 @@ func (a *API) routes() []route {
 	}
 }
 
-// listPermission is the permission to list a resource of the cluster.
+// listPermission returns the permission to list a cluster-scoped resource.
 func listPermission(group, resource string) func(*http.Request) authorizer.AttributesRecord {
 	return func(*http.Request) authorizer.AttributesRecord {
 		return authorizer.AttributesRecord{Verb: "list", APIGroup: group, APIVersion: "v1alpha1", Resource: resource, ResourceRequest: true}
 	}
 }
 
-// namespacedListPermission is the permission to list a resource of all namespaces, or of the one that the request names.
+// namespacedListPermission returns the permission to list a resource of all namespaces, or of the one in the request.
 func namespacedListPermission(group, resource string) func(*http.Request) authorizer.AttributesRecord {
 	return func(r *http.Request) authorizer.AttributesRecord {
 		needs := listPermission(group, resource)(r)
@@ -53,8 +53,8 @@ func namespacedListPermission(group, resource string) func(*http.Request) author
 	}
 }
 
-// prometheusPath is the path that a ClusterRole names in nonResourceURLs to let somebody ask Prometheus. It is not the
-// route's own: what is below /api everybody may get who is known to the cluster (system:discovery).
+// prometheusPath is the path that a ClusterRole names in nonResourceURLs to permit Prometheus queries. It differs from the route,
+// because system:discovery permits every authenticated user to get paths below /api.
 const prometheusPath = "/crane/prometheus"
 
 func prometheusPermission(*http.Request) authorizer.AttributesRecord {

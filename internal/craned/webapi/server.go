@@ -20,33 +20,33 @@ import (
 )
 
 const (
-	// Timeout is what answering one request may take. gocrane cut answers off after 10 s, which made its pages time out.
+	// Timeout is the timeout of one request. gocrane's was 10 s, in which its pages timed out.
 	Timeout = 60 * time.Second
-	// maxConcurrent bounds the requests that are answered at once; each may hold maxAnswer.
+	// maxConcurrent is the maximum number of concurrent requests; each may hold maxAnswer.
 	maxConcurrent = 8
-	// maxAnswer bounds an answer, in bytes: 20,000 recommendations are some 60 MB.
+	// maxAnswer is the maximum size of a response in bytes; 20,000 recommendations are some 60 MB.
 	maxAnswer = 64 << 20
-	// maxURL bounds path and query, in bytes. Queries of dashboards have some hundred.
+	// maxURL is the maximum size of path and query in bytes. Queries of dashboards have some hundred.
 	maxURL = 16 << 10
 )
 
-// Config is what the API is made of.
+// Config has the dependencies of the API.
 type Config struct {
-	// Objects reads Crane's objects, best from a cache.
+	// Objects reads Crane's objects, usually from a cache.
 	Objects client.Reader
-	// Queries answers PromQL.
+	// Queries evaluates PromQL.
 	Queries metrics.Querier
-	// MaxPoints bounds the points of one series in a range query.
+	// MaxPoints is the maximum number of points per series in a range query.
 	MaxPoints int
-	// PastSeries reads what a metric of a prediction was in a window.
+	// PastSeries reads the history of a prediction's metric.
 	PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
-	// Authenticator and Authorizer say who asks, and whether they may.
+	// Authenticator and Authorizer identify the client and decide what it may read.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
 	Clock         clock.PassiveClock
 }
 
-// API answers requests. It is an http.Handler and a prometheus.Collector.
+// API serves requests. It is an http.Handler and a prometheus.Collector.
 type API struct {
 	config   Config
 	mux      *http.ServeMux
@@ -54,7 +54,7 @@ type API struct {
 	requests *prometheus.CounterVec
 }
 
-// New returns the API. It fails where something is missing.
+// New returns the API. It fails if a dependency is missing.
 func New(config Config) (*API, error) {
 	if config.Objects == nil || config.Queries == nil || config.PastSeries == nil || config.Authenticator == nil ||
 		config.Authorizer == nil || config.Clock == nil || config.MaxPoints < 1 {
@@ -84,13 +84,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestURITooLong, "the URL is longer than 16384 bytes")
 		return
 	}
-	// What answers must not be taken for something else, and is nobody's to keep.
+	// Responses must not be interpreted as another type or be cached.
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	a.mux.ServeHTTP(w, r)
 }
 
-// serve lets those in who may, a few at once, and answers within the time.
+// serve handles authorized requests with limited concurrency and time.
 func (a *API) serve(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), Timeout)

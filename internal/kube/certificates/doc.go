@@ -1,10 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates makes, keeps and renews the certificates with which a component of Crane is called by the API server,
-// so that nobody has to bring some and no key lies in a file. An authority and a serving certificate live in one Secret that
-// all replicas share; whoever is first writes, the others follow. The authority is told to those who call: webhook
-// configurations and APIServices.
+// Package certificates creates, stores and renews the certificates with which a component of Crane serves the API server, so that
+// no certificate has to be provided. An authority and a serving certificate are stored in one Secret that all replicas share. The
+// authority is written into the webhook configurations and APIServices of the component.
 //
-// It belongs to no binary. It must not know what is served, nor decide what a caller does while a certificate is missing.
+// It is independent of the component and of what callers do while a certificate is missing.
 package certificates

@@ -18,25 +18,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informers is what the API server tells of the Secret and of the targets: one watch for each, on the one object by its name, so that
-// rights to that name are enough.
+// informers watches the Secret and the targets, each by its name, so that rights to that name are enough.
 type informers struct {
 	key     string
 	secrets cache.SharedIndexInformer
 	targets map[Target]cache.SharedIndexInformer
-	// changed holds a token after a change that was not looked at yet.
+	// changed has an element after a change that was not processed yet.
 	changed chan struct{}
 	stop    func()
 
-	// staleVersion is the Secret that the watch told of when this replica wrote over it; until then it is not news.
+	// staleVersion is the version of the Secret that the watch reported when this replica overwrote it; until the watch reports
+	// another one it is outdated.
 	staleVersion string
 	staleUntil   time.Time
 }
 
-// maxLag is how long a watch is given to tell of what this replica wrote.
+// maxLag is the maximum time for the watch to report a write of this replica.
 const maxLag = 10 * time.Second
 
-// watch starts the watches and returns when the Secret is known, or known not to be.
+// watch starts the watches and returns when the Secret is known to exist or not to exist.
 func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -61,7 +61,7 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 		}
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	// A target that cannot be watched delays renewals; a Secret that cannot be watched leaves nothing to serve.
+	// A target that cannot be watched delays renewals; without a watch of the Secret no certificate can be served.
 	if !cache.WaitForCacheSync(ctx.Done(), v.secrets.HasSynced) {
 		v.stop()
 		return nil, nil
@@ -88,12 +88,12 @@ func (v *informers) signalChange() {
 	}
 }
 
-// markStale notes that the watch will tell of something newer than seen.
+// markStale records that the watch will report a newer version than the given one.
 func (v *informers) markStale(seen *corev1.Secret, now time.Time) {
 	v.staleVersion, v.staleUntil = version(seen), now.Add(maxLag)
 }
 
-// version is a mark of what was seen.
+// version identifies the observed version.
 func version(s *corev1.Secret) string {
 	if s == nil {
 		return "none"
@@ -101,7 +101,7 @@ func version(s *corev1.Secret) string {
 	return string(s.UID) + "/" + s.ResourceVersion
 }
 
-// secret is nil where there is none. It is errStale while the watch lags behind the own writes.
+// secret returns nil if there is none. The error is errStale while the watch has not reported this replica's last write.
 func (v *informers) secret(now time.Time) (*corev1.Secret, error) {
 	s, err := v.storedSecret()
 	if err == nil && v.staleVersion == version(s) && now.Before(v.staleUntil) {
@@ -123,7 +123,7 @@ func (v *informers) storedSecret() (*corev1.Secret, error) {
 	return s, nil
 }
 
-// target is nil where there is none; known is false before the watch has said so.
+// target returns nil if there is none; known is false before the first event of the watch.
 func (v *informers) target(t Target) (o *unstructured.Unstructured, known bool, err error) {
 	i := v.targets[t]
 	if !i.HasSynced() {

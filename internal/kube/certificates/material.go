@@ -19,31 +19,31 @@ import (
 
 // Keys of the Secret. It has the type kubernetes.io/tls, so that the usual tools can read it.
 const (
-	// keyBundle holds the authorities to trust, the one that signs first.
+	// keyBundle is the key of the trusted authorities, the signing one first.
 	keyBundle = "ca.crt"
-	// keyAuthority holds the private key of the first of them.
+	// keyAuthority is the key of the signing authority's private key.
 	keyAuthority = "ca.key"
-	// keyServing and keyServingKey hold the serving certificate and its private key.
+	// keyServing and keyServingKey are the keys of the serving certificate and its private key.
 	keyServing    = "tls.crt"
 	keyServingKey = "tls.key"
 )
 
-// maxAuthorities bounds the bundle. Two are in use during a renewal; more come only of clocks that jump.
+// maxAuthorities is the maximum size of the bundle. Two are in use during a renewal; more are caused only by clocks that jump.
 const maxAuthorities = 4
 
-// material is what a Secret holds, read. It is never changed: each step makes another one.
+// material is the decoded content of the Secret. It is immutable: each step returns a new one.
 type material struct {
-	// signer is the authority that signs what comes next.
+	// signer is the authority that signs new certificates.
 	signer *pki.Authority
 	// older are authorities that are still trusted, the younger first.
 	older []*x509.Certificate
-	// serving is nil where the Secret has none that can be read.
+	// serving is nil if the Secret has no readable serving certificate.
 	serving *tls.Certificate
 	pair    pki.Pair
 }
 
-// parse reads the data of a Secret. A serving certificate that cannot be read is left out: it can be made again. What is wrong
-// with the authorities is an error.
+// parse decodes the data of a Secret. An unreadable serving certificate is left out, because it can be issued again. Unreadable
+// authorities are an error.
 func parse(data map[string][]byte, now func() time.Time) (*material, error) {
 	bundle, err := certificatesIn(data[keyBundle])
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *material) setServing(pair pki.Pair) {
 	}
 }
 
-// certificatesIn returns the authorities of a bundle, one at least.
+// certificatesIn returns the authorities of a bundle, at least one.
 func certificatesIn(bundle []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := bundle; ; {
@@ -95,12 +95,12 @@ func encodeCertificate(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// authorities are all that are trusted, the one that signs first.
+// authorities returns all trusted authorities, the signing one first.
 func (m *material) authorities() []*x509.Certificate {
 	return append([]*x509.Certificate{m.signer.Certificate()}, m.older...)
 }
 
-// bundle is what callers are told to trust.
+// bundle returns the PEM bundle for callers.
 func (m *material) bundle() []byte {
 	var b bytes.Buffer
 	for _, c := range m.authorities() {
@@ -109,7 +109,7 @@ func (m *material) bundle() []byte {
 	return b.Bytes()
 }
 
-// data is what the Secret is to hold; keys that are not ours stay.
+// data returns the new data of the Secret; other keys are kept.
 func (m *material) data(had map[string][]byte) map[string][]byte {
 	out := maps.Clone(had)
 	if out == nil {
@@ -120,17 +120,17 @@ func (m *material) data(had map[string][]byte) map[string][]byte {
 	return out
 }
 
-// signedBy tells whether an authority signed the serving certificate.
+// signedBy reports whether an authority signed the serving certificate.
 func (m *material) signedBy(authority *x509.Certificate) bool {
 	return m.serving != nil && m.serving.Leaf.CheckSignatureFrom(authority) == nil
 }
 
-// missing returns the hosts for which the serving certificate does not hold.
+// missing returns the hosts for which the serving certificate is not valid.
 func (m *material) missing(hosts []string) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return m.serving.Leaf.VerifyHostname(h) == nil })
 }
 
-// hosts of the serving certificate.
+// hosts returns the hosts of the serving certificate.
 func (m *material) hosts() []string {
 	if m.serving == nil {
 		return nil

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// checkInterval is the time between two looks at the clock. A look asks nobody; the wall clock may jump, so that a timer to
-	// the next renewal would not do.
+	// checkInterval is the interval between two checks of the clock. A check sends no request; a timer to the next renewal would
+	// be wrong after a jump of the wall clock.
 	checkInterval = time.Minute
-	// minRetry and maxRetry bound the pause after an error.
+	// minRetry and maxRetry bound the delay after an error.
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
-	// maxSteps bounds the steps of one look; there are never more than two to take.
+	// maxSteps is the maximum number of steps of one reconcile; two are enough.
 	maxSteps = 4
 )
 
-// Config is what a Keeper needs.
+// Config are the settings of a Rotator.
 type Config struct {
 	Clients kubernetes.Interface
 	Dynamic dynamic.Interface
@@ -38,24 +38,25 @@ type Config struct {
 	Namespace, Secret string
 	// Hosts are the names and addresses under which this replica is called.
 	Hosts []string
-	// Targets are told the authorities.
+	// Targets receive the bundle of authorities.
 	Targets []Target
-	// Manager is the field manager of what is written.
+	// Manager is the field manager of writes.
 	Manager   string
 	Lifetimes Lifetimes
 	Clock     clock.WithTicker
 }
 
-// Rotator keeps certificates valid and known. Every replica runs one; all may write, each write on what it has read.
+// Rotator renews certificates and distributes their authorities. Every replica runs one; all may write, with the resource version
+// that they have read.
 type Rotator struct {
 	config Config
 
 	mu       sync.Mutex
-	current  *material // what is served, nil at first
+	current  *material // the served certificate, nil at first
 	renewals map[step]int
 }
 
-// New returns a Keeper that has no certificate before Run has found or made one.
+// New returns a Rotator, which has no certificate before Run has read or created one.
 func New(c Config) (*Rotator, error) {
 	if c.Clients == nil || c.Dynamic == nil || c.Clock == nil || c.Namespace == "" || c.Secret == "" || len(c.Hosts) == 0 {
 		return nil, errors.New("certificates: clients, a clock, the name of the Secret and hosts are needed")
@@ -66,7 +67,7 @@ func New(c Config) (*Rotator, error) {
 	return &Rotator{config: c, renewals: map[step]int{}}, nil
 }
 
-// GetCertificate is for tls.Config. It fails while there is no certificate.
+// GetCertificate implements the callback of tls.Config. It fails while there is no certificate.
 func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,7 +77,7 @@ func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return k.current.serving, nil
 }
 
-// Check returns why no caller would accept the serving certificate now, nil if one would.
+// Check returns why a caller would not accept the serving certificate now, nil if it would.
 func (k *Rotator) Check() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,7 +90,7 @@ func (k *Rotator) Check() error {
 	return nil
 }
 
-// Run follows the Secret and the targets until ctx ends. It returns nil then.
+// Run watches the Secret and the targets until ctx ends. It returns nil then.
 func (k *Rotator) Run(ctx context.Context) error {
 	view, err := k.watch(ctx)
 	if err != nil || view == nil {
@@ -122,7 +123,7 @@ func (k *Rotator) Run(ctx context.Context) error {
 	}
 }
 
-// reconcile brings everything to where it should be, as far as it can be at this time.
+// reconcile takes the steps that are possible at this time.
 func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 	secret, err := view.secret(k.config.Clock.Now())
 	if err != nil {
@@ -134,7 +135,7 @@ func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 		return err
 	}
 	for range maxSteps {
-		// Who cannot be told is no reason to serve what has expired.
+		// A target that cannot be patched does not delay the replacement of an expired certificate.
 		trusted, telling := k.distributeBundle(ctx, view, secret, m)
 		if errors.Is(telling, errStale) {
 			return telling
@@ -158,8 +159,8 @@ func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 	return nil
 }
 
-// readSecret returns what the Secret holds. Where somebody has written nonsense into it, what was served before is put back; where the
-// Secret is gone, everything is made anew: that is how an administrator asks for it.
+// readSecret returns the content of the Secret. Invalid content is replaced by the previous one. If the Secret was deleted,
+// everything is issued anew, which is how an administrator requests that.
 func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*material, error) {
 	if secret == nil {
 		return nil, nil
@@ -186,7 +187,7 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 	return nil, errStale
 }
 
-// setCurrent makes a certificate the one that new connections see.
+// setCurrent makes new connections use a certificate.
 func (k *Rotator) setCurrent(m *material, s step) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,10 +197,10 @@ func (k *Rotator) setCurrent(m *material, s step) {
 	}
 }
 
-// errStale says that what was looked at is no longer what is: the event that tells so is on its way.
+// errStale reports that the observed object is outdated: the event of the newer one has not arrived yet.
 var errStale = errors.New("the Secret has changed meanwhile")
 
-// writeSecret creates the Secret or changes the one that was read, and no other.
+// writeSecret creates the Secret or updates the version that was read.
 func (k *Rotator) writeSecret(ctx context.Context, had *corev1.Secret, m *material) (*corev1.Secret, error) {
 	secrets := k.config.Clients.CoreV1().Secrets(k.config.Namespace)
 	var written *corev1.Secret
@@ -210,7 +211,7 @@ func (k *Rotator) writeSecret(ctx context.Context, had *corev1.Secret, m *materi
 			Type:       corev1.SecretTypeTLS, Data: m.data(nil),
 		}, metav1.CreateOptions{FieldManager: k.config.Manager})
 	} else {
-		next := had.DeepCopy() // UID and resourceVersion are those of the one that was read.
+		next := had.DeepCopy() // UID and resourceVersion are those of the version that was read.
 		next.Data = m.data(had.Data)
 		written, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: k.config.Manager})
 	}
@@ -223,7 +224,7 @@ func (k *Rotator) writeSecret(ctx context.Context, had *corev1.Secret, m *materi
 	return nil, fmt.Errorf("writing Secret %s/%s: %w", k.config.Namespace, k.config.Secret, err)
 }
 
-// distributeBundle brings the bundle into all targets and returns whether it stands in all of them.
+// distributeBundle patches the bundle into all targets and returns whether all of them have it.
 func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret *corev1.Secret, m *material) (bool, error) {
 	if m == nil {
 		return false, nil
@@ -244,7 +245,7 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 			errs = append(errs, err)
 			continue
 		}
-		// A view of the Secret that lags must not bring back a bundle of yesterday.
+		// An outdated Secret must not overwrite a newer bundle.
 		if !checked {
 			now, err := k.config.Clients.CoreV1().Secrets(k.config.Namespace).Get(ctx, k.config.Secret, metav1.GetOptions{})
 			if err != nil {

@@ -27,7 +27,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// bound is how long a test waits for what takes milliseconds.
+// bound is the timeout of operations that take milliseconds.
 const bound = 2 * time.Minute
 
 var secretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -40,7 +40,7 @@ type fixture struct {
 
 	mu        sync.Mutex
 	version   int
-	conflicts int // writes that were refused
+	conflicts int // refused writes
 }
 
 func newFixture(objects ...runtime.Object) *fixture {
@@ -50,7 +50,7 @@ func newFixture(objects ...runtime.Object) *fixture {
 		MutatingWebhooks("").resource:   "MutatingWebhookConfigurationList",
 		APIService("").resource:         "APIServiceList",
 	}, objects...)
-	// The fake server numbers no versions and refuses no stale write; a real one does.
+	// The fake server assigns no versions and refuses no outdated write; a real one does.
 	w.clients.PrependReactor("*", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func webhookConfiguration(n int) *unstructured.Unstructured {
 	}}
 }
 
-// startRotator runs a Keeper for the length of the test.
+// startRotator runs a Rotator for the duration of the test.
 func (w *fixture) startRotator(t *testing.T) *Rotator {
 	t.Helper()
 	k, err := New(Config{
@@ -107,7 +107,7 @@ func (w *fixture) startRotator(t *testing.T) *Rotator {
 	return k
 }
 
-// eventually polls. The clock moves on a little at each look, as it does everywhere.
+// eventually polls, and advances the clock a little at each attempt.
 func (w *fixture) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
@@ -125,7 +125,7 @@ func (w *fixture) secret() (*corev1.Secret, error) {
 	return w.clients.CoreV1().Secrets("crane-system").Get(context.Background(), "certs", metav1.GetOptions{})
 }
 
-// distributedBundle is the bundle in the first webhook of the configuration.
+// distributedBundle returns the bundle in the first webhook of the configuration.
 func (w *fixture) distributedBundle() ([]byte, error) {
 	o, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Get(context.Background(), "crane", metav1.GetOptions{})
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *fixture) distributedBundle() ([]byte, error) {
 	return first, nil
 }
 
-// checkServed says whether a caller that knows what it was told accepts what a Keeper serves.
+// checkServed verifies that a caller with the distributed bundle accepts the served certificate.
 func (w *fixture) checkServed(k *Rotator) error {
 	if err := k.Check(); err != nil {
 		return err
@@ -189,7 +189,7 @@ func TestTwoReplicasAgree(t *testing.T) {
 		return nil
 	}
 	w.eventually(t, "both serve one certificate", same)
-	// A renewal: one of them writes, the other follows.
+	// A renewal: one of them writes, the other uses the result.
 	old, _ := a.GetCertificate(nil)
 	w.clock.Step(61 * day)
 	w.eventually(t, "both serve the next certificate", func() error {
@@ -206,7 +206,7 @@ func TestKeeperRenewsWhatHasExpired(t *testing.T) {
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
 	for _, jump := range []time.Duration{91 * day, 400 * day, -30 * day} {
 		w.clock.SetTime(w.clock.Now().Add(jump))
-		// Timers of a real clock go on when it is set back; those of this one wait, so that a change has to wake the Keeper.
+		// Timers of a real clock continue when it is set back; those of this one wait, so that a change has to wake the Rotator.
 		o, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Get(t.Context(), "crane", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +289,7 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 	})
 }
 
-// TestKeeperTellsWhoForgot: a configuration that was applied again without a bundle gets it back.
+// TestKeeperTellsWhoForgot checks that a configuration that was applied again without a bundle gets it back.
 func TestKeeperTellsWhoForgot(t *testing.T) {
 	w := newFixture(webhookConfiguration(1))
 	k := w.startRotator(t)

@@ -13,20 +13,20 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// Lifetimes say how long certificates are valid and how early they are renewed.
+// Lifetimes are the lifetimes of certificates and when they are renewed.
 type Lifetimes struct {
-	// Authority is the life of an authority, AuthorityRenewal how long before its end the next one is made.
+	// Authority is the lifetime of an authority, AuthorityRenewal how long before its end the next one is created.
 	Authority, AuthorityRenewal time.Duration
-	// Serving is the life of a serving certificate, ServingRenewal how long before its end the next one is made.
+	// Serving is the lifetime of a serving certificate, ServingRenewal how long before its end the next one is created.
 	Serving, ServingRenewal time.Duration
-	// Overlap is how long a new authority is told to callers before it signs, and how long an old one stays after the last
-	// certificate that it signed went out of use.
+	// Overlap is how long a new authority is distributed before it signs, and how long an old one is trusted after the last
+	// certificate that it signed is no longer served.
 	Overlap time.Duration
 }
 
-// DefaultLifetimes renew a serving certificate every two months and an authority every eight: often enough that it is no rare event,
-// early enough that a craned that was away for a month comes back in time. An authority outlives what it signs. An hour is a
-// thousand times what an API server needs to learn of a new bundle.
+// DefaultLifetimes renew a serving certificate every two months and an authority every eight: a renewal is no rare event, and a
+// craned that was down for a month still renews in time. An authority outlives the certificates that it signs. An API server
+// needs far less than an hour to use a new bundle.
 func DefaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
 	return Lifetimes{
@@ -36,29 +36,29 @@ func DefaultLifetimes() Lifetimes {
 	}
 }
 
-// maxHosts bounds the hosts of a serving certificate, those of other replicas included.
+// maxHosts is the maximum number of hosts of a serving certificate, including those of other replicas.
 const maxHosts = 20
 
-// authorityName is what an authority calls itself.
+// authorityName is the common name of an authority.
 const authorityName = "crane"
 
 // step is one change of the material.
 type step int
 
 const (
-	// stepNone leaves it as it is.
+	// stepNone changes nothing.
 	stepNone step = iota
-	// stepAuthority makes a new authority; the old ones stay trusted and the serving certificate stays.
+	// stepAuthority adds a new authority; the old ones stay trusted and the serving certificate stays.
 	stepAuthority
-	// stepServing makes a new serving certificate.
+	// stepServing issues a new serving certificate.
 	stepServing
-	// stepTrim ends the trust in authorities that are not in use.
+	// stepTrim removes the authorities that are not in use.
 	stepTrim
-	// stepRecreate makes an authority and a serving certificate, because nothing that is there could be used.
+	// stepRecreate creates an authority and a serving certificate, because the existing ones are unusable.
 	stepRecreate
 )
 
-// String is the step in the log.
+// String returns the name of the step in the log.
 func (s step) String() string {
 	return [...]string{
 		stepNone: "Nothing to do", stepAuthority: "New authority", stepServing: "New serving certificate",
@@ -66,17 +66,18 @@ func (s step) String() string {
 	}[s]
 }
 
-// stepDecision is a step and why it is taken.
+// stepDecision is a step and its reason.
 type stepDecision struct {
 	step   step
 	reason string
 }
 
-// nextStep says what comes next. nil is no material at all. trusted tells whether every caller knows the authority that signs.
+// nextStep returns the next step. m is nil if there is no material; trusted reports whether every caller has the signing
+// authority.
 //
-// What works is never replaced before what follows it is known to all callers; what does not work is replaced at once. Whether a
-// certificate is valid is judged by the own clock: where that was set back before the making of a certificate, it is made again,
-// and nothing that other clocks may still find valid is taken from the bundle.
+// A valid certificate is never replaced before all callers trust the next authority; an invalid one is replaced at once. Validity
+// is judged by the local clock: a certificate that is not yet valid by it is issued again, and authorities that may still be
+// valid by other clocks stay in the bundle.
 func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted bool) stepDecision {
 	if m == nil {
 		return stepDecision{stepRecreate, "there is none"}
@@ -108,7 +109,7 @@ func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted 
 	return stepDecision{}
 }
 
-// servingEnd is when a serving certificate that is made now would end.
+// servingEnd returns the end of a serving certificate that is issued now.
 func (l Lifetimes) servingEnd(signer *x509.Certificate, now time.Time) time.Time {
 	if end := now.Add(l.Serving); end.Before(signer.NotAfter) {
 		return end
@@ -116,15 +117,15 @@ func (l Lifetimes) servingEnd(signer *x509.Certificate, now time.Time) time.Time
 	return signer.NotAfter
 }
 
-// issuedAt is when a certificate was made.
+// issuedAt returns the time at which a certificate was issued.
 func issuedAt(c *x509.Certificate) time.Time { return c.NotBefore.Add(pki.Backdate) }
 
-// expiredAt tells whether a certificate has ended.
+// expiredAt reports whether a certificate has expired.
 func expiredAt(now time.Time) func(*x509.Certificate) bool {
 	return func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) }
 }
 
-// validityProblem says why a certificate is not valid at a time, or nothing.
+// validityProblem returns why a certificate is not valid at a time, or "".
 func validityProblem(c *x509.Certificate, now time.Time) string {
 	switch {
 	case now.Before(c.NotBefore):
@@ -135,7 +136,7 @@ func validityProblem(c *x509.Certificate, now time.Time) string {
 	return ""
 }
 
-// servingProblem says why nobody would accept the serving certificate, or nothing.
+// servingProblem returns why the serving certificate is not usable, or "".
 func (m *material) servingProblem(now time.Time) string {
 	if m.serving == nil {
 		return "cannot be read"
@@ -149,7 +150,7 @@ func (m *material) servingProblem(now time.Time) string {
 	return ""
 }
 
-// applyStep carries out a step.
+// applyStep returns the material after a step.
 func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []string) (*material, error) {
 	next := &material{}
 	if m != nil {
@@ -175,7 +176,7 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 	if s == stepAuthority {
 		return next, nil
 	}
-	// An authority that was read earlier may know another clock.
+	// An authority that was read earlier may have been issued by another clock.
 	signer, err := pki.ParseAuthority(pki.Pair{CertPEM: next.signer.CertPEM(), KeyPEM: next.signer.KeyPEM()}, now)
 	if err != nil {
 		return nil, fmt.Errorf("making a serving certificate: %w", err)
@@ -188,7 +189,7 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 	return next, nil
 }
 
-// mergeHosts adds the hosts that other replicas asked for, so that two of them do not replace each other's certificate for ever.
+// mergeHosts adds the hosts of other replicas, so that replicas do not replace each other's certificate forever.
 func mergeHosts(own, others []string) []string {
 	all := slices.Clone(own)
 	for _, h := range others {

@@ -19,7 +19,8 @@ var (
 	hosts = []string{"svc.crane-system.svc", "127.0.0.1"}
 )
 
-// verifyServing is an API server: it takes what the bundle that it knows signs, by its own clock, for all hosts or those named.
+// verifyServing is an API server: it verifies the serving certificate with the bundle that it knows, by its own clock, for all
+// hosts or the given ones.
 func verifyServing(bundle []byte, m *material, now time.Time, names ...string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle)
@@ -34,7 +35,7 @@ func verifyServing(bundle []byte, m *material, now time.Time, names ...string) e
 	return nil
 }
 
-// converge takes steps until none is left, as a Keeper does, whose callers know what they were told.
+// converge takes steps until none is left, as a Rotator does whose targets have the bundle.
 func converge(t *testing.T, l Lifetimes, m *material, now time.Time, took map[step]int) *material {
 	t.Helper()
 	for range maxSteps {
@@ -56,7 +57,7 @@ func converge(t *testing.T, l Lifetimes, m *material, now time.Time, took map[st
 	return nil
 }
 
-// TestYearsPass lets three years pass. At no time does a caller refuse, though it knows a bundle that is half an hour old.
+// TestYearsPass simulates three years. No caller ever refuses the certificate, though its bundle is half an hour old.
 func TestYearsPass(t *testing.T) {
 	const look = 10 * time.Minute
 	lives := DefaultLifetimes()
@@ -65,7 +66,7 @@ func TestYearsPass(t *testing.T) {
 	known := [][]byte{m.bundle(), m.bundle(), m.bundle()}
 	authorities := 0
 	for now := epoch; now.Before(epoch.Add(3 * 365 * day)); now = now.Add(look) {
-		// Nothing can be due for long: most of the time is skipped.
+		// No step can be due for long: most of the time is skipped.
 		for _, leap := range []time.Duration{2 * day, 4 * time.Hour} {
 			if lives.nextStep(m, now.Add(leap), hosts, true).step == stepNone && len(m.older) == 0 {
 				now = now.Add(leap)
@@ -78,7 +79,7 @@ func TestYearsPass(t *testing.T) {
 		if err := verifyServing(known[0], m, now); err != nil {
 			t.Fatalf("%s: %v", now, err)
 		}
-		// And by clocks that are an hour off.
+		// And by clocks that differ by an hour.
 		for _, off := range []time.Duration{-59 * time.Minute, time.Hour} {
 			if err := verifyServing(known[0], m, now.Add(off), hosts[0]); err != nil {
 				t.Fatalf("%s, seen from %s: %v", now, off, err)
@@ -155,7 +156,7 @@ func renewServing(t *testing.T, l Lifetimes, m *material, now time.Time) *materi
 	return next
 }
 
-// TestOldAuthorityServesUntilTheNewIsKnown walks through a renewal of the authority.
+// TestOldAuthorityServesUntilTheNewIsKnown checks the steps of a renewal of the authority.
 func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
 	lives := DefaultLifetimes()
 	at := epoch.Add(250 * day)
@@ -179,7 +180,8 @@ func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
 	}
 }
 
-// TestClockSetBack keeps what other clocks find valid in the bundle, and comes to rest whichever way the clock jumps.
+// TestClockSetBack checks that certificates that other clocks find valid stay in the bundle, and that steps end whichever way the
+// clock jumps.
 func TestClockSetBack(t *testing.T) {
 	lives := DefaultLifetimes()
 	m := converge(t, lives, nil, epoch, map[step]int{})

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Target is a cluster-scoped object that tells the API server which authorities to trust. One that does not exist is nobody to
-// tell. The rights that a Target needs are get, list, watch and patch of its name.
+// Target is a cluster-scoped object with a bundle of authorities for the API server. A target that does not exist is ignored. It
+// needs the rights get, list, watch and patch on its name.
 type Target struct {
 	resource schema.GroupVersionResource
 	name     string
@@ -49,14 +49,14 @@ func APIService(name string) Target {
 
 func (t Target) String() string { return t.resource.Resource + "/" + t.name }
 
-// operation is one of RFC 6902.
+// operation is one JSON patch operation (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// patch returns what brings the bundle into the object; nothing where it is there.
+// patch returns the operations that write the bundle into the object; none if it has it.
 func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation, error) {
 	var ops []operation
 	text := base64.StdEncoding.EncodeToString(bundle)
@@ -70,7 +70,7 @@ func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation,
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t, err)
 		}
-		// Trust without looking and a bundle exclude each other.
+		// insecureSkipTLSVerify and a bundle exclude each other.
 		if blind, _ := spec["insecureSkipTLSVerify"].(bool); blind {
 			ops = append(ops, operation{"add", "/spec/insecureSkipTLSVerify", false})
 		}
@@ -92,13 +92,13 @@ func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation,
 	return ops, nil
 }
 
-// sameBundle compares what stands in an object with a bundle.
+// sameBundle compares the base64 bundle of an object with a bundle.
 func sameBundle(text string, bundle []byte) bool {
 	had, err := base64.StdEncoding.DecodeString(text)
 	return err == nil && bytes.Equal(had, bundle)
 }
 
-// apply carries a patch out on the object that was looked at and no other.
+// apply patches the observed version of the object.
 func (t Target) apply(ctx context.Context, client dynamic.Interface, manager string, o *unstructured.Unstructured, ops []operation) error {
 	ops = append([]operation{
 		{"test", "/metadata/uid", string(o.GetUID())}, {"test", "/metadata/resourceVersion", o.GetResourceVersion()},
@@ -112,7 +112,7 @@ func (t Target) apply(ctx context.Context, client dynamic.Interface, manager str
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
-		// A test of the patch failed: the object has changed and its event is on the way.
+		// A test of the patch failed: the object has changed and its event will arrive.
 		return fmt.Errorf("%s changed meanwhile: %w", t, err)
 	}
 	return fmt.Errorf("telling %s the authority: %w", t, err)

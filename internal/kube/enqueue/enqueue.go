@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enqueue says which objects a controller has to look at when another one has changed.
+// Package enqueue maps a changed object to reconcile requests for other objects.
 package enqueue
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// All maps any object to all objects of a kind, by the list of that kind.
+// All maps any object to all objects of the kind of a list.
 func All[L any, P interface {
 	*L
 	client.ObjectList
@@ -24,13 +24,14 @@ func All[L any, P interface {
 	}
 }
 
-// List reads objects into list and returns a request for each. A cache that cannot be read is stopping: there are none then.
+// List reads objects into list and returns a request for each. A cache that cannot be read is stopping; there are no requests
+// then.
 func List(ctx context.Context, reader client.Reader, list client.ObjectList, of ...client.ListOption) []reconcile.Request {
 	if err := reader.List(ctx, list, of...); err != nil {
 		return nil
 	}
 	var out []reconcile.Request
-	_ = meta.EachListItem(list, func(o runtime.Object) error { // It fails for what is no list.
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // It fails only for a value that is no list.
 		if found, ok := o.(client.Object); ok {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(found)})
 		}

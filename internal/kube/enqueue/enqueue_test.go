@@ -32,7 +32,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// stopping is a cache that cannot be read any more.
+// stopping is a cache that has stopped.
 type stopping struct{ client.Reader }
 
 func (stopping) List(context.Context, client.ObjectList, ...client.ListOption) error {

@@ -1,9 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction knows what an API server says of an eviction where a pod's disruption budgets keep it, and where it has not said what
-// became of it. Whoever evicts asks here: the one is about that pod, while an answer that looks like it (429, 500) may be about the API
-// server, and about no pod at all.
+// Package eviction interprets the API server's answer to an eviction. It distinguishes an eviction that a PodDisruptionBudget
+// blocks from an error of the API server with the same status code (429, 500), and from an unknown outcome.
 package eviction
 
 import (
@@ -15,10 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// multiplePDBs is in what an API server answers, with code 500 and no reason, of a pod with more than one budget: it evicts none of these, ever.
+// multiplePDBs is part of the API server's answer, with code 500 and no reason, for a pod with more than one budget, which it
+// never evicts.
 const multiplePDBs = "more than one PodDisruptionBudget"
 
-// BlockedByPDB tells whether the answer to an eviction is that disruption budgets keep the pod, and what they say.
+// BlockedByPDB reports whether disruption budgets block an eviction, with the message of the API server.
 func BlockedByPDB(err error) (why string, kept bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -40,8 +40,8 @@ func BlockedByPDB(err error) (why string, kept bool) {
 	return strings.Join(texts, "; "), kept
 }
 
-// OutcomeUnknown tells that an API server has not said what became of an eviction, of which budgets do not keep the pod: the pod may be ending
-// all the same.
+// OutcomeUnknown reports whether it is unknown if a pod was evicted: the API server's answer is neither success nor a refusal, so
+// the pod may be terminating.
 func OutcomeUnknown(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError

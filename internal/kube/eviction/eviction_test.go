@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestKept: what budgets say is told from what an API server says of itself with the same codes.
+// TestKept checks that answers about budgets are distinguished from errors of the API server with the same codes.
 func TestKept(t *testing.T) {
 	one := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
 	one.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"}}
@@ -23,7 +23,7 @@ func TestKept(t *testing.T) {
 	}}
 	for name, test := range map[string]struct {
 		err error
-		why string // empty for not kept
+		why string // empty if not blocked
 	}{
 		"yes":               {nil, ""},
 		"a budget":          {one, "needs 2 healthy pods"},

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package firstseen remembers since when something has been so with objects.
+// Package firstseen records since when a state of objects has lasted.
 package firstseen
 
 import (
@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tracker are the times at which something began. The zero value knows none. It is safe for use by several goroutines. It holds an
-// entry an object, until Forget.
+// Tracker records the start of a state per object. The zero value is empty. It is safe for concurrent use. It holds one entry per
+// object until Forget.
 type Tracker struct {
 	mu        sync.Mutex
 	firstSeen map[types.NamespacedName]time.Time
 }
 
-// Since is how long it has been so with an object; 0 where it begins now.
+// Since returns how long the state of an object has lasted; 0 if it starts now.
 func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,14 +32,14 @@ func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration 
 	return now.Sub(begun)
 }
 
-// Forget says that it is no longer so with an object, or that the object is gone.
+// Forget records that the state of an object has ended, or that the object is gone.
 func (o *Tracker) Forget(name types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.firstSeen, name)
 }
 
-// Len is the number of objects with which it is so.
+// Len returns the number of objects in the state.
 func (o *Tracker) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

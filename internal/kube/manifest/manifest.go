@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest reads Kubernetes manifests and applies them, as `kubectl apply --server-side` would. It knows no
-// kind in particular.
+// Package manifest reads Kubernetes manifests and applies them as `kubectl apply --server-side` does. It is independent of
+// particular kinds.
 package manifest
 
 import (
@@ -60,7 +60,7 @@ func Parse(r io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// ParseString is Parse of a text.
+// ParseString is Parse of a string.
 func ParseString(text string) ([]*unstructured.Unstructured, error) {
 	return Parse(strings.NewReader(text))
 }
@@ -93,7 +93,7 @@ type Applier struct {
 	manager string
 }
 
-// NewApplier returns an Applier that owns fields under the name of manager.
+// NewApplier returns an Applier whose field manager is manager.
 func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -110,9 +110,8 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	}, nil
 }
 
-// Apply applies the objects one after the other, namespaces and CRDs first, and waits after each CRD until it is
-// served. Fields that the schema does not know are refused. Conflicts with other managers are overruled: what the
-// manifest says holds.
+// Apply applies the objects in order, namespaces and CRDs first, and waits after each CRD until it is served. Fields that the
+// schema does not have are refused. Conflicts with other managers are overridden.
 func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	ordered := slices.Clone(objects)
 	slices.SortStableFunc(ordered, func(x, y *unstructured.Unstructured) int { return applyOrder(x) - applyOrder(y) })
@@ -164,7 +163,8 @@ func (a *Applier) applyOne(ctx context.Context, o *unstructured.Unstructured) er
 	return nil
 }
 
-// mapping is how the server serves a kind, asked anew where it is not known: its CRD may have been applied a moment ago.
+// mapping returns the REST mapping of a kind. It repeats the discovery for an unknown kind, whose CRD may have been applied a
+// moment ago.
 func (a *Applier) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
@@ -176,8 +176,8 @@ func (a *Applier) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error
 
 const applyPatch = "application/apply-patch+yaml"
 
-// waitServed waits until what a CRD defines can be found and read. That it is established comes first: discovery and the handler
-// of its objects follow a moment later.
+// waitServed waits until the kinds of a CRD can be discovered and listed. Discovery and the handler of its objects follow a
+// moment after it is established.
 func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		crd, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -209,7 +209,7 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 	})
 }
 
-// servedKinds are the kinds that a CRD lets the server serve, one for each version.
+// servedKinds returns the served kinds of a CRD, one per version.
 func servedKinds(crd *unstructured.Unstructured) []schema.GroupVersionKind {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -224,7 +224,7 @@ func servedKinds(crd *unstructured.Unstructured) []schema.GroupVersionKind {
 	return all
 }
 
-// isServed tells whether discovery knows a kind, and its objects can be asked for. One who may not read them is answered too.
+// isServed reports whether discovery has a kind and its objects can be listed. A forbidden request counts as an answer.
 func (a *Applier) isServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	mapping, err := a.mapping(gvk)
 	if meta.IsNoMatchError(err) {

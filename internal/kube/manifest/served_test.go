@@ -24,7 +24,7 @@ spec:
   versions: [{name: v1, served: true, storage: true}, {name: v1alpha1, served: false, storage: false}]
 `
 
-// fixture is an API server of which discovery learns of a kind, and then its handler, some requests after it was established.
+// fixture is an API server whose discovery, and then whose handler, has a kind some requests after it was established.
 type fixture struct {
 	discoveries, lists atomic.Int64
 }
@@ -82,7 +82,7 @@ func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// TestDefinitionIsServed: what is applied after a definition is found, and its objects are there to be asked for.
+// TestDefinitionIsServed checks that an object applied after its definition is found, and that its objects can be listed.
 func TestDefinitionIsServed(t *testing.T) {
 	l := &fixture{}
 	server := httptest.NewServer(l)

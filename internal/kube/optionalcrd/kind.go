@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package optionalcrd lists objects of kinds that many clusters do not have. Such a kind is not watched: a watch on it would fail for
-// ever where its definition is not installed.
+// Package optionalcrd lists objects of kinds that many clusters do not have. Such a kind is not watched: a watch would fail
+// forever if its definition is not installed.
 package optionalcrd
 
 import (
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unknownTTL is how long it is taken for granted that a cluster does not know a kind.
+// unknownTTL is how long the answer that a cluster does not know a kind is cached.
 const unknownTTL = time.Minute
 
 // Kind is a kind that a cluster may have. It is safe for concurrent use.
@@ -33,12 +33,12 @@ type Kind struct {
 	mapper meta.RESTMapper
 
 	mu sync.Mutex
-	// unknownSince is when the cluster last said that it knows no such kind. Asking takes a whole discovery.
+	// unknownSince is the time at which the cluster last did not know the kind. Asking again takes a whole discovery.
 	unknownSince time.Time
 }
 
-// NewMapper maps kinds as the cluster serves them when it is first asked, and anew after a Reset: one that never forgets goes on with a
-// version that a definition serves no longer.
+// NewMapper returns a mapper that discovers the served kinds at the first use and after each Reset, so that it does not keep a
+// version that a definition no longer serves.
 func NewMapper(config *rest.Config, over *http.Client) (meta.ResettableRESTMapper, error) {
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, over)
 	if err != nil {
@@ -47,12 +47,12 @@ func NewMapper(config *rest.Config, over *http.Client) (meta.ResettableRESTMappe
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
 }
 
-// New makes a Kind that is listed from the API server. The mapper is one of NewMapper.
+// New returns a Kind that is listed from the API server. The mapper is one of NewMapper.
 func New(kind schema.GroupKind, live client.Reader, mapper meta.RESTMapper) *Kind {
 	return &Kind{kind: kind, live: live, mapper: mapper}
 }
 
-// List returns the objects of a namespace; none where the cluster knows no such kind.
+// List returns the objects of a namespace; none if the cluster does not know the kind.
 func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]unstructured.Unstructured, error) {
 	for range 2 {
 		mapping, err := k.mapping(now)
@@ -75,14 +75,14 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 	return nil, nil
 }
 
-// markUnknown takes it for granted for a while that the cluster does not know the kind.
+// markUnknown caches that the cluster does not know the kind.
 func (k *Kind) markUnknown(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unknownSince = now
 }
 
-// mapping is the kind as the cluster serves it; nil where it does not.
+// mapping returns the REST mapping of the kind; nil if there is none.
 func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

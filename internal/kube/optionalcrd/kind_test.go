@@ -26,7 +26,7 @@ type server struct {
 	client.Reader
 	err   error
 	lists int
-	// answer is the error by version, where it is not nil.
+	// answer is the error by version; nil is none.
 	answer func(version string) error
 }
 
@@ -41,8 +41,8 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return s.err
 }
 
-// TestDefinitionRemoved: a kind whose definition is removed while the mapper still knows it is none, and no error: else nothing
-// that asks for it would go on. It is looked for again after a while.
+// TestDefinitionRemoved checks that a kind whose definition is removed while the mapper still has it has no objects and causes no
+// error, so that its callers continue. It is discovered again after a while.
 func TestDefinitionRemoved(t *testing.T) {
 	for name, gone := range map[string]error{
 		"not found": apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "scaledobjects"}, ""),
@@ -72,7 +72,7 @@ func TestDefinitionRemoved(t *testing.T) {
 	}
 }
 
-// forgetful is a mapper that knows what is served when it is first asked after a Reset.
+// forgetful is a mapper that discovers the served kinds at the first use after a Reset.
 type forgetful struct {
 	meta.RESTMapper
 	serves func() meta.RESTMapper
@@ -84,8 +84,7 @@ func (f *forgetful) Reset() {
 	f.RESTMapper = f.serves()
 }
 
-// TestVersionChanged: where a definition serves another version than before, objects are found in that at once: nothing must be taken for
-// not there meanwhile.
+// TestVersionChanged checks that objects are found at once when a definition serves another version than before.
 func TestVersionChanged(t *testing.T) {
 	version := "v1alpha1"
 	mapper := &forgetful{serves: func() meta.RESTMapper {
@@ -112,7 +111,7 @@ func TestVersionChanged(t *testing.T) {
 	}
 }
 
-// TestUnknown: what the cluster has never known is not listed, and a list that fails is an error.
+// TestUnknown checks that an unknown kind is not listed, and that a failed list is an error.
 func TestUnknown(t *testing.T) {
 	api := &server{err: errDown}
 	if found, err := New(kind.GroupKind(), api, meta.NewDefaultRESTMapper(nil)).List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) > 0 || api.lists > 0 {

@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 )
 
-// EnsureKey makes dir/name.key (private) and dir/name.pub unless the private key is there already.
+// EnsureKey creates dir/name.key (private) and dir/name.pub unless the private key exists.
 func EnsureKey(dir, name string) error {
 	path := filepath.Join(dir, name+".key")
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ func EnsureKey(dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("encode public key %s: %w", name, err)
 	}
-	// The public half first: the private file is what says that both are there.
+	// The public key is written first: the private file marks that both exist.
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	if err := writeFile(filepath.Join(dir, name+".pub"), public); err != nil {
 		return err
@@ -50,7 +50,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// writeFile replaces path in one step, so that a reader or an interrupted start never sees half a file.
+// writeFile replaces path atomically, so that a reader or an interrupted start never sees a partial file.
 func writeFile(path string, data []byte) error {
 	tmp := path + ".new"
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes certificates: authorities, which may be kept in a directory, the leaves that they sign, and the keys of
-// service accounts. Keys are ECDSA P-256. It must not know which component uses what, nor when something is renewed.
+// Package pki issues certificates: authorities, which may be stored in a directory, the leaf certificates that they sign, and the
+// keys of service accounts. Keys are ECDSA P-256. It is independent of the components that use them and of renewals.
 package pki
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
-	// Backdate makes a certificate valid for clients whose clock is slow.
+	// Backdate is how long before its issue a certificate becomes valid, for clients whose clock is slow.
 	Backdate = time.Hour
 )
 
@@ -35,8 +35,8 @@ type Pair struct {
 	CertPEM, KeyPEM []byte
 }
 
-// Write stores the pair as dir/name.crt and dir/name.key, readable by the owner alone. The certificate comes last: where
-// it is, the key is too.
+// Write stores the pair as dir/name.crt and dir/name.key, readable by the owner only. The certificate is written last: if it
+// exists, the key does too.
 func (p Pair) Write(dir, name string) error {
 	if err := writeFile(filepath.Join(dir, name+".key"), p.KeyPEM); err != nil {
 		return err
@@ -52,7 +52,7 @@ type Authority struct {
 	now  func() time.Time
 }
 
-// LoadOrCreate reads dir/name.crt and dir/name.key, or makes an authority called commonName and writes it there.
+// LoadOrCreate reads dir/name.crt and dir/name.key, or creates an authority called commonName and writes it there.
 func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authority, error) {
 	certPEM, err := os.ReadFile(filepath.Join(dir, name+".crt"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authorit
 	return a, nil
 }
 
-// NewAuthority makes an authority that is valid for life, from an hour ago on.
+// NewAuthority creates an authority that is valid from an hour ago for life.
 func NewAuthority(commonName string, life time.Duration, now func() time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -99,7 +99,7 @@ func NewAuthority(commonName string, life time.Duration, now func() time.Time) (
 	return ParseAuthority(pair, now)
 }
 
-// ParseAuthority reads a certificate that may sign, and its key. It does not look at the time.
+// ParseAuthority parses a certificate that may sign, and its key. It does not check the time.
 func ParseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
 	both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 	if err != nil {
@@ -115,22 +115,22 @@ func ParseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
 	return &Authority{pair: pair, cert: both.Leaf, key: key, now: now}, nil
 }
 
-// CertPEM is the authority's own certificate.
+// CertPEM returns the authority's own certificate.
 func (a *Authority) CertPEM() []byte { return a.pair.CertPEM }
 
-// KeyPEM is its private key.
+// KeyPEM returns its private key.
 func (a *Authority) KeyPEM() []byte { return a.pair.KeyPEM }
 
-// Certificate is CertPEM, read. It must not be changed.
+// Certificate returns the parsed CertPEM. It must not be changed.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// IssueServing makes a server certificate for hosts, each a DNS name or an IP address, that is valid for a year.
+// IssueServing issues a server certificate for hosts, each a DNS name or an IP address, that is valid for a year.
 func (a *Authority) IssueServing(hosts ...string) (Pair, error) {
 	return a.IssueServingFor(leafLife, hosts...)
 }
 
-// IssueServingFor makes a server certificate for hosts, each a DNS name or an IP address, that is valid from an hour ago on,
-// for life or as long as the authority.
+// IssueServingFor issues a server certificate for hosts, each a DNS name or an IP address, that is valid from an hour ago for
+// life, but not longer than the authority.
 func (a *Authority) IssueServingFor(life time.Duration, hosts ...string) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, errors.New("issue serving certificate: no hosts")
@@ -154,7 +154,7 @@ func (a *Authority) IssueServingFor(life time.Duration, hosts ...string) (Pair, 
 	return a.issue(template)
 }
 
-// IssueClient makes a client certificate; a Kubernetes API server reads the name as the user and groups as its groups.
+// IssueClient issues a client certificate; a Kubernetes API server uses the name as the user and groups as its groups.
 func (a *Authority) IssueClient(name string, groups ...string) (Pair, error) {
 	if name == "" {
 		return Pair{}, errors.New("issue client certificate: no user name")
@@ -193,7 +193,7 @@ func newTemplate(subject pkix.Name, now time.Time, life time.Duration) (*x509.Ce
 	}, nil
 }
 
-// sign makes the certificate of key from template, signed by the parent's key.
+// sign issues the certificate of key from template, signed by the parent's key.
 func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {

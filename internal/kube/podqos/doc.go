@@ -1,6 +1,6 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podqos says which PodQOS is for which pod. It is pure, and shared by whoever looks at pods: the webhook of new ones and
-// the agent. What a PodQOS then does with a pod is theirs.
+// Package podqos selects the PodQOS of a pod. It is pure, and shared by the webhook of new pods and the agent, which decide what
+// a PodQOS does to a pod.
 package podqos

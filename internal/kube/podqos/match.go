@@ -18,15 +18,14 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// Rule is a PodQOS whose selectors were read: once, and not for each pod.
+// Rule is a PodQOS with parsed selectors.
 type Rule struct {
 	*ensurancev1alpha1.PodQOS
 
 	labels labels.Selector
 }
 
-// NewRule reads the selectors of a PodQOS. The error says which part cannot be read, whatever the pod. The API server admits nothing of
-// it; a file may have it.
+// NewRule parses the selectors of a PodQOS. The API server admits no invalid selector; a file may have one.
 func NewRule(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 	selector, err := metav1.LabelSelectorAsSelector(q.Spec.LabelSelector)
 	if err != nil {
@@ -42,7 +41,7 @@ func NewRule(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 	return Rule{q, selector}, nil
 }
 
-// Matches tells whether it is for a pod: both of its selectors have to match, and one has to be there.
+// Matches reports whether the PodQOS applies to a pod: both of its selectors have to match, and at least one has to be set.
 func (r Rule) Matches(pod *corev1.Pod) bool {
 	scope, everyone := r.Spec.ScopeSelector, isEmptySelector(r.Spec.LabelSelector)
 	if scope == nil && everyone || !everyone && !r.labels.Matches(labels.Set(pod.Labels)) {
@@ -53,8 +52,8 @@ func (r Rule) Matches(pod *corev1.Pod) bool {
 	})
 }
 
-// validateScope says what of a condition cannot be read. An operator that is not known must not pass for one that is: a PodQOS that is for
-// other pods than was meant gives these away.
+// validateScope returns the error of a condition. An unknown operator must be an error, because otherwise the PodQOS would apply
+// to unintended pods.
 func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 	if r.Operator != ensurancev1alpha1.ScopeOperatorIn && r.Operator != ensurancev1alpha1.ScopeOperatorNotIn {
 		return fmt.Errorf("unknown operator %q", r.Operator)
@@ -80,7 +79,7 @@ func isEmptySelector(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// inScope tells whether the pod has one of the values, which can be read.
+// inScope reports whether the pod has one of the values, which are valid.
 func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool {
 	switch r.ScopeName {
 	case ensurancev1alpha1.ScopeQOSClass:
@@ -100,7 +99,7 @@ func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool
 	return false
 }
 
-// ParsePriorityRange reads a priority such as -100, or a range such as 1000-3000 or -100--50 whose ends both belong to it.
+// ParsePriorityRange parses a priority such as -100, or a range such as 1000-3000 or -100--50 with inclusive ends.
 func ParsePriorityRange(text string) (low, high int32, err error) {
 	number := func(s string) int32 {
 		n, parsing := strconv.ParseInt(s, 10, 32)
@@ -118,7 +117,7 @@ func ParsePriorityRange(text string) (low, high int32, err error) {
 	return low, low, err
 }
 
-// QOSClass is the QoS class of a pod as the API server would work it out: a pod that is just being created has none yet.
+// QOSClass returns the QoS class of a pod by the rules of the API server: a pod that is being created has none yet.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -154,10 +153,10 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// Rules are those of several that can be read: one that cannot is for no pod.
+// Rules are the valid rules of several PodQOSs.
 type Rules []Rule
 
-// NewRules reads those that can be read.
+// NewRules parses PodQOSs and leaves out invalid ones.
 func NewRules(list []*ensurancev1alpha1.PodQOS) Rules {
 	var out Rules
 	for _, q := range list {
@@ -168,8 +167,8 @@ func NewRules(list []*ensurancev1alpha1.PodQOS) Rules {
 	return out
 }
 
-// BestMatch returns the PodQOS that says most about a pod of those that match: the one with more labels, then with a scope, then with
-// more conditions on it, then the first by name. It is nil where none matches.
+// BestMatch returns the most specific PodQOS that matches a pod: the one with more labels, then with a scope, then with more
+// conditions on it, then the first by name. It is nil if none matches.
 func (l Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
 	var best *ensurancev1alpha1.PodQOS
 	for _, r := range l {
@@ -180,7 +179,7 @@ func (l Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
 	return best
 }
 
-// compareSpecificity orders by how much is said, most first.
+// compareSpecificity orders rules by specificity, most specific first.
 func compareSpecificity(a, b *ensurancev1alpha1.PodQOS) int {
 	return cmp.Or(
 		cmp.Compare(labelCount(b), labelCount(a)),
@@ -196,7 +195,7 @@ func labelCount(q *ensurancev1alpha1.PodQOS) int {
 	return len(q.Spec.LabelSelector.MatchLabels)
 }
 
-// scopeCount is -1 without a scope.
+// scopeCount returns the number of conditions on the scope, -1 without a scope.
 func scopeCount(q *ensurancev1alpha1.PodQOS) int {
 	if q.Spec.ScopeSelector == nil {
 		return -1

@@ -98,7 +98,7 @@ func TestBest(t *testing.T) {
 		qos("z", labelled(map[string]string{"app": "web"})), qos("b", labelled(map[string]string{"app": "web"})),
 		qos("scoped", withScope), qos("two", labelled(map[string]string{"app": "web", "tier": "back"})), qos("other", labelled(map[string]string{"app": "db"})),
 	}
-	// Taking away the best shows the next; the order of the list does not matter.
+	// Removing the best match leaves the next; the order of the list does not matter.
 	for _, want := range []string{"two", "scoped", "b", "z", "everything"} {
 		for range 2 {
 			if got := NewRules(all).BestMatch(pod(nil)); got == nil || got.Name != want {

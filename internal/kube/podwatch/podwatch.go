@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podwatch follows the pods of a cluster and keeps none of them: what is not kept does not grow with the cluster.
-// It knows lists, watches and how they break off; what a pod means is its visitor's.
+// Package podwatch watches the pods of a cluster without a cache, so that memory does not grow with the cluster. A Handler
+// processes the pods.
 package podwatch
 
 import (
@@ -21,37 +21,38 @@ import (
 )
 
 const (
-	// pageSize is how many pods are listed at once.
+	// pageSize is the page size of lists.
 	pageSize = 500
-	// minBackoff and maxBackoff bound the pause after a watch that failed.
+	// minBackoff and maxBackoff bound the delay after a failed watch.
 	minBackoff, maxBackoff = time.Second, time.Minute
-	// watchTimeout is how long one watch is asked to last; the server may end it before.
+	// watchTimeout is the requested duration of one watch; the server may end it earlier.
 	watchTimeout = 10 * time.Minute
 )
 
-// Handler is told of pods, by one goroutine. It must not keep or change them.
+// Handler processes pods, called by one goroutine. It must not keep or change them.
 type Handler interface {
-	// ListStarted says that a whole list begins: after a watch that broke off, pods may have gone unseen.
+	// ListStarted is called when a full list starts; after an interrupted watch changes may have been missed.
 	ListStarted()
-	// PodUpdated is there, or has changed.
+	// PodUpdated is called for each pod that exists or has changed.
 	PodUpdated(*corev1.Pod)
-	// ListCompleted says that the list is complete; what follows are changes.
+	// ListCompleted is called when the list is complete; changes follow.
 	ListCompleted()
-	// PodDeleted says that a pod was deleted. After a break in the watch it is not said.
+	// PodDeleted is called for a deleted pod, but not for one that was deleted while the watch was interrupted.
 	PodDeleted(*corev1.Pod)
 }
 
-// Watcher says which pods to follow.
+// Watcher watches pods.
 type Watcher struct {
 	Pods corev1client.PodsGetter
 	// Fields is a field selector; empty for all pods.
 	Fields string
 	Clock  clock.WithTicker
-	// Name of whoever watches, for the log.
+	// Name identifies the watcher in the log.
 	Name string
 }
 
-// Run lists and watches until ctx ends or again gets a value; it begins anew, with a pause, whenever the watch is lost.
+// Run lists and watches until ctx ends. It starts again, after a delay, whenever the watch is lost, and at once when again
+// receives a value.
 func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}) {
 	pause := minBackoff
 	for ctx.Err() == nil {
@@ -74,10 +75,10 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 	}
 }
 
-// follow lists pods and watches them until the watch is lost, or until it is to begin again, which is no error.
+// follow lists and watches pods until the watch is lost, or until again receives a value, which is no error.
 func (w Watcher) follow(ctx context.Context, visitor Handler, again <-chan struct{}) error {
 	select {
-	case <-again: // What follows is the new list.
+	case <-again: // The next call lists again.
 	default:
 	}
 	version, err := w.list(ctx, visitor)
@@ -92,7 +93,7 @@ func (w Watcher) follow(ctx context.Context, visitor Handler, again <-chan struc
 	}
 }
 
-// list visits the pods that are there, a page at a time, and returns the version to watch from.
+// list visits the existing pods page by page and returns the version to watch from.
 func (w Watcher) list(ctx context.Context, visitor Handler) (string, error) {
 	visitor.ListStarted()
 	opts := metav1.ListOptions{FieldSelector: w.Fields, Limit: pageSize}
@@ -111,10 +112,10 @@ func (w Watcher) list(ctx context.Context, visitor Handler) (string, error) {
 	}
 }
 
-// errShortWatch ends a watch that a server or a proxy cuts at once, again and again.
+// errShortWatch ends a watch that a server or a proxy repeatedly closes at once.
 var errShortWatch = errors.New("the watch ended at once")
 
-// watch hands events over until the watch ends by itself, which leaves the version to go on from.
+// watch passes events on until the watch ends by itself, and returns the version to continue from.
 func (w Watcher) watch(ctx context.Context, version *string, visitor Handler, again <-chan struct{}) (begin bool, err error) {
 	seconds := int64(watchTimeout.Seconds())
 	events, err := w.Pods.Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
@@ -151,7 +152,7 @@ func (w Watcher) watch(ctx context.Context, version *string, visitor Handler, ag
 				visitor.PodUpdated(pod)
 			case watch.Deleted:
 				visitor.PodDeleted(pod)
-			default: // A bookmark: it has carried the version.
+			default: // A bookmark, which only has a version.
 			}
 		}
 	}

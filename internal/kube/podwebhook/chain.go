@@ -19,30 +19,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Operation is one of RFC 6902, with a path into the JSON of the pod.
+// Operation is a JSON patch operation (RFC 6902) on the JSON of the pod.
 type Operation = ctrlwebhook.JSONPatchOp
 
-// Mutator adds something to new pods.
+// Mutator changes new pods.
 type Mutator interface {
-	// Name tells in metrics and in the audit log who it was.
+	// Name identifies the mutator in metrics and in the audit log.
 	Name() string
-	// Mutate returns what turns the pod into what it should be; nothing leaves it alone. The pod is as the mutators before left it,
-	// its namespace is set, its name may not be; it must not be changed. Mutate asks nobody and waits for nothing: what it needs of
-	// the cluster it has in memory. It may be called twice for one pod, the second time with what it added the first time. An error
-	// leaves the pod without what this mutator would have added.
+	// Mutate returns the operations that change the pod; none leaves it unchanged. The pod has the changes of earlier mutators
+	// and its namespace, perhaps no name; Mutate must not change it. Mutate uses only data in memory and does not block. It may
+	// be called twice for one pod, the second time with its own changes. After an error the pod is created without the changes of
+	// this mutator.
 	Mutate(pod *corev1.Pod) ([]Operation, error)
 }
 
-// Chain asks mutators in their order.
+// Chain calls mutators in order.
 type Chain struct {
 	mutators []Mutator
-	// skippedNamespaces are the namespaces whose pods are let through; the manifests spare them already.
+	// skippedNamespaces are the namespaces whose pods are not changed; the manifests exclude them already.
 	skippedNamespaces []string
 
 	calls *prometheus.CounterVec
 }
 
-// NewChain returns a chain. It spares the namespaces given: a pod that Crane itself needs must not depend on Crane.
+// NewChain returns a chain that does not change the pods of the given namespaces: a pod that Crane itself needs must not depend
+// on Crane.
 func NewChain(mutators []Mutator, spared ...string) *Chain {
 	return &Chain{
 		mutators: mutators, skippedNamespaces: spared,
@@ -59,7 +60,8 @@ func (c *Chain) Describe(ch chan<- *prometheus.Desc) { c.calls.Describe(ch) }
 // Collect implements prometheus.Collector.
 func (c *Chain) Collect(ch chan<- prometheus.Metric) { c.calls.Collect(ch) }
 
-// Handle answers for one new pod. The answer is always yes: a no would be a refusal, which no failure policy turns into a yes.
+// Handle processes a request for one new pod. It always allows the pod, because a denial would take effect under any failure
+// policy.
 func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admission.Response) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -84,7 +86,7 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 	return answer
 }
 
-// mutate returns the operations of all mutators, and who had some.
+// mutate returns the operations of all mutators, and the names of those that had some.
 func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []Operation, by []string) {
 	for _, m := range c.mutators {
 		operations, next, err := callMutator(m, pod, raw)
@@ -100,13 +102,13 @@ func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []
 		c.calls.WithLabelValues(m.Name(), "changed").Inc()
 		all, by, raw = append(all, operations...), append(by, m.Name()), next
 		if pod, err = decodePod(raw, pod.Namespace); err != nil {
-			return all, by // ask has read it already.
+			return all, by // Handle has decoded it already.
 		}
 	}
 	return all, by
 }
 
-// callMutator asks one mutator and tries what it answers; a panic is an error.
+// callMutator calls one mutator and applies its operations to a copy; a panic is an error.
 func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {

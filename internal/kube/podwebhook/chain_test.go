@@ -39,7 +39,7 @@ func label(t *testing.T, name string, before ...string) Mutator {
 		if pod.Namespace != "shop" {
 			t.Errorf("%s sees the namespace %q", name, pod.Namespace)
 		}
-		pod.Labels["scribble"] = "x" // Nobody else sees it.
+		pod.Labels["scribble"] = "x" // Invisible to the other mutators.
 		return []Operation{{Operation: "add", Path: "/metadata/labels/" + name, Value: "yes"}}, nil
 	}}
 }
@@ -127,7 +127,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRefused: whatever arrives, the pod is created.
+// TestNobodyIsRefused checks that the pod is created whatever the request is.
 func TestNobodyIsRefused(t *testing.T) {
 	called := 0
 	chain := NewChain([]Mutator{mutator{"counts", func(*corev1.Pod) ([]Operation, error) { called++; return nil, nil }}}, "kube-system")

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podwebhook changes pods as they are created. Several parts of Crane may each add something: a chain asks them one after the
-// other. Whatever goes wrong, the pod is created: without what could not be added.
+// Package podwebhook changes pods when they are created. Several parts of Crane may add operations: a chain calls their mutators
+// in order. The pod is always created, without the changes of a mutator that failed.
 //
-// It must not know what the mutators are for.
+// It is independent of the mutators.
 package podwebhook

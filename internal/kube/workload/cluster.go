@@ -13,22 +13,22 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Cluster is what runs where: what is needed to tell what workloads cost.
+// Cluster has the nodes and pods from which the cost of workloads is computed.
 type Cluster struct {
 	Nodes []cost.Node
-	// Pods are those that have not ended, of the namespaces that were asked for.
+	// Pods are the pods of the requested namespaces that have not terminated.
 	Pods []Pod
 }
 
-// Pod is a pod on a node, or on its way to one.
+// Pod is a pod, scheduled or not.
 type Pod struct {
-	// Name is the pod's own, Owner the workload that it belongs to.
+	// Name is the name of the pod, Owner the workload that it belongs to.
 	Name  string
 	Owner Ref
 	// Node is empty while the pod is not scheduled.
 	Node string
-	// Requests is what the scheduler counts for the pod: its containers, or an init container that asks for more, and
-	// its overhead.
+	// Requests are the effective requests of the pod as the scheduler computes them: its containers, or an init container with a
+	// larger request, and its overhead.
 	Requests cost.Amounts
 }
 
@@ -52,13 +52,13 @@ func (l *Lister) Cluster(ctx context.Context, namespaces []string) (Cluster, err
 	return out, nil
 }
 
-// gpuResources are the names under which device plugins offer whole GPUs. Slices of one (MIG profiles, shared ones)
-// have other names and are not priced.
+// gpuResources are the names under which device plugins offer whole GPUs. Slices of one (MIG profiles, shared ones) have other
+// names and are not priced.
 func gpuResources() []corev1.ResourceName {
 	return []corev1.ResourceName{"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"}
 }
 
-// AmountsOf are those of a list that have a price. Slices of GPUs are left out.
+// AmountsOf returns the priced resources of a list. Slices of GPUs are left out.
 func AmountsOf(list corev1.ResourceList) cost.Amounts {
 	out := cost.Amounts{CPU: series.MilliCPU(list.Cpu().MilliValue()), Memory: series.Bytes(list.Memory().Value())}
 	for _, name := range gpuResources() {
@@ -69,10 +69,10 @@ func AmountsOf(list corev1.ResourceList) cost.Amounts {
 	return out
 }
 
-// Placement counts the pods of each workload by node; pods that are on none are left out. The keys have no version.
+// Placement is the number of pods of each workload by node; unscheduled pods are left out. The keys have no version.
 type Placement map[Ref]map[string]int
 
-// Placement tells where the pods of the cluster's workloads run.
+// Placement returns the nodes on which the pods of the cluster's workloads run.
 func (c Cluster) Placement() Placement {
 	out := Placement{}
 	for _, p := range c.Pods {
@@ -91,8 +91,8 @@ func (c Cluster) Placement() Placement {
 // PodsByNode returns the number of pods that a workload has on each node.
 func (p Placement) PodsByNode(ref Ref) map[string]int { return p[withoutVersion(ref)] }
 
-// CostPods are the pods as package cost sees them, with what each uses where that is known: use is called with the
-// namespace and the name of a pod.
+// CostPods returns the pods as package cost models them, with their usage if that is known: use is called with the namespace and
+// the name of a pod.
 func (c Cluster) CostPods(use func(namespace, pod string) (cost.Amounts, bool)) []cost.Pod {
 	out := make([]cost.Pod, 0, len(c.Pods))
 	for _, p := range c.Pods {

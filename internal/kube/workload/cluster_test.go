@@ -33,7 +33,7 @@ func controlledBy(apiVersion, kind, name string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "1", Controller: &yes}}
 }
 
-// placedPod is a pod with an init container that asks for more CPU than the app container.
+// placedPod is a pod with an init container that requests more CPU than the app container.
 func placedPod(namespace, name, node string, owner []metav1.OwnerReference) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: owner},
@@ -81,7 +81,7 @@ func TestCluster(t *testing.T) {
 		pods[p.Name] = p
 	}
 	web := Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
-	// The init container decides on CPU, the sum of the others on the rest.
+	// The init container determines CPU, the sum of the others the rest.
 	asks := cost.Amounts{CPU: 2000, Memory: 2 << 30, GPU: 2}
 	if p := pods["web-1-a"]; p.Owner != web || p.Node != "n1" || p.Requests != asks {
 		t.Errorf("%+v", p)

@@ -15,12 +15,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Constraints are what a cluster sets to the sizes of its workloads. The zero value knows of none.
+// Constraints are limits of a cluster on the sizes of its workloads. The zero value has none.
 type Constraints struct {
-	// MaxCPU and MaxMemory are the largest that any node has for pods, each for itself; 0 where that is not known.
+	// MaxCPU and MaxMemory are the largest allocatable amounts of any node, independently of each other; 0 if unknown.
 	MaxCPU    series.MilliCPU
 	MaxMemory series.Bytes
-	// Nodes are the nodes by group; empty where they are not known.
+	// Nodes are the nodes by group; empty if unknown.
 	Nodes rightsize.NodeGroups
 	// autoscalers are the HorizontalPodAutoscalers of each workload; the keys have no version.
 	autoscalers map[Ref][]Autoscaler
@@ -29,16 +29,16 @@ type Constraints struct {
 // Autoscaler is a HorizontalPodAutoscaler of a workload.
 type Autoscaler struct {
 	Name string
-	// Owner is the EffectiveHorizontalPodAutoscaler that it was made for; empty where it is somebody else's.
+	// Owner is the EffectiveHorizontalPodAutoscaler that controls it; empty if Crane does not own it.
 	Owner    string
 	Min, Max int32
 	Metrics  []autoscalingv2.MetricSpec
 }
 
-// effectiveHPA is the kind of Crane's own autoscaler, which makes a HorizontalPodAutoscaler.
+// effectiveHPA is the kind of Crane's own autoscaler, which creates a HorizontalPodAutoscaler.
 const effectiveHPA = "EffectiveHorizontalPodAutoscaler"
 
-// Autoscalers are the HorizontalPodAutoscalers of a workload, in the order of the list.
+// Autoscalers returns the HorizontalPodAutoscalers of a workload, in the order of the list.
 func (c Constraints) Autoscalers(ref Ref) []Autoscaler { return c.autoscalers[withoutVersion(ref)] }
 
 // Constraints lists all nodes, and the HorizontalPodAutoscalers of some namespaces (empty: all), page by page.
@@ -88,7 +88,7 @@ func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	c.autoscalers[key] = append(c.autoscalers[key], AutoscalerOf(hpa))
 }
 
-// AutoscalerOf takes from a HorizontalPodAutoscaler what speaks of its workload.
+// AutoscalerOf converts a HorizontalPodAutoscaler and returns the workload that it scales.
 func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	one := Autoscaler{Name: hpa.Name, Min: 1, Max: hpa.Spec.MaxReplicas, Metrics: hpa.Spec.Metrics}
 	if hpa.Spec.MinReplicas != nil {
@@ -100,8 +100,8 @@ func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	return one
 }
 
-// UtilizationTargets says at which utilisation of its request an autoscaler acts on a container; nil where none does. A metric of the
-// whole pod counts for each container, one of another container does not. Of several targets the lowest acts first.
+// UtilizationTargets returns the share of its request at which an autoscaler scales because of a container; nil if none does. A
+// metric of the whole pod counts for each container, one of another container does not. The lowest of several targets counts.
 func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HPA {
 	var out rightsize.HPA
 	for _, a := range c.Autoscalers(ref) {
@@ -129,7 +129,7 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 	return &out
 }
 
-// containerUtilization is the target of a metric that is measured against the requests of a container.
+// containerUtilization returns the target of a metric that is relative to the requests of a container.
 func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.ResourceName, series.Ratio, bool) {
 	var name corev1.ResourceName
 	var target autoscalingv2.MetricTarget

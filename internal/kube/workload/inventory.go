@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Inventory lists everything that runs pods in some namespaces (empty: all), custom kinds included, each workload
-// once. It is meant for a direct client: objects are read page by page, and of pods, ReplicaSets and Jobs, of which
-// there are many more than workloads, only the metadata.
+// Inventory lists everything that runs pods in some namespaces (empty: all), custom kinds included, each workload once. It is
+// meant for a direct client: objects are read page by page, and of pods, ReplicaSets and Jobs, of which there are many more than
+// workloads, only the metadata.
 func (l *Lister) Inventory(ctx context.Context, namespaces []string) ([]Workload, error) {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -62,7 +62,7 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 		}
 		w, err := l.fromSample(ctx, s)
 		if apierrors.IsNotFound(err) {
-			continue // Gone since it was listed.
+			continue // Deleted since it was listed.
 		}
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ type sample struct {
 	pod   client.ObjectKey
 }
 
-// owners learns what stands between the pods of a namespace and their workloads.
+// owners reads the ReplicaSets and Jobs between the pods of a namespace and their workloads.
 func (l *Lister) owners(ctx context.Context, namespace string) (Owners, error) {
 	var owners Owners
 	for _, kind := range []schema.GroupVersionKind{
@@ -132,7 +132,7 @@ func (l *Lister) eachMeta(ctx context.Context, kind schema.GroupVersionKind, nam
 	})
 }
 
-// newMetaList makes lists of metadata alone.
+// newMetaList returns an empty list of metadata.
 func newMetaList(kind schema.GroupVersionKind) func() (client.ObjectList, error) {
 	return func() (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
@@ -141,8 +141,8 @@ func newMetaList(kind schema.GroupVersionKind) func() (client.ObjectList, error)
 	}
 }
 
-// fromSample reads the owner; where that is not possible (no template and no scale, no right to read it, the kind
-// gone) the pod says what the workload's containers are.
+// fromSample reads the owner; if that is not possible (no template and no scale, no right to read it, the kind removed) the pod
+// determines the workload's containers.
 func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 	gv, err := schema.ParseGroupVersion(s.owner.APIVersion)
 	if err != nil {
@@ -162,7 +162,7 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 	return Workload{Ref: s.owner, Containers: containers(&pod.Spec)}, nil
 }
 
-// withoutVersion makes references comparable across the versions of one group.
+// withoutVersion returns a reference that is comparable across the versions of one group.
 func withoutVersion(r Ref) Ref {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	if err == nil {

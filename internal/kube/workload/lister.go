@@ -18,25 +18,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Source is where objects are read from.
+// Source reads objects.
 type Source struct {
 	Reader client.Reader
-	// PageSize bounds one answer of a direct client. It must be 0 for a cache, which cannot continue a list.
+	// PageSize is the page size of a direct client. It must be 0 for a cache, which cannot continue a list.
 	PageSize int64
 }
 
 // Lister lists workloads from the Kubernetes API, one kind at a time.
 type Lister struct {
-	// Sources says where a kind is read from: a manager's cache for kinds that are watched anyway, a direct client for
-	// others, so that no informer is kept for what is read once a day.
+	// Sources returns the source of a kind: a manager's cache for kinds that are watched anyway, a direct client for others, so
+	// that no informer is kept for kinds that are read once a day.
 	Sources func(schema.GroupVersionKind) Source
-	// Scales reads the scale subresource of kinds that carry no pod template.
+	// Scales reads the scale subresource of kinds without a pod template.
 	Scales client.SubResourceClientConstructor
-	// Scheme knows the built-in kinds; all others are read as unstructured objects.
+	// Scheme has the built-in kinds; all others are read as unstructured objects.
 	Scheme *runtime.Scheme
 }
 
-// Query says which workloads to list. Empty fields select everything.
+// Query selects the workloads to list. Empty fields select everything.
 type Query struct {
 	Kind      schema.GroupVersionKind
 	Namespace string
@@ -55,7 +55,7 @@ func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) 
 	})
 }
 
-// ListEach is List that goes on where one object cannot be read: visit gets what its metadata say, and the error.
+// ListEach is like List but continues if one object cannot be read: visit gets its metadata and the error.
 func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, error) error) error {
 	return l.each(ctx, q, func(obj client.Object) error {
 		w, err := l.read(ctx, obj, q.Kind)
@@ -69,8 +69,7 @@ func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, err
 	})
 }
 
-// ListIdentities calls visit with each object that the query selects, of kinds that run no pods: only what its metadata
-// say is filled in.
+// ListIdentities calls visit with each object that the query selects, of kinds that run no pods: only its metadata are set.
 func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workload) error) error {
 	if q.Name != "" && q.Namespace != "" {
 		return l.getOne(ctx, q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
@@ -90,7 +89,7 @@ func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key clie
 	return l.read(ctx, obj, kind)
 }
 
-// read makes a workload of an object, by its template or, failing that, by its scale and one of its pods.
+// read converts an object to a workload, by its template or, failing that, by its scale and one of its pods.
 func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
 	w, err := FromObject(obj, kind)
 	if errors.Is(err, ErrNoTemplate) && l.Scales != nil {
@@ -99,8 +98,8 @@ func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupV
 	return w, err
 }
 
-// fromScale serves kinds that keep their template elsewhere: the scale subresource names the pods, and one of them
-// tells the containers.
+// fromScale reads kinds that keep their template elsewhere: the scale subresource has the selector of the pods, and one of them
+// has the containers.
 func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.GroupVersionKind) (Workload, error) {
 	w := fromMeta(obj, kind)
 	scale, err := readScale(ctx, l.Scales, obj)
@@ -115,7 +114,7 @@ func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.G
 	if err != nil {
 		return Workload{}, fmt.Errorf("reading %s: selector of the scale subresource: %w", w.Ref, err)
 	}
-	// One pod is enough, and a limit also serves on a cache: it truncates.
+	// One pod is enough, and a limit also works on a cache: it truncates.
 	var pods corev1.PodList
 	if err := l.Sources(podKind()).Reader.List(ctx, &pods, &client.ListOptions{
 		Namespace: w.Namespace, LabelSelector: selector, Limit: 1,
@@ -137,13 +136,13 @@ func (l *Lister) each(ctx context.Context, q Query, visit func(client.Object) er
 	return eachPage(ctx, l.Sources(q.Kind), newList, q, visit)
 }
 
-// eachPage takes a new list for each page: decoding into a used one would write into what visit kept.
+// eachPage uses a new list for each page: decoding into a used one would overwrite objects that visit kept.
 func eachPage(
 	ctx context.Context, from Source, newList func() (client.ObjectList, error), q Query, visit func(client.Object) error,
 ) error {
 	opts := &client.ListOptions{Namespace: q.Namespace, LabelSelector: q.Selector, Limit: from.PageSize}
 	if from.PageSize == 0 {
-		// A cache hands out what lies in it: visitors read, and keep copies of what they take.
+		// A cache returns shared objects: visitors only read, and copy what they keep.
 		opts.UnsafeDisableDeepCopy = new(true)
 	}
 	for {

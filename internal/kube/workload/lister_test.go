@@ -166,11 +166,11 @@ func TestListSelects(t *testing.T) {
 	}
 }
 
-// TestScale: a custom kind without a template is read through its scale and one of its pods.
+// TestScale checks that a custom kind without a template is read through its scale and one of its pods.
 func TestScale(t *testing.T) {
 	scales := func(selector string) interceptor.Funcs {
 		return interceptor.Funcs{SubResourceGet: func(_ context.Context, _ client.Client, _ string, obj, sub client.Object, _ ...client.SubResourceGetOption) error {
-			// A client takes an unstructured scale of an unstructured object, and no other.
+			// A client accepts an unstructured scale of an unstructured object, and no other.
 			scale, ok := sub.(*unstructured.Unstructured)
 			if !ok || obj.GetName() != "x" {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts/scale"}, obj.GetName())
@@ -234,7 +234,7 @@ func TestInventory(t *testing.T) {
 	for _, w := range all {
 		got[w.Ref.String()] = len(w.Containers)
 	}
-	// ghost is gone or out of reach: one of its pods says what its containers are.
+	// ghost is deleted or not readable: one of its pods has the containers.
 	want := map[string]int{
 		"ns/Deployment/web": 3, "ns/CronJob/night": 0, "ns/Rollout/canary": 1, "ns/Rollout/ghost": 3, "ns/Job/once": 3, "ns/Pod/bare": 3,
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NodeRejectReason says why a node takes no pod like this one, whatever room it has; empty where it does. It looks at readiness,
-// taints, selectors and node affinity, as kube-scheduler's filters do.
+// NodeRejectReason returns why a node accepts no pod like this one, whatever its free capacity; empty if it does. It checks
+// readiness, taints, selectors and node affinity, as kube-scheduler's filters do.
 func NodeRejectReason(node *corev1.Node, pod *corev1.Pod) string {
 	if node.Spec.Unschedulable {
 		return "cordoned"
@@ -34,7 +34,7 @@ func blocksScheduling(t *corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 }
 
-// NodeReady tells whether the kubelet says that it is.
+// NodeReady reports whether the condition Ready of a node is true.
 func NodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -7,18 +7,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Owners resolves a pod to the workload that it belongs to: the controller of the pod, and where that is a ReplicaSet
-// or a Job, the controller of that one (Deployment, CronJob, or a custom kind). The walk ends there, because this is
-// the object whose pod template made the pod, and because Prometheus knows no more (kube_pod_owner,
-// kube_replicaset_owner, kube_job_owner), so that both sources name a workload alike.
+// Owners resolves a pod to the workload that it belongs to: the controller of the pod, and where that is a ReplicaSet or a Job,
+// the controller of that one (Deployment, CronJob, or a custom kind). The walk ends there, because this is the object whose pod
+// template created the pod, and because Prometheus has no more (kube_pod_owner, kube_replicaset_owner, kube_job_owner), so that
+// both sources agree on the workload.
 //
 // The zero value is ready; it is not safe for concurrent use while Add is called.
 type Owners struct {
 	up map[Ref]Ref
 }
 
-// Add remembers the controller of a ReplicaSet or a Job. Objects of other kinds and those without a controller need
-// not be added.
+// Add records the controller of a ReplicaSet or a Job. Objects of other kinds and those without a controller need not be added.
 func (o *Owners) Add(kind string, obj metav1.Object) {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	if ref == nil {
@@ -30,8 +29,8 @@ func (o *Owners) Add(kind string, obj metav1.Object) {
 	o.up[Ref{Namespace: obj.GetNamespace(), Kind: kind, Name: obj.GetName()}] = fromOwner(obj.GetNamespace(), ref)
 }
 
-// Of returns the workload of a pod; a pod without a controller is its own workload. ok is false for the mirror of a
-// static pod, which belongs to its node's files and cannot be changed through the API.
+// Of returns the workload of a pod; a pod without a controller is its own workload. ok is false for the mirror of a static pod,
+// which belongs to its node's files and cannot be changed through the API.
 func (o *Owners) Of(pod metav1.Object) (ref Ref, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// EachPod visits the pods of some namespaces (empty: all) that have not ended, page by page, each with what Cluster says of
-// it. mirror tells of static pods, which are told as workloads of their own. visit must not keep the object.
+// EachPod visits the pods of some namespaces (empty: all) that have not terminated, page by page, each with its entry for a
+// Cluster. mirror reports static pods, which are workloads of their own. visit must not keep the object.
 func (l *Lister) EachPod(ctx context.Context, namespaces []string, visit func(object *corev1.Pod, pod Pod, mirror bool) error) error {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -31,7 +31,7 @@ func (l *Lister) EachPod(ctx context.Context, namespaces []string, visit func(ob
 				return nil
 			}
 			owner, owned := owners.Of(pod)
-			if !owned { // A static pod is not recommended for, and costs all the same.
+			if !owned { // A static pod gets no recommendation but has a cost.
 				owner = Ref{Namespace: pod.Namespace, APIVersion: "v1", Kind: "Pod", Name: pod.Name}
 			}
 			return visit(pod, Pod{
@@ -56,7 +56,7 @@ func (l *Lister) EachNode(ctx context.Context, visit func(*corev1.Node) error) e
 	})
 }
 
-// IsGPU tells of the names under which device plugins offer GPUs, whole ones and NVIDIA's slices.
+// IsGPU reports whether device plugins offer GPUs under a name, whole ones or NVIDIA's slices.
 func IsGPU(name corev1.ResourceName) bool {
 	return slices.Contains(gpuResources(), name) || strings.HasPrefix(string(name), "nvidia.com/mig-")
 }

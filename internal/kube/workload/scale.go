@@ -21,19 +21,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Why a target cannot be scaled.
+// Reasons why a target cannot be scaled.
 var (
 	ErrNoScale  = errors.New("it has no scale subresource")
 	ErrNoTarget = errors.New("it does not exist")
 )
 
-// Scale is a workload as far as scaling is concerned.
+// Scale is the scale of a workload.
 type Scale struct {
-	// Replicas is what its spec wants, Counted what its status counts.
+	// Replicas is the desired number in its spec, Counted the number in its status.
 	Replicas, CurrentReplicas int32
 	// Selector selects its pods, as text.
 	Selector string
-	// Containers are those of its pods; none where they are not known.
+	// Containers are those of its pods; none if they are unknown.
 	Containers []Container
 }
 
@@ -45,7 +45,7 @@ type ScaleClient struct {
 	Client       client.SubResourceClientConstructor
 }
 
-// Get returns the scale of a workload. The error wraps ErrNoTarget or ErrNoScale where it is for the user to act.
+// Get returns the scale of a workload. The error wraps ErrNoTarget or ErrNoScale if the user has to change something.
 func (t *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	kind := KindOf(ref.APIVersion, ref.Kind)
@@ -106,7 +106,7 @@ func (t *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind
 	return out, nil
 }
 
-// newObjectRef is an object of any kind by its name alone.
+// newObjectRef returns an object of any kind with only its name.
 func newObjectRef(key client.ObjectKey, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
@@ -115,7 +115,7 @@ func newObjectRef(key client.ObjectKey, kind schema.GroupVersionKind) *unstructu
 	return o
 }
 
-// readScale reads the scale subresource of an object of any kind; an unstructured object's comes unstructured.
+// readScale reads the scale subresource of an object of any kind; that of an unstructured object is unstructured.
 func readScale(ctx context.Context, c client.SubResourceClientConstructor, o client.Object) (*autoscalingv1.Scale, error) {
 	scale := &autoscalingv1.Scale{}
 	if _, ok := o.(*unstructured.Unstructured); !ok {
@@ -132,7 +132,7 @@ func readScale(ctx context.Context, c client.SubResourceClientConstructor, o cli
 	return scale, nil
 }
 
-// Set sets the replicas of a workload through its scale subresource, and returns what they were.
+// Set sets the replicas of a workload through its scale subresource, and returns the previous number.
 func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
 	o := newObjectRef(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
 	scale, err := readScale(ctx, t.Client, o)
@@ -155,7 +155,7 @@ func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from in
 	return from, nil
 }
 
-// explainMissing tells an object that does not exist from one that cannot be scaled: both have no scale to read.
+// explainMissing distinguishes an object that does not exist from one that cannot be scaled: both have no scale.
 func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstructured, err error) error {
 	name := o.GetKind() + " " + o.GetName()
 	switch {
@@ -171,13 +171,13 @@ func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstru
 		return fmt.Errorf("%s: %w", name, ErrNoScale)
 	case apierrors.IsNotFound(get) || meta.IsNoMatchError(get):
 		return fmt.Errorf("%s: %w", name, ErrNoTarget)
-	case !apierrors.IsForbidden(get): // Nothing was said of the object.
+	case !apierrors.IsForbidden(get): // The answer was not about the object.
 		return fmt.Errorf("reading %s: %w", name, get)
 	}
 	return fmt.Errorf("%s: it does not exist, or it has no scale subresource: %w", name, ErrNoTarget)
 }
 
-// KindOf is the kind that a reference means; a built-in one may come without its group.
+// KindOf returns the kind of a reference; a built-in one may come without its group.
 func KindOf(apiVersion, kind string) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// TestScaleIsNotThere: what an API server says of itself is not taken for a target that does not exist.
+// TestScaleIsNotThere checks that an error of the API server is not mistaken for a missing target.
 func TestScaleIsNotThere(t *testing.T) {
 	rollouts := schema.GroupResource{Group: rolloutKind.Group, Resource: "rollouts"}
 	notFound := apierrors.NewNotFound(rollouts, "x")
 	for name, test := range map[string]struct {
 		scale, object error
-		want          error // nil for one that another try may mend
+		want          error // nil for an error that a retry may resolve
 	}{
 		"no scale":       {notFound, nil, ErrNoScale},
 		"no object":      {notFound, notFound, ErrNoTarget},

@@ -21,12 +21,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ErrNoTemplate tells that an object carries no pod template where Crane knows to look for one.
+// ErrNoTemplate reports that an object has no pod template at a known path.
 var ErrNoTemplate = errors.New("no pod template")
 
-// FromObject reads a workload out of an object of a built-in kind or of an unstructured one whose pod template is at
-// spec.template or spec.jobTemplate.spec.template. gvk names the kind, because objects out of a typed list carry none.
-// The error wraps ErrNoTemplate where the object has no template.
+// FromObject converts an object of a built-in kind, or an unstructured one whose pod template is at spec.template or
+// spec.jobTemplate.spec.template. gvk is its kind, because objects out of a typed list have none. The error wraps ErrNoTemplate
+// if the object has no template.
 func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error) {
 	w := fromMeta(obj, gvk)
 	spec, replicas, err := podSpec(obj)
@@ -39,7 +39,7 @@ func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error
 	return w, nil
 }
 
-// available is how many pods the workload's own status counts as available, nil where it does not say.
+// available returns the number of available pods in the workload's status, nil if it has none.
 func available(obj client.Object) *int32 {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -79,8 +79,8 @@ func fromMeta(obj metav1.Object, gvk schema.GroupVersionKind) Workload {
 	}
 }
 
-// isOwned looks for a controller above the kinds that others are made of. A StatefulSet that an operator controls is
-// still the workload of its pods.
+// isOwned reports whether a kind that other kinds create has a controller. A StatefulSet that an operator controls is still the
+// workload of its pods.
 func isOwned(obj metav1.Object, kind string) bool {
 	switch kind {
 	case "ReplicaSet", "Job", "Pod", "ReplicationController":
@@ -89,7 +89,7 @@ func isOwned(obj metav1.Object, kind string) bool {
 	return false
 }
 
-// podSpec returns the pod template and the number of pods wanted.
+// podSpec returns the pod template and the desired number of pods.
 func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -145,7 +145,7 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 	return nil, 0, ErrNoTemplate
 }
 
-// containers lists init and sidecar containers first, as they start first.
+// containers returns init and sidecar containers first, in start order.
 func containers(spec *corev1.PodSpec) []Container {
 	out := make([]Container, 0, len(spec.InitContainers)+len(spec.Containers))
 	for i := range spec.InitContainers {
@@ -168,14 +168,14 @@ func container(c *corev1.Container, role Role) Container {
 	}
 }
 
-// declared takes an empty part for none: the API server leaves empty parts out.
+// declared treats an empty part as missing: the API server omits empty parts.
 func declared(r corev1.ResourceRequirements) Declared {
 	d := Declared{Requests: len(r.Requests) > 0, Limits: len(r.Limits) > 0}
 	d.Resources = d.Requests || d.Limits || len(r.Claims) > 0
 	return d
 }
 
-// jvm looks for the settings of a Java heap. Values that come from ConfigMaps and Secrets are not read.
+// jvm returns the settings of a Java heap. Values from ConfigMaps and Secrets are not read.
 func jvm(c *corev1.Container) *rightsize.JVM {
 	env := make(map[string]string, len(c.Env))
 	for _, e := range c.Env {
@@ -191,7 +191,7 @@ func resources(list corev1.ResourceList) Resources {
 	}
 }
 
-// orOne applies the default that the API server gives to replicas and parallelism.
+// orOne applies the API server's default of replicas and parallelism.
 func orOne(n *int32) int32 {
 	if n == nil {
 		return 1

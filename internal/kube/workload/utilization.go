@@ -8,15 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// UtilizationTarget is a share of the request at which an autoscaler acts.
+// UtilizationTarget is a share of the request at which an autoscaler scales.
 type UtilizationTarget struct {
 	Resource corev1.ResourceName
-	// Container is empty where the requests of the whole pod count.
+	// Container is empty if the requests of the whole pod count.
 	Container string
 	Percent   int32
 }
 
-// UtilizationTargets are those of an autoscaler for CPU and memory, in its order.
+// UtilizationTargets returns the targets of an autoscaler for CPU and memory, in its order.
 func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 	var out []UtilizationTarget
 	for _, m := range a.Metrics {
@@ -37,8 +37,8 @@ func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 	return out
 }
 
-// UtilizationAutoscaler is the autoscaler that acts on the utilisation of a workload's requests, and its targets; there are none where
-// nothing does. Several of one workload are nobody's to coordinate: they count as one that is not Crane's.
+// UtilizationAutoscaler returns the autoscaler that scales a workload by the utilisation of its requests, and its targets; there
+// are none without one. Several autoscalers of one workload count as one that Crane does not own.
 func (c Constraints) UtilizationAutoscaler(ref Ref) (Autoscaler, []UtilizationTarget) {
 	var out Autoscaler
 	var all []UtilizationTarget

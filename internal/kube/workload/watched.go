@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WatchedKind is a kind of workload that craned keeps in its cache: it is listed in each round of a rule anyway.
+// WatchedKind is a kind of workload that craned keeps in its cache, because each evaluation of a rule lists it.
 type WatchedKind struct {
 	GVK schema.GroupVersionKind
 	// Object is a new object of the kind.
 	Object client.Object
 }
 
-// WatchedKinds lists them, with objects that belong to the caller.
+// WatchedKinds returns them with new objects.
 func WatchedKinds() []WatchedKind {
 	return []WatchedKind{
 		{appsv1.SchemeGroupVersion.WithKind("Deployment"), &appsv1.Deployment{}},

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ValidateRecommendationRule looks at a rule.
+// ValidateRecommendationRule validates a RecommendationRule.
 func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -72,7 +72,7 @@ func validateRecommenders(list []analysisv1alpha1.Recommender, f Facts, path *fi
 	if len(list) == 0 {
 		v.warnf(path, "is empty: nothing is recommended")
 	}
-	// Two of one name would write one Recommendation in turns.
+	// Two recommenders with one name would overwrite each other's Recommendation.
 	for _, i := range duplicates(list, func(r analysisv1alpha1.Recommender) string { return r.Name }) {
 		v.addErrors(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
 	}
@@ -82,8 +82,8 @@ func validateRecommenders(list []analysisv1alpha1.Recommender, f Facts, path *fi
 	return v
 }
 
-// validateRecommender warns of a name or a setting that the configuration in force does not take. It may with the next one, and the rule
-// says so in its condition Ready until then.
+// validateRecommender warns of a name or a setting that the current configuration does not accept. A later configuration may
+// accept it; until then the condition Ready of the rule has the error.
 func validateRecommender(r analysisv1alpha1.Recommender, f Facts, path *field.Path) Result {
 	var v Result
 	if f.ValidateRecommender == nil {
@@ -95,7 +95,7 @@ func validateRecommender(r analysisv1alpha1.Recommender, f Facts, path *field.Pa
 	return v
 }
 
-// ValidateAnalytics looks at the older form of a rule.
+// ValidateAnalytics validates an Analytics, the older form of a rule.
 func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -118,14 +118,14 @@ func validateCompletionStrategy(s *analysisv1alpha1.CompletionStrategy, path *fi
 	return v
 }
 
-// ValidateRecommendation looks at a Recommendation that somebody other than Crane writes.
+// ValidateRecommendation validates a Recommendation that a client other than Crane writes.
 func ValidateRecommendation(r *analysisv1alpha1.Recommendation, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
 	ref := r.Spec.TargetRef
 	v.addErrors(validateAPIVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
-	// With a target elsewhere the right to write here would be a right to write there. Crane's own namespace is for targets
-	// without one, and its objects are Crane's.
+	// With a target in another namespace the right to write here would be a right to write there. Crane's own namespace is for
+	// cluster-scoped targets, and only Crane writes its objects.
 	if r.Namespace != f.Namespace && ref.Namespace != r.Namespace && (ref.Namespace != "" || isClusterScoped(ref.Kind)) {
 		v.addErrors(field.Invalid(spec.Child("targetRef", "namespace"), ref.Namespace,
 			"must be the namespace of the Recommendation, "+r.Namespace))
@@ -139,20 +139,20 @@ func ValidateRecommendation(r *analysisv1alpha1.Recommendation, f Facts) Result 
 	return v
 }
 
-// ValidateConfigSet looks at the overrides of gocrane's first recommenders.
+// ValidateConfigSet validates the overrides of gocrane's first recommenders.
 func ValidateConfigSet(*analysisv1alpha1.ConfigSet, Facts) Result {
 	var v Result
 	v.warnf(field.NewPath("configs"), "has no effect: set config in the recommenders of a RecommendationRule")
 	return v
 }
 
-// secondsPerDay is how often an analysis is repeated that does not say so.
+// secondsPerDay is the default completion interval of an analysis.
 const secondsPerDay = 24 * 60 * 60
 
-// DefaultAnalytics fills in what gocrane meant to.
+// DefaultAnalytics sets gocrane's defaults.
 func DefaultAnalytics(a *analysisv1alpha1.Analytics) { setDefaultPeriod(a.Spec.CompletionStrategy) }
 
-// DefaultRecommendation fills in what gocrane meant to.
+// DefaultRecommendation sets gocrane's defaults.
 func DefaultRecommendation(r *analysisv1alpha1.Recommendation) {
 	setDefaultPeriod(r.Spec.CompletionStrategy)
 	setDefaultAPIVersion(&r.Spec.TargetRef)

@@ -1,10 +1,10 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation says, for each kind of Crane, what the API server accepts beyond the schema of its CRD, what it warns of, and
-// which defaults it fills in. An error is what no controller could carry out; a warning is what is carried out differently from
-// what it looks like, or not yet.
+// Package validation defines, for each kind of Crane, which objects are accepted beyond the schema of the CRD, the warnings, and
+// the defaults. An error is about a field that no controller could carry out; a warning is about a field that has an unexpected
+// effect or none.
 //
-// All of it is pure: an object and the facts about the rest of the cluster go in, a verdict comes out. It must not know how
-// requests arrive, nor ask anybody.
+// All functions are pure: they take an object and facts about the rest of the cluster and return a result. The package is
+// independent of the transport and reads nothing from a cluster.
 package validation

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/pkg/scaling"
 )
 
-// ValidateEffectiveHorizontalPodAutoscaler looks at how a workload is to be scaled.
+// ValidateEffectiveHorizontalPodAutoscaler validates an EffectiveHorizontalPodAutoscaler.
 func ValidateEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, _ Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -27,7 +27,7 @@ func ValidateEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHo
 	for i := range s.Crons {
 		v.merge(validateCron(&s.Crons[i], s, spec.Child("crons").Index(i)))
 	}
-	// The schema says so too; it does not for an object that comes past the API server's list map.
+	// The schema checks this too, except for an object that bypasses the API server's list map.
 	for _, i := range duplicates(s.Crons, func(c autoscalingv1alpha1.CronSpec) string { return c.CronName }) {
 		v.addErrors(field.Duplicate(spec.Child("crons").Index(i).Child("name"), s.Crons[i].CronName))
 	}
@@ -44,7 +44,7 @@ func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.Effect
 	location := time.UTC
 	if c.TimeZone != nil {
 		var err error
-		// The name Local would be another place in each pod.
+		// The name Local would be another time zone in each pod.
 		if location, err = time.LoadLocation(*c.TimeZone); err != nil || *c.TimeZone == "Local" {
 			v.addErrors(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
 			location = time.UTC
@@ -133,7 +133,7 @@ func validatePrediction(p *autoscalingv1alpha1.Prediction, path *field.Path) Res
 	return v
 }
 
-// validateMetricQueryAnnotations looks at the annotations that say how the past of a metric is found.
+// validateMetricQueryAnnotations validates the annotations with the queries for the history of metrics.
 func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) Result {
 	var v Result
 	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
@@ -151,7 +151,7 @@ func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPo
 	return v
 }
 
-// DefaultEffectiveHorizontalPodAutoscaler names what everybody would mean: the version of the target, and the zone of a clock.
+// DefaultEffectiveHorizontalPodAutoscaler sets the API version of the target and the time zone of schedules.
 func DefaultEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
 	if ref := &e.Spec.ScaleTargetRef; ref.APIVersion == "" {
 		ref.APIVersion = defaultAPIVersion(ref.Kind)

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/vertical"
 )
 
-// ValidateEffectiveVerticalPodAutoscaler looks at how requests are to be kept.
+// ValidateEffectiveVerticalPodAutoscaler validates an EffectiveVerticalPodAutoscaler.
 func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, _ Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -44,7 +44,7 @@ func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVert
 	return v
 }
 
-// validateEstimatorConfig says what is wrong with the settings of an estimator whose settings can be told without the cluster.
+// validateEstimatorConfig validates the settings of the estimators whose settings can be checked without the cluster.
 func validateEstimatorConfig(r autoscalingv1alpha1.ResourceEstimator) error {
 	var err error
 	switch r.Type {
@@ -74,7 +74,7 @@ func isOff(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
 	return s != nil && s.ScaleMode != nil && *s.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 }
 
-// validateBounds looks at minAllowed and maxAllowed.
+// validateBounds validates minAllowed and maxAllowed.
 func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Result {
 	var v Result
 	for _, name := range slices.Sorted(maps.Keys(p.MinAllowed)) {
@@ -94,7 +94,7 @@ func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.
 	return v
 }
 
-// validateThresholds looks at the two directions together.
+// validateThresholds validates the thresholds of both directions.
 func validateThresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Result {
 	var v Result
 	if up == nil || down == nil {
@@ -110,7 +110,7 @@ func validateThresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, pa
 	return v
 }
 
-// DefaultEffectiveVerticalPodAutoscaler names the version of a target that everybody would mean.
+// DefaultEffectiveVerticalPodAutoscaler sets the API version of the target if it is unambiguous.
 func DefaultEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 	if ref := &e.Spec.TargetRef; ref.APIVersion == "" {
 		ref.APIVersion = defaultAPIVersion(ref.Kind)

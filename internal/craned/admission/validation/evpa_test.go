@@ -9,7 +9,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
-// TestEstimatorConfig: settings that the estimator could not run with are refused when they are written.
+// TestEstimatorConfig checks that settings with which the estimator would fail are refused.
 func TestEstimatorConfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    string

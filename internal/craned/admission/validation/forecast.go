@@ -14,12 +14,12 @@ import (
 	"crane.io/crane/pkg/forecast/registry"
 )
 
-// maxExpression is the length in bytes up to which an expression is read: the reader calls itself for each nested parenthesis, and
-// an object may hold a million of them.
+// maxExpression is the maximum length in bytes of an expression that is parsed: the parser is recursive, and an object may
+// contain a million nested parentheses.
 const maxExpression = 16 << 10
 
-// validateExpression warns of PromQL that Prometheus would refuse, or that gives no instant vector. It is a warning and no error: the source
-// of history may be another one, with a language of its own or one that goes beyond PromQL.
+// validateExpression warns of PromQL that Prometheus would refuse, or that returns no instant vector. It is no error, because the
+// source of history may have another language or extend PromQL.
 func validateExpression(text string, path *field.Path) Result {
 	var v Result
 	if len(text) > maxExpression {
@@ -36,7 +36,7 @@ func validateExpression(text string, path *field.Path) Result {
 	return v
 }
 
-// parseExpression turns a panic of the parser into an error: it reads what anybody may send.
+// parseExpression turns a panic of the parser into an error, because the input is untrusted.
 func parseExpression(text string) (expr parser.Expr, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -46,7 +46,7 @@ func parseExpression(text string) (expr parser.Expr, err error) {
 	return parser.NewParser(parser.Options{EnableExperimentalFunctions: true}).ParseExpr(text)
 }
 
-// validateAlgorithm checks the settings of the forecaster that is named, and warns of those of others.
+// validateAlgorithm validates the settings of the selected forecaster and warns of those of others.
 func validateAlgorithm(a predictionv1alpha1.Algorithm, path *field.Path) Result {
 	var v Result
 	if _, err := registry.New(string(a.AlgorithmType), predictioncontroller.OptionsOf(a)); err != nil {

@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// validateObject finds the verdict on an object by its kind.
+// validateObject validates an object by its kind.
 func validateObject(t *testing.T, kind string, content map[string]any, f Facts) (Result, bool) {
 	t.Helper()
 	switch kind {
@@ -65,7 +65,7 @@ func validateAs[T any](t *testing.T, content map[string]any, f Facts, look func(
 	return look(o, f)
 }
 
-// TestExamplesAreAccepted: what Crane ships as an example is neither refused nor warned of.
+// TestExamplesAreAccepted checks that the examples in the repository cause neither errors nor warnings.
 func TestExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("../../../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -142,7 +142,7 @@ func TestRatchet(t *testing.T) {
 	}
 }
 
-// TestDistributedAboveAll: a rule on the share of elastic cpu that pods hold is for shares above 100 %.
+// TestDistributedAboveAll checks that a rule on the share of elastic CPU that pods hold accepts more than 100 %.
 func TestDistributedAboveAll(t *testing.T) {
 	for metric, warned := range map[string]bool{ensurancev1alpha1.MetricExtCPUTotalDistribute: false, ensurancev1alpha1.MetricCPUTotalUtilization: true} {
 		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
@@ -154,7 +154,7 @@ func TestDistributedAboveAll(t *testing.T) {
 	}
 }
 
-// TestNoThrottleOfDisks: an action that throttles does nothing of it for a rule about disks, and an action that does not is no matter.
+// TestNoThrottleOfDisks checks that an action with throttling has a warning in a rule about disks, and other actions have none.
 func TestNoThrottleOfDisks(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{CPUThrottle: &ensurancev1alpha1.CPUThrottle{StepCPURatio: 10}}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}},
@@ -173,7 +173,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 	}
 }
 
-// TestNothingToTake: for a rule on what there is, and not on what is used, nothing is done but keeping new pods away.
+// TestNothingToTake checks that a rule on a capacity, as opposed to usage, can only disable scheduling.
 func TestNothingToTake(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{"evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {}}}
 	for _, metric := range []string{ensurancev1alpha1.MetricCPUCoreNumbers, ensurancev1alpha1.MetricExclusiveCPUIdle, ensurancev1alpha1.MetricCPUTotalUsage} {
@@ -190,7 +190,7 @@ func TestNothingToTake(t *testing.T) {
 	}
 }
 
-// TestContradictions needs actions that are known.
+// TestContradictions needs known actions.
 func TestContradictions(t *testing.T) {
 	facts := Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict": {Eviction: &ensurancev1alpha1.EvictionAction{}}, "schedule": {},
@@ -273,7 +273,7 @@ func TestZonesInACircle(t *testing.T) {
 		{Name: "a", Parent: "b"}, {Name: "b", Parent: "c"}, {Name: "c", Parent: "b"}, {Name: "d", Parent: "d"}, {Name: "e", Parent: "f"}, {Name: "f"},
 	}}
 	v := ValidateNodeResourceTopology(n, Facts{})
-	if len(v.Errors) != 4 { // a leads into the circle of b and c; d is its own parent.
+	if len(v.Errors) != 4 { // a leads into the cycle of b and c; d is its own parent.
 		t.Errorf("%v", v.Errors)
 	}
 }
@@ -295,7 +295,7 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 	}
 }
 
-// TestHostileExpressions: neither depth nor length takes craned down.
+// TestHostileExpressions checks that neither deep nor long expressions break craned.
 func TestHostileExpressions(t *testing.T) {
 	for name, text := range map[string]string{
 		"deep":      strings.Repeat("(", maxExpression),
@@ -316,7 +316,7 @@ func TestHostileExpressions(t *testing.T) {
 	}
 }
 
-// cpuTime is the time for which CPUs have run this process; on a busy machine little of the time that passes is.
+// cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/qos"
 )
 
-// ValidateNodeQOS looks at the rules of nodes.
+// ValidateNodeQOS validates a NodeQOS.
 func ValidateNodeQOS(q *ensurancev1alpha1.NodeQOS, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -62,7 +62,7 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 	return v
 }
 
-// validateRulePairs warns of rules on one metric that cannot both mean what they say.
+// validateRulePairs warns of contradicting rules on one metric.
 func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path) Result {
 	var v Result
 	evicts := func(r ensurancev1alpha1.Rule) bool { return f.Actions[r.AvoidanceActionName].Eviction != nil }
@@ -90,7 +90,7 @@ func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path
 	return v
 }
 
-// warnUnusedNodeFields warns of what no part of Crane reads.
+// warnUnusedNodeFields warns of fields without an effect.
 func warnUnusedNodeFields(s *ensurancev1alpha1.NodeQOSSpec, spec *field.Path) Result {
 	var v Result
 	if p := s.NodeQualityProbe; p != nil {
@@ -111,7 +111,7 @@ func (v *Result) warnUnused(set bool, path *field.Path) {
 	}
 }
 
-// gocraneMetrics are gocrane's metrics that a rule can name; the agent has others beside them.
+// gocraneMetrics are gocrane's metrics that a rule can name; the agent has more.
 func gocraneMetrics() []string {
 	return []string{
 		ensurancev1alpha1.MetricCPUTotalUsage, ensurancev1alpha1.MetricCPUTotalUtilization, ensurancev1alpha1.MetricCPULoad1Min,
@@ -128,7 +128,7 @@ func gocraneMetrics() []string {
 	}
 }
 
-// ValidateAvoidanceAction looks at what is to be done on a tight node.
+// ValidateAvoidanceAction validates an AvoidanceAction.
 func ValidateAvoidanceAction(a *ensurancev1alpha1.AvoidanceAction, _ Facts) Result {
 	var v Result
 	throttle := field.NewPath("spec", "throttle")

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/kube/podqos"
 )
 
-// ValidatePodQOS looks at which actions may be taken on which pods.
+// ValidatePodQOS validates a PodQOS.
 func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -94,7 +94,7 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 	return v
 }
 
-// warnUnusedPodFields warns of what no part of Crane reads.
+// warnUnusedPodFields warns of fields without an effect.
 func warnUnusedPodFields(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Result {
 	var v Result
 	v.warnUnused(s.PodQualityProbe != nil, spec.Child("podQualityProbe"))

@@ -15,7 +15,7 @@ import (
 
 const kindNode = "Node"
 
-// ValidateTimeSeriesPrediction looks at what is to be forecast of a target.
+// ValidateTimeSeriesPrediction validates a TimeSeriesPrediction.
 func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -33,7 +33,7 @@ func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ 
 	return v
 }
 
-// validatePredictionMetrics looks at the metrics of a spec whose target has that kind.
+// validatePredictionMetrics validates the metrics of a prediction for a target of a kind.
 func validatePredictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind string, spec *field.Path) Result {
 	var v Result
 	for i := range metrics {
@@ -83,7 +83,7 @@ func validateMetricQuery(q *predictionv1alpha1.MetricQuery, path *field.Path) Re
 	return v
 }
 
-// ValidateClusterNodePrediction looks at a template of predictions.
+// ValidateClusterNodePrediction validates a template of predictions.
 func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, _ Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
@@ -100,7 +100,7 @@ func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, 
 	return v
 }
 
-// DefaultTimeSeriesPrediction names the version and the namespace of a target that everybody would mean.
+// DefaultTimeSeriesPrediction sets the API version and the namespace of the target if they are unambiguous.
 func DefaultTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction) {
 	ref := p.Spec.TargetRef
 	setDefaultAPIVersion(ref)

@@ -14,17 +14,18 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
-// Facts are what a verdict may depend on beside the object.
+// Facts are facts about the cluster that a validation may depend on.
 type Facts struct {
-	// Namespace is Crane's own.
+	// Namespace is Crane's own namespace.
 	Namespace string
-	// Actions are the AvoidanceActions by name; nil where they are not known.
+	// Actions are the AvoidanceActions by name; nil if they are unknown.
 	Actions map[string]ensurancev1alpha1.AvoidanceActionSpec
-	// ValidateRecommender says why a recommender could not run with the settings in force; nil where these are not known.
+	// ValidateRecommender returns the error with which a recommender would fail under the current configuration; nil if that is
+	// unknown.
 	ValidateRecommender func(analysisv1alpha1.Recommender) error
 }
 
-// Result is what a look at an object found.
+// Result is the result of a validation.
 type Result struct {
 	// Errors refuse the object.
 	Errors field.ErrorList
@@ -38,7 +39,7 @@ func (v *Result) warnf(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// merge takes over what another look found.
+// merge adds the errors and warnings of another result.
 func (v *Result) merge(other Result) {
 	v.Errors = append(v.Errors, other.Errors...)
 	v.Warnings = append(v.Warnings, other.Warnings...)
@@ -46,13 +47,13 @@ func (v *Result) merge(other Result) {
 
 var indices = regexp.MustCompile(`\[[0-9]+\]`)
 
-// errorKey is an error without its place in a list, which moves when the list changes before it.
+// errorKey returns the text of an error without list indices, which change when an earlier element is inserted or removed.
 func errorKey(e *field.Error) string {
 	return fmt.Sprintf("%s|%s|%v|%s", e.Type, indices.ReplaceAllString(e.Field, "[]"), e.BadValue, e.Detail)
 }
 
-// Ratchet is the verdict on an update: what was wrong before and still is does not block it, but is warned of. So an object that
-// was stored while no webhook looked, or before there was a rule, can still be labelled, finalised and mended step by step.
+// Ratchet returns the result of an update: errors that the old object had too become warnings. An object that was stored without
+// the webhook, or before a rule existed, can therefore still be labelled, finalised and corrected step by step.
 func Ratchet(before, after Result) Result {
 	known := map[string]int{}
 	for _, e := range before.Errors {

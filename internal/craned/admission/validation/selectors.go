@@ -18,7 +18,7 @@ func validateLabelSelector(s *metav1.LabelSelector, path *field.Path) field.Erro
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateAPIVersion checks the form of a group and version; an empty one is none.
+// validateAPIVersion checks the form of a group and version; empty is valid.
 func validateAPIVersion(text string, path *field.Path) field.ErrorList {
 	if _, err := schema.ParseGroupVersion(text); err != nil {
 		return field.ErrorList{field.Invalid(path, text, "must be a group and a version such as apps/v1, or v1")}
@@ -26,12 +26,12 @@ func validateAPIVersion(text string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isClusterScoped are the kinds without a namespace that Crane recommends something for.
+// isClusterScoped reports whether a kind that Crane recommends for has no namespace.
 func isClusterScoped(kind string) bool {
 	return slices.Contains([]string{"Node", "PersistentVolume"}, kind)
 }
 
-// duplicates returns the indices of values that stand in the list already.
+// duplicates returns the indices of values that occur earlier in the list.
 func duplicates[T any](list []T, key func(T) string) []int {
 	seen := map[string]bool{}
 	var out []int
@@ -47,7 +47,7 @@ func duplicates[T any](list []T, key func(T) string) []int {
 
 func identity(s string) string { return s }
 
-// defaultAPIVersion returns the validateAPIVersion of kinds that everybody means the same by, or nothing.
+// defaultAPIVersion returns the API version of a kind that is unambiguous, or "".
 func defaultAPIVersion(kind string) string {
 	switch kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
@@ -60,7 +60,7 @@ func defaultAPIVersion(kind string) string {
 	return ""
 }
 
-// setDefaultAPIVersion fills in the validateAPIVersion of a reference that has none.
+// setDefaultAPIVersion sets the API version of a reference without one.
 func setDefaultAPIVersion(ref *corev1.ObjectReference) {
 	if ref != nil && ref.APIVersion == "" {
 		ref.APIVersion = defaultAPIVersion(ref.Kind)

@@ -14,7 +14,7 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 )
 
-// ValidateNodeResourceTopology looks at the zones of a node. The agent writes them; a person who does so is told what cannot be.
+// ValidateNodeResourceTopology validates the zones of a node, for clients other than the agent.
 func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Facts) Result {
 	var v Result
 	zones := map[string]*topologyv1alpha1.Zone{}
@@ -42,7 +42,7 @@ func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Fa
 	return v
 }
 
-// isCircular tells whether a zone is among its own parents.
+// isCircular reports whether a zone is among its own ancestors.
 func isCircular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zone) bool {
 	for at, seen := z, 0; at != nil && at.Parent != ""; at, seen = zones[at.Parent], seen+1 {
 		if at.Parent == z.Name || seen > len(zones) {
