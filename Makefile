@@ -175,6 +175,10 @@ bench-throughput: $(BIN)/controlplane $(BIN)/crane-scheduler ## Print pods a sec
 bench-forecast: ## Print the accuracy table of the forecasters on ../shared/traces
 	@hack/bench-forecast.sh
 
+.PHONY: bench-decisions
+bench-decisions: ## Print the scores of forecasts on series of each family in ../shared, with parameters chosen on the other families
+	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
+
 .PHONY: nightly
 nightly: ## What does not fit into CI: all tests with the race detector, emulated machines, CRI-O and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
@@ -197,7 +201,7 @@ verify: generate ## Fail when generated files or go.mod are not current, or a fi
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
 	@git diff --exit-code -- api config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
 	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
-	$(GO) test -count=1 ./test/docs
+	$(GO) test -count=1 ./test/docs ./test/apiusage
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -7,12 +7,42 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
+
+// TestWebhookReplicasAreReady checks that the Service of the webhooks contains ready replicas only, that readiness does not depend on the
+// data source, and that a replica has time to stop after the API server no longer calls it.
+func TestWebhookReplicasAreReady(t *testing.T) {
+	service, craned := &corev1.Service{}, &appsv1.Deployment{}
+	for path, object := range map[string]any{"webhook/service.yaml": service, "craned/deployment.yaml": craned} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(data, object); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	if service.Spec.PublishNotReadyAddresses {
+		t.Error("the Service publishes replicas that are not ready: half of the requests time out while a node is down")
+	}
+	container := craned.Spec.Template.Spec.Containers[0]
+	if path := container.ReadinessProbe.HTTPGet.Path; path != "/readyz?exclude=data-source" {
+		t.Errorf("the readiness probe is %s", path)
+	}
+	if !slices.Contains(container.Args, "--shutdown-delay-duration=5s") {
+		t.Errorf("no delay of the shutdown in %v", container.Args)
+	}
+	if grace := *craned.Spec.Template.Spec.TerminationGracePeriodSeconds; grace < 5+20 {
+		t.Errorf("a grace period of %d s is shorter than the delay and --shutdown-timeout", grace)
+	}
+}
 
 // TestRunQueueWait: with the component the agent's pods are in the host's PID namespace, and nothing else is another.
 func TestRunQueueWait(t *testing.T) {

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the manifests of Crane as files, for whoever installs them without a checkout: the playground, the
-// tests and the command line. It has no code; what applies them lives elsewhere.
+// Package config embeds the manifests of Crane for programs that install them without a checkout: the playground, the tests and the
+// command line. It contains no code that applies them.
 package config
 
 import "embed"
@@ -12,10 +12,10 @@ import "embed"
 //go:embed crd/*.crane.io_*.yaml
 var CRDs embed.FS
 
-// Manifests holds everything that an installation applies: the CRDs, the namespace, the rights, the ConfigMap with the
-// node-load policy, the workloads and Services of each binary, and the configurations of webhooks.
+// Manifests holds everything that an installation applies: the CRDs, the namespace, the rights, the admission policies,
+// the ConfigMap with the node-load policy, the workloads and Services of each binary, and the webhook configurations.
 //
-//go:embed crd/*.crane.io_*.yaml namespace.yaml rbac craned webhook crane-scheduler crane-agent metric-adapter nodeload/configmap.yaml
+//go:embed crd/*.crane.io_*.yaml namespace.yaml rbac policy craned webhook crane-scheduler crane-agent metric-adapter nodeload/configmap.yaml
 var Manifests embed.FS
 
 // NodeLoad holds the node-load policies that Crane ships, and the recording rules that one of them needs.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -25,6 +26,7 @@ import (
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -44,9 +46,12 @@ func (o *Options) usesAPIServer() bool {
 type clients struct {
 	kubernetes.Interface
 
-	objects dynamic.Interface
-	// config is the configuration of both clients.
+	objects  dynamic.Interface
+	metadata metadata.Interface
+	// config is the configuration of all clients.
 	config *rest.Config
+	// pause stops writes; the other clients write through it.
+	pause *pause.Switch
 }
 
 func (o *Options) clients() (clients, error) {
@@ -62,11 +67,19 @@ func (o *Options) clients() (clients, error) {
 	}
 	config.UserAgent = "crane-agent/" + version.String()
 	config.QPS, config.Burst = apiQPS, apiBurst
-	c := clients{config: config}
+	direct, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+	if err != nil {
+		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	c := clients{config: config, pause: pause.New(direct, o.Namespace)}
+	config.Wrap(c.pause.Wrap)
 	if c.Interface, err = kubernetes.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
+		return c, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if c.metadata, err = metadata.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	return c, nil

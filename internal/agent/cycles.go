@@ -39,7 +39,7 @@ func (e environment) sensitivePods(view cluster.Source) []perf.Pod {
 	if seen == nil {
 		return nil
 	}
-	known := newInventory(view.State())
+	known := e.newInventory(view.State())
 	var out []perf.Pod
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)

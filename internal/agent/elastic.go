@@ -15,19 +15,24 @@ import (
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/component/featuregate"
 	model "crane.io/crane/pkg/elastic"
+	"crane.io/crane/pkg/series"
 )
 
 // reservedFlag names the flag for the share of a node that is never offered as elastic resources.
 const reservedFlag = "node-resource-reserved"
 
+// defaultMemoryReserve keeps the memory above the water mark evict of the shipped policy (0.85) out of the offer: elastic pods that use all
+// of an offer up to it would cause evictions. CPU has none, as in gocrane, because elastic pods yield it at once.
+const defaultMemoryReserve series.Ratio = 0.15
+
 // ReclaimOptions are the flags of elastic resources.
 type ReclaimOptions struct {
-	// Reserved maps cpu and memory to shares of the node, such as 40%, that apply without an annotation of the node.
+	// Reserved maps cpu and memory to shares of the node, such as 40%, that apply without an annotation of the node. Memory has a default.
 	Reserved map[string]string
 }
 
 func (o *ReclaimOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, unless an annotation of the node overrides them.")
+	fs.StringToStringVar(&o.Reserved, reservedFlag, o.Reserved, "Shares of the node that are never offered as elastic resources, as in cpu=40%,memory=40%, unless an annotation of the node overrides them. Memory that is not named has 15%.")
 }
 
 func (o *ReclaimOptions) validate() field.ErrorList {
@@ -38,7 +43,7 @@ func (o *ReclaimOptions) validate() field.ErrorList {
 }
 
 func (o *ReclaimOptions) reserves() (elasticresource.Reserves, error) {
-	var out elasticresource.Reserves
+	out := elasticresource.Reserves{Memory: defaultMemoryReserve}
 	for name, text := range o.Reserved {
 		share, err := model.ParseReserve(text)
 		switch {
@@ -82,7 +87,7 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 		}
 		if e.limitsElasticPods() {
 			config.Journal, config.MemoryJournal = j.changes, j.memory
-			list = append(list, undoOnStop{j.memory, reporter})
+			list = append(list, undoOnStop{j.memory, reporter, e.restart.kept})
 		}
 		m := podresource.New(config)
 		if err := e.register(m); err != nil {

@@ -87,20 +87,31 @@ func (e environment) newExecutors(access clusterAccess, j journals, files act.Fi
 	if e.throttlesMemory() {
 		a.memory = act.NewMemoryThrottler(act.MemoryThrottlerConfig{
 			Layout: e.layout, Journal: j.memory, Files: files, Clock: e.clock, Beat: e.heartbeats.Register("memory"),
-			Undo: func() error { return undoJournal(j.memory, reporter, reasonAgentEnded) },
+			Undo: func() error {
+				if e.restart.kept() {
+					return nil
+				}
+				return undoJournal(j.memory, j.memory.UndoAll, reporter, reasonAgentEnded)
+			},
 		})
 		list = append(list, drainOnStop{a.memory, func() { a.drainResults(&qos.State{}) }})
 	}
-	if e.enforces(enforceTaint) {
-		a.tainter = act.NewTainter(act.TainterConfig{
+	// A taint that the previous agent left is removed even if this one sets none.
+	if enforced := e.enforces(enforceTaint); enforced || e.restart.leftTaint() && access.api != nil {
+		tainter := act.NewTainter(act.TainterConfig{
 			Name: e.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
-			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint,
+			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint, Keep: e.restart.kept,
 		})
-		list = append(list, a.tainter)
+		list = append(list, tainter)
+		if enforced {
+			a.tainter = tainter
+		} else {
+			tainter.SetDesired(false, "the agent does not set the taint (--enforce)")
+		}
 	}
 	if e.enforces(enforceEvict) {
 		a.evictor = act.NewEvictor(act.EvictorConfig{
-			Client: act.APIEvictionClient{Client: access.api}, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
+			Client: act.APIEvictionClient{Client: access.api}, Blocked: replicaGuard{access.view, access.api.metadata, e.Eviction.policyFor}.blockReason, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
 			Budget: act.NewBudget(act.BudgetConfig{
 				Leases: access.api.CoordinationV1().Leases(e.Namespace), Node: e.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
 			}),

@@ -47,6 +47,7 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*wiredAgent, *loop, []M
 	p := &wiredAgent{environment: environment{
 		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{},
 	}}
+	p.restart = p.readHandover()
 	if p.reporter, _, err = p.newReporter(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,10 @@ type loop struct {
 	// observeStep records a heartbeat and the duration of a step.
 	observeStep func(step string, since time.Time)
 
-	view       cluster.Source
-	limits     qos.Limits
-	waterMarks waterMarks
+	view         cluster.Source
+	newInventory func(*cluster.State) inventory.Pods
+	limits       qos.Limits
+	waterMarks   waterMarks
 
 	observer     *observe.Observer
 	latest       *observe.Latest
@@ -57,7 +58,9 @@ type loop struct {
 	// exported reports that snapshots are exported at /metrics.
 	exported bool
 	avoided  bool
-	problems []string // already logged
+	// inheritedUntil is the time until which limits of the previous agent stay; zero for none.
+	inheritedUntil time.Time
+	problems       []string // already logged
 }
 
 // newLoop returns the loop.
@@ -71,8 +74,9 @@ func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{
-		log: e.log, clock: e.clock, interval: e.Interval, view: view, limits: limits, waterMarks: marks, latest: e.latest,
+		newInventory: e.newInventory, log: e.log, clock: e.clock, interval: e.Interval, view: view, limits: limits, waterMarks: marks, latest: e.latest,
 		observer: observe.New(e.hostRoot(), e.layout), executors: a, exported: e.serves(),
+		inheritedUntil: e.restart.inheritedUntil(),
 	}
 	l.observer.SetKubeletDir(e.KubeletRoot)
 	beat := e.heartbeats.Register(l.Name())
@@ -105,7 +109,8 @@ func (l *loop) Run(ctx context.Context) error {
 // journals are the journals of host changes; one is nil if nothing of its kind is changed.
 type journals struct{ changes, memory *act.Journal }
 
-// openJournals opens the journals that this agent needs and those that a previous one left, and undoes the changes of the latter.
+// openJournals opens the journals that this agent needs and those that a previous one left, and undoes the changes of the latter that this
+// one does not take over.
 func (e environment) openJournals(files act.FileWriter, reporter *report.Reporter) (j journals, err error) {
 	if e.needsJournal() {
 		if j.changes, err = e.openJournal(changesFile, files, reporter); err != nil {
@@ -127,19 +132,24 @@ func (e environment) openJournal(name string, files act.FileWriter, reporter *re
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
+	journal.Stopped = e.stopped
 	if err != nil {
 		e.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
 	}
-	if err := undoJournal(journal, reporter, "left by a previous agent"); err != nil {
+	undo := journal.UndoAll
+	if e.restart != nil && e.restart.inherited {
+		undo = func() error { return journal.UndoUnless(e.ownsUnit) }
+	}
+	if err := undoJournal(journal, undo, reporter, "left by a previous agent"); err != nil {
 		e.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
 	}
 	return journal, nil
 }
 
-// undoJournal undoes and reports everything in a journal.
-func undoJournal(journal *act.Journal, reporter *report.Reporter, why string) error {
+// undoJournal undoes changes in a journal and reports them.
+func undoJournal(journal *act.Journal, undo func() error, reporter *report.Reporter, why string) error {
 	before := journal.Entries()
-	err := journal.UndoAll()
+	err := undo()
 	reporter.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
 		_, held := journal.Entry(e.Key)
 		return held
@@ -162,7 +172,7 @@ func (l *loop) refreshPolicy() {
 	var problems []string
 	l.policy, problems = nodePolicy(now, l.limits)
 	l.policy.WaterMarks, l.policy.Unthrottled = marks, l.unthrottled()
-	l.pods = newInventory(now)
+	l.pods = l.newInventory(now)
 	l.observer.SetRunQueueSampling(signals.RunQueueSampling(l.policy.Rules))
 	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
 	for _, p := range problems {
@@ -177,6 +187,7 @@ func (l *loop) refreshPolicy() {
 func (l *loop) tick(now time.Time) qos.Plan {
 	l.refreshPolicy()
 	l.drainResults(&l.state)
+	l.undoInherited(now)
 	snapshot := l.observer.Collect(now)
 	l.latest.Publish(snapshot)
 	if l.recorder != nil {

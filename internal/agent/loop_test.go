@@ -92,9 +92,14 @@ func (m *hostFixture) hogsLimit(t *testing.T) string {
 	return strings.TrimSpace(string(content))
 }
 
+// ownedBy returns the reference of a controller.
+func ownedBy(kind, name string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(kind + name), Controller: new(true)}}
+}
+
 func podOn(uid, name, id string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(uid), Labels: map[string]string{"app": name}, OwnerReferences: ownedBy("ReplicaSet", name)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + id}}},
 	}
 }
@@ -125,7 +130,7 @@ func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
 	p, l, _ := fixture{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
 	t.Cleanup(func() {
-		if err := (undoOnStop{p.changes, p.reporter}).Run(ended(t)); err != nil {
+		if err := (undoOnStop{p.changes, p.reporter, p.restart.kept}).Run(ended(t)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -50,7 +50,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	case <-clk.After(o.Interval):
 	}
 	snapshot := observer.Collect(clk.Now())
-	pods := newInventory(state)
+	pods := o.newInventory(state)
 	if !state.KnowsPods {
 		pods.ReadNamesFromLogs(o.hostRoot())
 	}
@@ -59,6 +59,9 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	r := &onceReport{at: snapshot.At, node: o.nodeName(), snapshot: snapshot, observation: observation, policy: policy, problems: problems, podCount: pods.Count()}
 	r.features, r.zones = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot), o.readZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
+	if note := o.predecessorNote(state); note != "" {
+		r.notes = append(r.notes, note)
+	}
 	if state.Rules.NodeQOS != nil && state.Node == nil {
 		r.notes = append(r.notes, "the node's labels are unknown (--node-labels): every NodeQOS applies")
 	}
@@ -75,10 +78,10 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	return r, nil
 }
 
-// newInventory returns the node's pods with the properties their rules give them.
-func newInventory(s *cluster.State) inventory.Pods {
+// newInventory returns the node's pods with the properties that their rules and the eviction policy give them.
+func (o *Options) newInventory(s *cluster.State) inventory.Pods {
 	rules := s.Rules.PodRules()
-	pods := inventory.New(s.Pods, rules.Allowed)
+	pods := inventory.New(s.Pods, rules.Allowed, o.Eviction.blockReason)
 	pods.MarkSensitive(rules.CPUPriority)
 	pods.SetOffered(s.Node)
 	return pods

@@ -65,12 +65,16 @@ type Options struct {
 
 	// BindAddress serves health checks and metrics; empty or 0 for none.
 	BindAddress string
+	// MetricsSecure serves over TLS, and metrics and profiles to clients that the API server permits to get them.
+	MetricsSecure bool
 	// Profiling serves profiles at BindAddress.
 	Profiling bool
 	// MaxInactivity is the longest time without a heartbeat of a part before health checks fail.
 	MaxInactivity time.Duration
 	// StopTimeout bounds the time all parts take to stop and undo their changes.
 	StopTimeout time.Duration
+	// RestartGrace is how long changes stay at the end if another agent follows; 0 to undo them at every end.
+	RestartGrace time.Duration
 	// AuditFile receives a line per action; empty for none. AuditBytes is the size at which it is rotated.
 	AuditFile  string
 	AuditBytes int64
@@ -82,6 +86,7 @@ type Options struct {
 	// Cycles counts cycles and instructions of latency-sensitive pods.
 	Cycles       bool
 	FeatureGates featuregate.MutableFeatureGate
+	Eviction     EvictionOptions
 	Reclaim      ReclaimOptions
 	CPUs         CPUOptions
 }
@@ -94,7 +99,7 @@ func NewOptions() *Options {
 	}
 	return &Options{
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
-		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, KubeletRoot: "/var/lib/kubelet",
+		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, RestartGrace: defaultRestartGrace, KubeletRoot: "/var/lib/kubelet",
 		Namespace: namespace, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
 		RecordBytes: defaultRecordBytes, EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
 	}
@@ -121,10 +126,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.RecordBytes, "record-max-bytes", o.RecordBytes, "Size in bytes at which the recording is rotated to FILE.1.")
 	fs.StringVar(&o.Replay, "replay", o.Replay, "Recording to replay with its own rules or those of --rules: prints what they would have done. The host is not read.")
 	fs.StringVarP(&o.Output, "output", "o", o.Output, "Format of the output of --once: table or json.")
-	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics, in plain HTTP and without authentication; empty or 0 for none.")
+	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics; empty or 0 for none.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
+		"Serve --bind-address over TLS, and /metrics and /debug/pprof to clients that the API server permits to get them. Pages of health stay open.")
 	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")
 	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "Time without activity of a part of the agent after which health checks fail, at least 10s.")
 	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Time the agent may take to stop and undo its changes, at least 1s.")
+	fs.DurationVar(&o.RestartGrace, "restart-grace-period", o.RestartGrace, "Time for which limits, taint and exclusive CPUs stay when the agent ends and its DaemonSet starts another one, up to 30m; 0 to undo them at every end.")
 	fs.StringVar(&o.KubeletRoot, "kubelet-root-path", o.KubeletRoot, "Directory of the kubelet, below --host-root.")
 	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File for a line of JSON per action with its target, rule, numbers and outcome. Empty for none.")
 	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size in bytes at which the audit file is rotated to FILE.1.")
@@ -132,6 +140,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Window of --eviction-budget, from 1s to 1h.")
 	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which requires the capability PERFMON and a CPU whose counters the kernel can use.")
 	o.FeatureGates.AddFlag(fs)
+	o.Eviction.addFlags(fs)
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)
 	o.Log.AddFlags(fs)

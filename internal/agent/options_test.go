@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -11,7 +12,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"crane.io/crane/internal/agent/elasticresource"
 	"crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/pkg/nodeload"
 )
 
 // parse parses a command line and returns the warnings.
@@ -121,6 +125,32 @@ func TestDocumented(t *testing.T) {
 	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
 			t.Errorf("docs/reference/agent.md does not tell of %s", w)
+		}
+	}
+}
+
+// TestReserves checks that memory has a default reserve, the share above the shipped policy's water mark evict, unless it is named.
+func TestReserves(t *testing.T) {
+	policy, err := policyfile.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := policy.Marks[nodeload.Memory]
+	if got := float64(defaultMemoryReserve + marks.Evict); math.Abs(got-1) > 1e-9 {
+		t.Errorf("the reserve and the water mark evict of %v sum to %v", marks.Evict, got)
+	}
+	for args, want := range map[string]elasticresource.Reserves{
+		"":                                 {Memory: defaultMemoryReserve},
+		"--node-resource-reserved=cpu=40%": {CPU: 0.4, Memory: defaultMemoryReserve},
+		"--node-resource-reserved=cpu=40%,memory=30%": {CPU: 0.4, Memory: 0.3},
+		"--node-resource-reserved=memory=0%":          {},
+	} {
+		o, _, err := parse(t, append([]string{"--dry-run"}, strings.Fields(args)...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := o.Reclaim.reserves(); err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", args, got, err, want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (o *Options) replay(out io.Writer) error {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	defer file.Close()
-	p := &replayer{out: out, limits: limits, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
+	p := &replayer{Options: o, out: out, limits: limits, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
 	if o.Rules != "" {
 		set, err := o.readRules()
 		if err != nil {
@@ -67,6 +67,8 @@ func (o *Options) replay(out io.Writer) error {
 
 // replayer replays snapshots.
 type replayer struct {
+	*Options
+
 	out    io.Writer
 	limits qos.Limits
 	// rules are those of a file; nil for the recording's own.
@@ -101,7 +103,7 @@ func (p *replayer) replay(e recording.Entry) error {
 		p.skipped++
 		return nil
 	}
-	plan := qos.Decide(&p.policy, p.signals.Build(e.Snapshot, newInventory(p.clusterState), p.avoided), &p.state)
+	plan := qos.Decide(&p.policy, p.signals.Build(e.Snapshot, p.newInventory(p.clusterState), p.avoided), &p.state)
 	p.printChanges(&plan)
 	return nil
 }

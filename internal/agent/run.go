@@ -28,6 +28,7 @@ import (
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/usagemetrics"
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/pause"
 )
 
 // environment holds what all parts of the agent share. It does not change after the start.
@@ -40,7 +41,19 @@ type environment struct {
 	heartbeats *heartbeat.Heartbeats
 	registry   *prometheus.Registry
 	latest     *observe.Latest
+	// stopped reports whether Crane is paused; nil without an API server.
+	stopped func() bool
+	restart *restart
 }
+
+// pauseManager follows the switch that stops writes.
+type pauseManager struct{ *pause.Switch }
+
+// Name implements Manager.
+func (pauseManager) Name() string { return "pause" }
+
+// Run implements Manager.
+func (m pauseManager) Run(ctx context.Context) error { return m.Start(ctx) }
 
 // clusterAccess reads the state of the cluster; api and nodeChanged are nil without an API server.
 type clusterAccess struct {
@@ -65,6 +78,7 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		return err
 	}
 	defer unlock()
+	e.restart = e.readHandover()
 	list, err := e.managers(ctx, files)
 	if err != nil {
 		return err
@@ -79,6 +93,13 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	access, watchers, err := e.newClusterAccess()
 	if err != nil {
 		return nil, err
+	}
+	if access.api != nil {
+		e.stopped = access.api.pause.Paused
+		watchers = append(watchers, pauseManager{access.api.pause})
+		if err := e.register(access.api.pause); err != nil {
+			return nil, err
+		}
 	}
 	reporter, writers, err := e.newReporter(ctx, access.api)
 	if err != nil {
@@ -112,17 +133,23 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	}
 	var undo []Manager
 	if open.changes != nil {
-		undo = []Manager{undoOnStop{open.changes, reporter}}
+		undo = []Manager{undoOnStop{open.changes, reporter, e.restart.kept}}
 	}
-	list := slices.Concat(watchers, writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
-		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l})
+	list := slices.Concat(watchers, e.newPredecessorManager(access), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
+		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
 	if !e.serves() {
 		return list, nil
 	}
-	server, err := httpserver.Listen(ctx, httpserver.Config{
+	config := httpserver.Config{
 		Address: e.BindAddress, Gather: e.registry, Profiling: e.Profiling,
 		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) }, Unready: e.heartbeats.NotStarted,
-	})
+	}
+	if e.MetricsSecure && access.api != nil {
+		if err := e.protect(&config, access.api.config); err != nil {
+			return nil, err
+		}
+	}
+	server, err := httpserver.Listen(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +183,7 @@ func (e environment) needsJournal() bool { return e.changesHost() || e.leftJourn
 
 // lockStateDir locks the state directory, except in a dry run: two agents would undo each other's changes and overwrite their journals.
 func (e environment) lockStateDir() (unlock func(), err error) {
-	if e.DryRun {
+	if e.DryRun && !e.leftHandover() {
 		return func() {}, nil
 	}
 	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
@@ -169,9 +196,10 @@ func (e environment) lockStateDir() (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// leftJournal reports whether a previous agent left a journal, which is undone even if this agent changes less. A dry run changes nothing.
+// leftJournal reports whether a previous agent left a journal, which is undone even if this agent changes less. A dry run changes nothing,
+// unless the previous agent left its changes to it.
 func (e environment) leftJournal(journal string) bool {
-	if e.DryRun {
+	if e.DryRun && (e.restart == nil || e.restart.left == nil) {
 		return false
 	}
 	_, err := os.Stat(filepath.Join(e.StateDir, journal))
@@ -213,6 +241,8 @@ func (e environment) register(list ...prometheus.Collector) error {
 type undoOnStop struct {
 	journal *act.Journal
 	teller  *report.Reporter
+	// kept reports that the changes stay, for the next agent.
+	kept func() bool
 }
 
 // Name implements Manager.
@@ -221,7 +251,10 @@ func (undoOnStop) Name() string { return "undo" }
 // Run implements Manager.
 func (u undoOnStop) Run(ctx context.Context) error {
 	<-ctx.Done()
-	if err := undoJournal(u.journal, u.teller, reasonAgentEnded); err != nil {
+	if u.kept() {
+		return nil
+	}
+	if err := undoJournal(u.journal, u.journal.UndoAll, u.teller, reasonAgentEnded); err != nil {
 		return fmt.Errorf("undo at the end: %w", err)
 	}
 	return nil

@@ -39,6 +39,7 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.validateServing()...)
+	errs = append(errs, o.Eviction.validate()...)
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
 	if o.FeatureGates.Enabled(featuregate.CraneCPUManager) && !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
@@ -96,6 +97,9 @@ func (o *Options) validateMode() field.ErrorList {
 func (o *Options) validateServing() field.ErrorList {
 	var errs field.ErrorList
 	if o.serves() {
+		if o.MetricsSecure && !o.usesAPIServer() {
+			errs = append(errs, invalid("metrics-secure", "true", "needs an API server, which decides who may read metrics"))
+		}
 		if _, _, err := net.SplitHostPort(o.BindAddress); err != nil {
 			errs = append(errs, invalid("bind-address", o.BindAddress, err.Error()))
 		}
@@ -105,6 +109,9 @@ func (o *Options) validateServing() field.ErrorList {
 	}
 	if o.StopTimeout < time.Second {
 		errs = append(errs, invalid("stop-timeout", o.StopTimeout, "must be at least 1s"))
+	}
+	if o.RestartGrace < 0 || o.RestartGrace > maxRestartGrace {
+		errs = append(errs, invalid("restart-grace-period", o.RestartGrace, fmt.Sprintf("must be from 0 to %s", maxRestartGrace)))
 	}
 	return errs
 }

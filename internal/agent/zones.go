@@ -34,6 +34,8 @@ type CPUOptions struct {
 	Period time.Duration
 	// Policy applies to pods without a policy of their own.
 	Policy string
+	// BindMemory lets containers with CPUs of their own allocate memory only in the zones of these CPUs.
+	BindMemory bool
 	// KubeletConfig is the kubelet's configuration file below the host's root; empty for config.yaml in its directory.
 	KubeletConfig string
 }
@@ -44,6 +46,7 @@ func defaultCPUOptions() CPUOptions {
 
 func (o *CPUOptions) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "cpu-manager-reconcile-period", o.Period, "Interval at which the CPUs of containers are checked, at least 1s.")
+	fs.BoolVar(&o.BindMemory, "cpu-manager-bind-memory", o.BindMemory, "Let containers with CPUs of their own allocate memory only in the zones of these CPUs (cpuset.mems), as long as their limits fit there beside everything else in use. A container that is bound to a full zone is OOM-killed.")
 	fs.StringVar(&o.KubeletConfig, "kubelet-config", o.KubeletConfig, "File with the kubelet's configuration, below --host-root; empty for config.yaml in --kubelet-root-path. Used if the kubelet does not return its configuration (permission nodes/configz).")
 	fs.StringVar(&o.Policy, "default-cpu-policy", o.Policy, "CPU policy of pods without one of their own: none, exclusive, numa or immovable.")
 }
@@ -69,7 +72,7 @@ func (e environment) newZoneManagers(
 		return nil, nil, nil
 	}
 	config := topology.Config{
-		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.nodeName(), DryRun: e.DryRun,
+		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.nodeName(), PinsCPUs: e.pinsCPUs(), DryRun: e.DryRun,
 		Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("topology"),
 	}
 	if access.api != nil {
@@ -83,8 +86,9 @@ func (e environment) newZoneManagers(
 	}
 	cpus := cpupinning.Config{
 		Layout: e.layout, View: access.view, Topology: zones.Latest, StatePath: filepath.Join(e.StateDir, cpupinning.StateFile),
-		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(e.CPUs.Policy),
+		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(e.CPUs.Policy), BindMemory: e.CPUs.BindMemory, Latest: e.latest,
 		Period: e.CPUs.Period, Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("cpu-manager"),
+		Keep: e.restart.kept,
 	}
 	if e.enforces(enforceCPUManager) {
 		cpus.Journal = journal
@@ -97,6 +101,11 @@ func (e environment) newZoneManagers(
 		return nil, nil, err
 	}
 	return append(list, manager), manager, nil
+}
+
+// pinsCPUs reports whether this agent assigns CPUs to containers, unless the kubelet does.
+func (e environment) pinsCPUs() bool {
+	return e.FeatureGates.Enabled(featuregate.CraneCPUManager) && e.enforces(enforceCPUManager) && cpupinning.UnsupportedReason(e.layout) == ""
 }
 
 // cpuManagerFeature returns whether containers get exclusive CPUs on this node.

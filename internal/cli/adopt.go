@@ -19,18 +19,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
-const adoptLong = `Adopt brings recommendations to their workloads: it sets adoptionType to Auto, and craned goes on from there (docs/reference/adoption.md).
+const adoptLong = `Adopt applies recommendations to their workloads: it sets adoptionType to Auto, and craned applies the recommendations
+(docs/reference/adoption.md).
 
-With --dry-run nothing is written. It says which requests craned would send next, word by word, with their reasons: from the same
-pods, budgets, autoscalers and records of OOM kills, decided by the same code. The flags --adoption-... are craned's; those that are
-not given are taken from craned's Deployment, where it can be read. What Prometheus says of throttled CPU is not looked at.
+With --dry-run nothing is written. The command prints the requests that craned would send next, with their reasons: computed by
+the same code from the same pods, budgets, autoscalers and OOM records. The flags --adoption-... are those of craned; values that
+are not set are read from craned's Deployment if possible. CPU throttling in Prometheus is not considered.
 
-NAME is that of a Recommendation. Without one --dry-run looks at all of the namespace.
+NAME is the name of a workload, as in checkout or deployment/checkout, or the name of a Recommendation. For a workload, its
+recommendations of requests and of replicas are selected. Without NAME, --dry-run covers the whole namespace.
 
-Exit codes: 0 done; 1 it failed; 2 the flags are wrong; 3 there is no such Recommendation.`
+Exit codes: 0 success; 1 the command failed; 2 the flags are invalid; 3 the Recommendation does not exist.`
 
 const adoptExample = `  crane adopt -n shop --dry-run
   crane adopt checkout -n shop --dry-run -o yaml
@@ -44,16 +47,16 @@ type adoptOptions struct {
 	dryRun     bool
 	yes        bool
 	output     string
-	// home is the namespace of craned.
-	home     string
-	adoption targetsnapshot.Options
+	// cranedNamespace is the namespace of craned.
+	cranedNamespace string
+	adoption        targetsnapshot.Options
 }
 
 func newAdoptCommand(s Streams) *cobra.Command {
 	o := &adoptOptions{adoption: targetsnapshot.NewOptions()}
 	cmd := &cobra.Command{
 		Use:     "adopt [NAME...]",
-		Short:   "Say what would be sent to adopt recommendations, or let craned adopt them",
+		Short:   "Preview the adoption of recommendations, or start it",
 		Long:    adoptLong,
 		Example: adoptExample,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -66,11 +69,11 @@ func newAdoptCommand(s Streams) *cobra.Command {
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the recommendations (default: that of the kubeconfig's context)")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; for --dry-run alone")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "write nothing, and say what would be sent")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; requires --dry-run")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print the requests that craned would send and write nothing")
 	fs.BoolVar(&o.yes, "yes", false, "set adoptionType of these recommendations to Auto")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format of --dry-run: table, json or yaml")
-	fs.StringVar(&o.home, "craned-namespace", "crane-system", "namespace of craned: of its Deployment and its record of OOM kills")
+	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
 	o.adoption.AddFlags(fs)
 	return cmd
 }
@@ -78,11 +81,11 @@ func newAdoptCommand(s Streams) *cobra.Command {
 func (o *adoptOptions) validate(names []string) error {
 	switch {
 	case o.dryRun == o.yes:
-		return errors.New("say either --dry-run, to see what would be sent, or --yes, to let craned adopt")
+		return errors.New("want either --dry-run to preview the adoption or --yes to start it")
 	case o.yes && len(names) == 0:
-		return errors.New("--yes wants the names of recommendations")
+		return errors.New("--yes requires the names of recommendations")
 	case o.all && (o.namespace != "" || len(names) > 0 || o.yes):
-		return errors.New("--all-namespaces goes with none of --namespace, --yes and names")
+		return errors.New("--all-namespaces cannot be combined with --namespace, --yes or names")
 	case !slices.Contains([]string{outputTable, outputJSON, outputYAML}, o.output):
 		return fmt.Errorf("--output %q: want %s, %s or %s", o.output, outputTable, outputJSON, outputYAML)
 	}
@@ -96,8 +99,8 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("building the scheme: %w", err)
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("failed to build the scheme: %w", err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -108,7 +111,7 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 			return err
 		}
 	}
-	recommendations, all, err := o.find(ctx, c, names)
+	recommendations, all, err := o.selectRecommendations(ctx, c, names)
 	if err != nil {
 		return err
 	}
@@ -122,67 +125,68 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 	return writePreviews(s.Out, o.output, previews)
 }
 
-// find returns the Recommendations that are meant, in the order of their names, and all of the namespace.
-func (o *adoptOptions) find(ctx context.Context, c client.Client, names []string) (meant, all []analysisv1alpha1.Recommendation, err error) {
+// selectRecommendations returns the selected Recommendations, sorted by name, and all Recommendations of the
+// namespace.
+func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Client, names []string) (selected, all []analysisv1alpha1.Recommendation, err error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing recommendations: %w", err)
+		return nil, nil, fmt.Errorf("failed to list recommendations: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	if len(names) == 0 {
-		for i := range list.Items { // What says nothing to a workload by itself is not asked about.
+		for i := range list.Items { // Skip the types that are not adopted.
 			if targetsnapshot.StateAnnotations()[list.Items[i].Spec.Type] != "" {
-				meant = append(meant, list.Items[i])
+				selected = append(selected, list.Items[i])
 			}
 		}
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(list.Items, func(r analysisv1alpha1.Recommendation) bool { return r.Name == name })
-		if i < 0 {
-			return nil, nil, &exitError{code: exitNothing, err: fmt.Errorf("there is no recommendation %s in namespace %s", name, o.namespace)}
+		named, err := recommendationsNamed(list.Items, name)
+		if err != nil {
+			return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s: %w", o.namespace, err)}
 		}
-		meant = append(meant, list.Items[i])
+		selected = append(selected, named...)
 	}
-	if len(meant) == 0 {
+	if len(selected) == 0 {
 		where := "any namespace"
 		if !o.all {
 			where = "namespace " + o.namespace
 		}
-		return nil, nil, &exitError{code: exitNothing, err: fmt.Errorf("there is no recommendation of requests or replicas in %s", where)}
+		return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("no recommendation of requests or replicas in %s", where)}
 	}
-	return meant, list.Items, nil
+	return selected, list.Items, nil
 }
 
-// setAuto lets craned adopt. Each write names the version that was read.
-func setAuto(ctx context.Context, out io.Writer, c client.Client, meant []analysisv1alpha1.Recommendation) error {
-	for i := range meant {
-		rec := &meant[i]
+// setAuto sets adoptionType to Auto. Each patch requires the resource version that was read.
+func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []analysisv1alpha1.Recommendation) error {
+	for i := range selected {
+		rec := &selected[i]
 		before := rec.DeepCopy()
 		if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
-			return fmt.Errorf("recommendation %s/%s: type %s is not adopted", rec.Namespace, rec.Name, rec.Spec.Type)
+			return fmt.Errorf("recommendation %s/%s: type %s cannot be adopted", rec.Namespace, rec.Name, rec.Spec.Type)
 		}
-		said := "is Auto already"
+		result := "is already Auto"
 		if rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto {
 			rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 			if err := c.Patch(ctx, rec, patch, client.FieldOwner("crane")); err != nil {
 				return fmt.Errorf("recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 			}
-			said = fmt.Sprintf("is Auto, it was %s; kubectl patch recommendation %s -n %s --type merge -p '{\"spec\":{\"adoptionType\":%q}}' gives back what there was",
+			result = fmt.Sprintf("set to Auto, previously %s; kubectl patch recommendation %s -n %s --type merge -p '{\"spec\":{\"adoptionType\":%q}}' restores it",
 				before.Spec.AdoptionType, rec.Name, rec.Namespace, before.Spec.AdoptionType)
 		}
-		if _, err := fmt.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, said); err != nil {
-			return fmt.Errorf("writing: %w", err)
+		if _, err := fmt.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, result); err != nil {
+			return fmt.Errorf("failed to write the output: %w", err)
 		}
 	}
 	return nil
 }
 
-// preview decides for one Recommendation after the other.
+// preview computes the next requests of each Recommendation.
 func (o *adoptOptions) preview(
-	ctx context.Context, s Streams, flags *pflag.FlagSet, c client.Client, meant, all []analysisv1alpha1.Recommendation,
+	ctx context.Context, s Streams, flags *pflag.FlagSet, c client.Client, selected, all []analysisv1alpha1.Recommendation,
 ) ([]targetsnapshot.Preview, error) {
 	note := func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) }
 	settings, err := o.settings(ctx, c, flags, note)
@@ -190,13 +194,14 @@ func (o *adoptOptions) preview(
 		return nil, err
 	}
 	previewer := targetsnapshot.Previewer{
-		SnapshotReader: targetsnapshot.SnapshotReader{Live: c, Kills: o.kills(ctx, c, note)}, Settings: settings, Budgets: o.book(ctx, c, note),
+		SnapshotReader: targetsnapshot.SnapshotReader{Live: c, Kills: o.oomKills(ctx, c, note)}, Settings: settings, Budgets: o.loadBudgets(ctx, c, note),
+		SystemNamespace: o.cranedNamespace,
 	}
 	var out []targetsnapshot.Preview
-	for i := range meant {
-		one, err := previewer.Preview(ctx, &meant[i], all, time.Now())
+	for i := range selected {
+		one, err := previewer.Preview(ctx, &selected[i], all, time.Now())
 		if err != nil {
-			return nil, fmt.Errorf("recommendation %s/%s: %w", meant[i].Namespace, meant[i].Name, err)
+			return nil, fmt.Errorf("recommendation %s/%s: %w", selected[i].Namespace, selected[i].Name, err)
 		}
 		out = append(out, one)
 	}

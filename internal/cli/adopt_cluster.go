@@ -21,11 +21,11 @@ import (
 	decide "crane.io/crane/pkg/adoption"
 )
 
-// adoptionFlags begin the names of craned's flags of adoption.
-const adoptionFlags = "adoption-"
+// adoptionFlagPrefix is the prefix of craned's adoption flags.
+const adoptionFlagPrefix = "adoption-"
 
-// settings are those of the craned that runs, with the flags of this command in their place. Where it cannot be read, note is
-// told.
+// settings returns the adoption settings of the running craned, overridden by the flags of this command. If they
+// cannot be read, it prints a note and uses the defaults.
 func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pflag.FlagSet, note func(string, ...any)) (targetsnapshot.Settings, error) {
 	options := targetsnapshot.NewOptions()
 	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
@@ -36,41 +36,41 @@ func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pfl
 		err = deployed.Parse(args)
 	}
 	if err != nil {
-		note("Flags of craned are not known (%v): its defaults are taken.", err)
+		note("The flags of craned cannot be read, using its defaults: %v", err)
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
-		case f.Name == adoptionFlags+"window":
+		case f.Name == adoptionFlagPrefix+"window":
 			options.Windows = o.adoption.Windows
-		case strings.HasPrefix(f.Name, adoptionFlags):
-			_ = deployed.Set(f.Name, f.Value.String()) // It was accepted once.
+		case strings.HasPrefix(f.Name, adoptionFlagPrefix):
+			_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
 		}
 	})
 	settings, err := options.Settings()
 	if err != nil {
-		return settings, fmt.Errorf("settings of adoption: %w", err)
+		return settings, fmt.Errorf("invalid adoption settings: %w", err)
 	}
 	return settings, nil
 }
 
-// cranedArgs are the arguments about adoption in craned's Deployment.
+// cranedArgs returns the adoption flags in craned's Deployment.
 func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]string, error) {
 	selector, err := labels.Parse(cranedSelector)
 	if err != nil {
-		return nil, fmt.Errorf("selector of craned: %w", err)
+		return nil, fmt.Errorf("invalid selector of craned: %w", err)
 	}
 	var list appsv1.DeploymentList
-	if err := c.List(ctx, &list, client.InNamespace(o.home), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing Deployments in %s: %w", o.home, err)
+	if err := c.List(ctx, &list, client.InNamespace(o.cranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("failed to list Deployments in %s: %w", o.cranedNamespace, err)
 	}
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", o.home, cranedSelector)
+		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", o.cranedNamespace, cranedSelector)
 	}
 	var out []string
 	for _, container := range list.Items[0].Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
 			name, _, valued := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-			if strings.HasPrefix(arg, "-") && strings.HasPrefix(name, adoptionFlags) && valued && name != adoptionFlags+"dry-run" {
+			if strings.HasPrefix(arg, "-") && strings.HasPrefix(name, adoptionFlagPrefix) && valued && name != adoptionFlagPrefix+"dry-run" {
 				out = append(out, arg)
 			}
 		}
@@ -78,26 +78,26 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 	return out, nil
 }
 
-// kills is craned's record of OOM kills, nil where it cannot be read: then note is told.
-func (o *adoptOptions) kills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.KillReader {
-	ledger := targetsnapshot.ConfigMapKillReader{Reader: c, Namespace: o.home}
-	if _, err := ledger.Kills(ctx); err != nil {
-		note("OOM kills of pods that are gone are not known: %v.", err)
+// oomKills returns craned's OOM record, or prints a note and returns nil if it cannot be read.
+func (o *adoptOptions) oomKills(ctx context.Context, c client.Reader, note func(string, ...any)) targetsnapshot.KillReader {
+	record := targetsnapshot.ConfigMapKillReader{Reader: c, Namespace: o.cranedNamespace}
+	if _, err := record.Kills(ctx); err != nil {
+		note("OOM kills of deleted pods cannot be read: %v", err)
 		return nil
 	}
-	return ledger
+	return record
 }
 
-// book is what is under way in the cluster; note is told where that cannot be read.
-func (o *adoptOptions) book(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.BudgetTracker {
-	book := decide.NewBudgetTracker()
-	err := targetsnapshot.LoadBudgets(ctx, book, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
+// loadBudgets returns the running adoptions of the cluster, and prints a note if they cannot be read.
+func (o *adoptOptions) loadBudgets(ctx context.Context, c client.Reader, note func(string, ...any)) *decide.BudgetTracker {
+	budgets := decide.NewBudgetTracker()
+	err := targetsnapshot.LoadBudgets(ctx, budgets, c, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		return list, nil
 	})
 	if err != nil {
-		note("What is under way in other namespaces is not known, so budgets and the circuit breaker are not counted: %v.", err)
+		note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
 	}
-	return book
+	return budgets
 }

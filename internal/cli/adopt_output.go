@@ -16,24 +16,24 @@ import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
-// adoptView is what a dry run says of one Recommendation.
-type adoptView struct {
+// adoptPreview is the preview of one Recommendation.
+type adoptPreview struct {
 	Recommendation string `json:"recommendation"`
 	Target         string `json:"target"`
 	Type           string `json:"type"`
-	// Phase is how far adoption has come, empty where nothing is adopted.
+	// Phase is the phase of the adoption, empty if none is running.
 	Phase string `json:"phase,omitempty"`
-	// Refused says why nothing is begun.
+	// Refused is the reason why no adoption starts.
 	Refused string `json:"refused,omitempty"`
-	// Message is what craned would say in status.adoption.message, Remarks are about single pods.
+	// Message is the text that craned would write to status.adoption.message; Remarks refer to single pods.
 	Message  string         `json:"message,omitempty"`
 	Remarks  []string       `json:"remarks,omitempty"`
 	Requests []adoptRequest `json:"requests"`
-	// AgainAfter is when craned would look again, empty for only after a change.
+	// AgainAfter is the delay until craned checks again, empty if it waits for a change.
 	AgainAfter string `json:"againAfter,omitempty"`
 }
 
-// adoptRequest is one request that would be sent.
+// adoptRequest is one request that craned would send.
 type adoptRequest struct {
 	Namespace string `json:"namespace"`
 	Object    string `json:"object"`
@@ -45,9 +45,9 @@ type adoptRequest struct {
 	Body         map[string]any `json:"body"`
 }
 
-func viewOf(p targetsnapshot.Preview) adoptView {
+func newAdoptPreview(p targetsnapshot.Preview) adoptPreview {
 	rec := p.Recommendation
-	out := adoptView{
+	out := adoptPreview{
 		Recommendation: rec.Namespace + "/" + rec.Name, Type: string(rec.Spec.Type), Phase: string(p.Phase), Refused: p.Refused,
 		Target:  fmt.Sprintf("%s %s/%s", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Namespace, rec.Spec.TargetRef.Name),
 		Message: p.Plan.Summary, Remarks: p.Plan.Remarks, Requests: []adoptRequest{},
@@ -65,11 +65,11 @@ func viewOf(p targetsnapshot.Preview) adoptView {
 	return out
 }
 
-// writePreviews writes what a dry run has found.
+// writePreviews writes the previews in an output format.
 func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview) error {
-	views := make([]adoptView, 0, len(previews))
+	views := make([]adoptPreview, 0, len(previews))
 	for _, p := range previews {
-		views = append(views, viewOf(p))
+		views = append(views, newAdoptPreview(p))
 	}
 	var out strings.Builder
 	var err error
@@ -89,13 +89,13 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 		_, err = io.WriteString(w, out.String())
 	}
 	if err != nil {
-		return fmt.Errorf("writing: %w", err)
+		return fmt.Errorf("failed to write the preview: %w", err)
 	}
 	return nil
 }
 
-// describe writes a view for people: what would be sent, line by line, each with its reason.
-func (v adoptView) describe(out *strings.Builder) error {
+// describe writes the preview as text, one request per line with its reason.
+func (v adoptPreview) describe(out *strings.Builder) error {
 	fmt.Fprintf(out, "%s for %s (%s)", v.Recommendation, v.Target, v.Type)
 	if v.Phase != "" {
 		fmt.Fprintf(out, ", %s", v.Phase)
@@ -110,16 +110,16 @@ func (v adoptView) describe(out *strings.Builder) error {
 	for i, r := range v.Requests {
 		body, err := json.Marshal(r.Body)
 		if err != nil {
-			return fmt.Errorf("encoding a patch of %s: %w", r.Object, err)
+			return fmt.Errorf("failed to encode the patch of %s: %w", r.Object, err)
 		}
-		how := strings.ToLower(r.Patch)
+		method := strings.ToLower(r.Patch)
 		if r.Force {
-			how += " by force"
+			method += " (forced)"
 		}
-		fmt.Fprintf(out, "  %d. %s, %s as %s: %s\n     %s\n", i+1, r.Object, how, r.FieldManager, r.Why, body)
+		fmt.Fprintf(out, "  %d. %s, %s as %s: %s\n     %s\n", i+1, r.Object, method, r.FieldManager, r.Why, body)
 	}
 	if len(v.Requests) == 0 {
-		out.WriteString("  nothing would be sent now\n")
+		out.WriteString("  no request to send\n")
 	}
 	return nil
 }

@@ -20,12 +20,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// heed makes constraints of the autoscalers that metrics tell of. They are put into the objects that the Kubernetes API
-// would have returned, so that one reading of them holds for both.
-func heed(ctx context.Context, scaled []metrics.Autoscaler) (workload.Constraints, error) {
-	reader := &rebuilt{}
+// autoscalerConstraints returns the constraints of autoscalers read from metrics. It converts them to the objects of
+// the Kubernetes API, so that one implementation evaluates both.
+func autoscalerConstraints(ctx context.Context, scaled []metrics.Autoscaler) (workload.Constraints, error) {
+	reader := &autoscalerReader{}
 	for _, a := range scaled {
-		reader.autoscalers = append(reader.autoscalers, rebuild(a))
+		reader.autoscalers = append(reader.autoscalers, newAutoscaler(a))
 	}
 	lister := &workload.Lister{
 		Sources: func(schema.GroupVersionKind) workload.Source { return workload.Source{Reader: reader} },
@@ -33,12 +33,12 @@ func heed(ctx context.Context, scaled []metrics.Autoscaler) (workload.Constraint
 	}
 	out, err := lister.Constraints(ctx, nil)
 	if err != nil {
-		return workload.Constraints{}, fmt.Errorf("reading the autoscalers of metrics: %w", err)
+		return workload.Constraints{}, fmt.Errorf("failed to evaluate the autoscalers in metrics: %w", err)
 	}
 	return out, nil
 }
 
-func rebuild(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
+func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 	out := autoscalingv2.HorizontalPodAutoscaler{}
 	out.Namespace, out.Name = a.Target.Namespace, a.Name
 	out.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: a.Target.APIVersion, Kind: a.Target.Kind, Name: a.Target.Name}
@@ -61,18 +61,18 @@ func rebuild(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 	return out
 }
 
-// rebuilt lists autoscalers, and nothing of any other kind.
-type rebuilt struct {
+// autoscalerReader lists the given autoscalers and no other objects.
+type autoscalerReader struct {
 	autoscalers []autoscalingv2.HorizontalPodAutoscaler
 }
 
-// Get is not needed to list.
-func (r *rebuilt) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+// Get is unsupported; the lister does not call it.
+func (r *autoscalerReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.ErrUnsupported
 }
 
-// List fills a list of autoscalers and leaves others empty.
-func (r *rebuilt) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+// List returns the autoscalers, and nothing for other kinds.
+func (r *autoscalerReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if l, ok := list.(*autoscalingv2.HorizontalPodAutoscalerList); ok {
 		l.Items = r.autoscalers
 	}

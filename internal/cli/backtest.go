@@ -5,11 +5,11 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// newBacktestCommand holds the backtests: what ways of deciding would have done on series of real use.
+// newBacktestCommand groups the back-tests of forecasters and sizing policies.
 func newBacktestCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backtest",
-		Short: "Replay ways of deciding over series of real use",
+		Short: "Back-test forecasters and sizing policies against measured series",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

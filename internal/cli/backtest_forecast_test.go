@@ -4,21 +4,16 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 )
 
-// runBacktestForecast runs `crane backtest forecast` and returns what it wrote and its error.
+// runBacktestForecast runs `crane backtest forecast` and returns its output and error.
 func runBacktestForecast(t *testing.T, args ...string) (out, warnings string, err error) {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
-	cmd.SetArgs(append([]string{"backtest", "forecast"}, args...))
-	err = cmd.ExecuteContext(t.Context())
-	return stdout.String(), stderr.String(), err
+	return execute(t, append([]string{"backtest", "forecast"}, args...)...)
 }
 
 func TestBacktestForecastJSON(t *testing.T) {
@@ -76,13 +71,13 @@ func TestBacktestForecastErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"no files":  {nil, exitUsage, "which series"},
+		"no files":  {nil, exitUsage, "want files or directories"},
 		"algorithm": {[]string{"--algorithm", "best", short}, exitUsage, `unknown algorithm "best"`},
 		"history":   {[]string{"--history", "long", short}, exitUsage, "--history"},
 		"horizon":   {[]string{"--horizon", "0s", short}, exitUsage, "--horizon"},
 		"quantile":  {[]string{"--quantile", "0.3", short}, exitUsage, "--quantile 0.3"},
 		"output":    {[]string{"-o", "yaml", short}, exitUsage, `"yaml"`},
-		"too short": {[]string{short}, exitNothing, "no series is long enough"},
+		"too short": {[]string{short}, exitNoResult, "no series is long enough"},
 	} {
 		_, _, err := runBacktestForecast(t, c.args...)
 		var coded *exitError
@@ -91,6 +86,6 @@ func TestBacktestForecastErrors(t *testing.T) {
 		}
 	}
 	if _, _, err := runBacktestForecast(t, dir+"/absent.csv"); err == nil {
-		t.Error("a file that is not there is read")
+		t.Error("no error for a missing file")
 	}
 }

@@ -19,21 +19,21 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const backtestRightsizeLong = `Backtest rightsize holds ways of sizing a container against series of real use. Each decides at every
-midnight UTC, from the past only; the first at seven days of history. Most ask for one request a day. For CPU,
-crane-time-of-day plans the day from a forecast and reacts to use that is at least two minutes old; blocks-3h asks for
-a quantile of the same three hours of the days before.
+const backtestRightsizeLong = `Backtest rightsize evaluates sizing policies against measured series. Each policy decides at midnight UTC from earlier samples
+only, the first time after seven days of history. Most policies set one request a day. For CPU, crane-time-of-day schedules the
+requests of the day from a forecast and reacts to usage that is at least two minutes old; blocks-3h requests a quantile of the
+same three hours of the previous days.
 
-  slack      1 - sum(use)/sum(request): what is requested and not used
-  violation  share of the samples with use above the request
-  overrun    use above the request, as a share of all use
+  slack      1 - sum(use)/sum(request): the unused share of the request
+  violation  share of samples with usage above the request
+  overrun    usage above the request as a share of all usage
   oomDays    days with a sample above the limit (memory only)
-  changes    mean number of times a day that the request moved: by more than 10 % from day to day; within the day, at all
+  changes    mean number of request changes per day: above 10 % between days; every change within a day
 
-A series is a CSV file with the header ts,value; other files of a directory are skipped. Rounding, floors and ceilings
-are left out, so series may be in any unit. --generated makes seeded memory series instead of reading files.
+A series is a CSV file with the header ts,value; other files of a directory are skipped. Rounding, minimums and maximums are not
+applied, so that a series can have any unit. --generated creates seeded memory series instead of reading files.
 
-Exit codes: 0 done; 1 a file cannot be read; 2 the flags are wrong; 3 no series is long enough.`
+Exit codes: 0 success; 1 a file cannot be read; 2 the flags are invalid; 3 no series is long enough.`
 
 // backtestRightsizeOptions are the flags of `crane backtest rightsize`.
 type backtestRightsizeOptions struct {
@@ -50,7 +50,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 	o := &backtestRightsizeOptions{}
 	cmd := &cobra.Command{
 		Use:   "rightsize [flags] FILE|DIR...",
-		Short: "Replay ways of sizing over series of real use",
+		Short: "Back-test sizing policies against measured series",
 		Long:  backtestRightsizeLong,
 		Example: `  crane backtest rightsize ./traces
   crane backtest rightsize --policy crane-default --policy vpa -o json ./traces
@@ -61,8 +61,8 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVar(&o.policies, "policy", nil, "way of sizing to replay, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, for CPU also crane-time-of-day, blocks-3h, or a policy file")
-	fs.StringVar(&o.resource, "resource", string(series.CPU), "what the series measure: cpu or memory")
+	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, crane-time-of-day and blocks-3h (CPU only), or a policy file")
+	fs.StringVar(&o.resource, "resource", string(series.CPU), "resource of the series: cpu or memory")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
 	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
@@ -78,11 +78,11 @@ func (o *backtestRightsizeOptions) validate() error {
 	case o.generated < 0 || o.generated > most:
 		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
 	case o.generated > 0 && len(o.paths) > 0:
-		errs = append(errs, errors.New("--generated contradicts files: want one of them"))
+		errs = append(errs, errors.New("--generated and files are mutually exclusive"))
 	case o.generated > 0 && o.resource != string(series.Memory):
-		errs = append(errs, errors.New("--generated makes memory series: want --resource memory"))
+		errs = append(errs, errors.New("--generated requires --resource memory"))
 	case o.generated == 0 && len(o.paths) == 0:
-		errs = append(errs, errors.New("which series? Give files or directories, or --generated N"))
+		errs = append(errs, errors.New("missing argument: want files or directories with series, or --generated N"))
 	}
 	if o.days < 8 || o.days > 366 {
 		errs = append(errs, fmt.Errorf("--days %d: must be 8 to 366", o.days))
@@ -103,26 +103,17 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	}
 	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
 	if err != nil {
-		// What could not be scored is said, and the rest is still worth its report.
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
 		}
 	}
 	if len(report.Series) == 0 {
-		return &exitError{code: exitNothing, err: errors.New("nothing to score: no series is long enough")}
+		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
 	}
-	if o.output == outputJSON {
-		err = encodeJSON(s.Out, report)
-	} else {
-		err = renderBacktestTable(s.Out, report)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the backtest: %w", err)
-	}
-	return nil
+	return writeReport(s.Out, o.output, "back-test", report, renderRightsizeTable)
 }
 
-// rules are those of the given names and policy files, in that order; all named ones where none is given.
+// rules returns the named policies and policy files in the given order, or all built-in policies if none is given.
 func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 	resource := series.Resource(o.resource)
 	if len(o.policies) == 0 {
@@ -147,14 +138,14 @@ func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 	return rules, nil
 }
 
-// readSeries reads files and directories. What is no series is skipped in a directory, with a line; a file that was
-// named must be one.
+// readSeries reads files and directories. An invalid file is skipped with a warning in a directory, and an error if
+// it was named.
 func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, error) {
 	var all []requestbacktest.Named
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading series: %w", err)
+			return nil, fmt.Errorf("failed to read series: %w", err)
 		}
 		if !info.IsDir() {
 			file, err := csv.ReadFile(path)
@@ -178,10 +169,10 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 	return all, nil
 }
 
-func renderBacktestTable(w io.Writer, report requestbacktest.Report) error {
+func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
 	t := newFigureTable("SERIES", "POLICY", "SLACK", "VIOLATION", "OVERRUN", "OOM DAYS", "CHANGES/DAY")
 	row := func(name string, s requestbacktest.Score) table.Row {
-		ooms := nothing
+		ooms := emptyCell
 		if s.OOMDays != nil {
 			ooms = fmt.Sprintf("%.4g", *s.OOMDays)
 		}

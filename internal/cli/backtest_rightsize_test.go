@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,17 +18,13 @@ import (
 	"crane.io/crane/pkg/rightsize/requestbacktest"
 )
 
-// runBacktest runs `crane backtest rightsize` and returns what it wrote and its error.
+// runBacktest runs `crane backtest rightsize` and returns its output and error.
 func runBacktest(t *testing.T, args ...string) (out, warnings string, err error) {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
-	cmd.SetArgs(append([]string{"backtest", "rightsize"}, args...))
-	err = cmd.ExecuteContext(t.Context())
-	return stdout.String(), stderr.String(), err
+	return execute(t, append([]string{"backtest", "rightsize"}, args...)...)
 }
 
-// writeSeries writes days of a daily cycle, one sample every five minutes.
+// writeSeries writes a series with a daily cycle, one sample every five minutes.
 func writeSeries(t *testing.T, dir, name string, days int) string {
 	t.Helper()
 	var b strings.Builder
@@ -67,13 +62,14 @@ func TestBacktestRightsizeJSON(t *testing.T) {
 	}
 	for _, want := range []string{"notes.csv", "skipping series young: too short"} {
 		if !strings.Contains(warnings, want) {
-			t.Errorf("stderr does not say %q:\n%s", want, warnings)
+			t.Errorf("stderr lacks %q:\n%s", want, warnings)
 		}
 	}
 }
 
-// TestBacktestRightsizeRunsAll: without --policy every way is replayed, and a score has the fields that are documented.
-func TestBacktestRightsizeRunsAll(t *testing.T) {
+// TestBacktestRightsizeAllPolicies checks that every policy is replayed without --policy and that a score has the
+// documented fields.
+func TestBacktestRightsizeAllPolicies(t *testing.T) {
 	out, _, err := runBacktest(t, "-o", "json", writeSeries(t, t.TempDir(), "web.csv", 9))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +85,7 @@ func TestBacktestRightsizeRunsAll(t *testing.T) {
 			t.Errorf("a score has the fields %v", fields)
 		}
 		if report["mean"][i]["policy"] != s["policy"] {
-			t.Errorf("mean %d is of %v, want %v", i, report["mean"][i]["policy"], s["policy"])
+			t.Errorf("mean %d: policy %v, want %v", i, report["mean"][i]["policy"], s["policy"])
 		}
 		names = append(names, fmt.Sprint(s["policy"]))
 	}
@@ -129,24 +125,24 @@ func TestBacktestRightsizeGenerated(t *testing.T) {
 	}
 }
 
-func TestBacktestRightsizeRefuses(t *testing.T) {
+func TestBacktestRightsizeErrors(t *testing.T) {
 	young := writeSeries(t, t.TempDir(), "young.csv", 2)
 	for name, c := range map[string]struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
-		"no series":      {nil, exitUsage, "which series?"},
+		"no series":      {nil, exitUsage, "want files or directories"},
 		"unknown policy": {[]string{"--policy", "best", young}, exitUsage, "crane-default"},
 		"unknown output": {[]string{"-o", "xml", young}, exitUsage, "xml"},
 		"unknown unit":   {[]string{"--resource", "disk", young}, exitUsage, "disk"},
-		"both":           {[]string{"--resource", "memory", "--generated", "1", young}, exitUsage, "contradicts"},
-		"too short":      {[]string{young}, exitNothing, "nothing to score"},
+		"both":           {[]string{"--resource", "memory", "--generated", "1", young}, exitUsage, "mutually exclusive"},
+		"too short":      {[]string{young}, exitNoResult, "nothing to score"},
 		"no such file":   {[]string{filepath.Join(t.TempDir(), "none.csv")}, exitFailure, "none.csv"},
 	} {
 		_, _, err := runBacktest(t, c.args...)
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v does not say %q", name, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v lacks %q", name, err, c.want)
 			continue
 		}
 		code := exitFailure

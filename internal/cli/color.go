@@ -11,44 +11,44 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// painter colours the cells of a table, or leaves them as they are.
+// painter colors the cells of a table if it is true.
 type painter bool
 
-// The colours, as ANSI terminals know them.
+// ANSI escape sequences.
 const (
-	colourLess  = "\x1b[32m" // Green: it requests less.
-	colourMore  = "\x1b[33m" // Yellow: it requests more.
-	colourFaint = "\x1b[2m"  // What is not known.
-	colourBold  = "\x1b[1m"
-	colourReset = "\x1b[0m"
+	colorLess  = "\x1b[32m" // Green: lower request.
+	colorMore  = "\x1b[33m" // Yellow: higher request.
+	colorFaint = "\x1b[2m"  // Unknown value.
+	colorBold  = "\x1b[1m"
+	colorReset = "\x1b[0m"
 )
 
-// paintFor colours what goes to a terminal, unless the user wants none (NO_COLOR, see no-color.org) or it knows none.
-func paintFor(w io.Writer) painter {
+// newPainter enables colors if w is a terminal that supports them and NO_COLOR (see no-color.org) is not set.
+func newPainter(w io.Writer) painter {
 	return painter(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 
-func (p painter) in(colour, text string) string {
+func (p painter) paint(color, text string) string {
 	if !bool(p) || text == "" {
 		return text
 	}
-	return colour + text + colourReset
+	return color + text + colorReset
 }
 
-// row colours changes by their sign.
+// row colors changes by their sign.
 func (p painter) row(header, row table.Row) table.Row {
 	if !p {
 		return row
 	}
 	out := make(table.Row, len(row))
-	for i, cell := range texts(row) {
+	for i, cell := range cellTexts(row) {
 		switch {
-		case cell == nothing:
-			cell = p.in(colourFaint, cell)
+		case cell == emptyCell:
+			cell = p.paint(colorFaint, cell)
 		case header[i] == changeTitle && strings.HasPrefix(cell, "-"):
-			cell = p.in(colourLess, cell)
+			cell = p.paint(colorLess, cell)
 		case header[i] == changeTitle && strings.HasPrefix(cell, "+"):
-			cell = p.in(colourMore, cell)
+			cell = p.paint(colorMore, cell)
 		}
 		out[i] = cell
 	}
@@ -57,8 +57,8 @@ func (p painter) row(header, row table.Row) table.Row {
 
 func (p painter) footer(row table.Row) table.Row {
 	out := make(table.Row, len(row))
-	for i, cell := range texts(row) {
-		out[i] = p.in(colourBold, cell)
+	for i, cell := range cellTexts(row) {
+		out[i] = p.paint(colorBold, cell)
 	}
 	return out
 }

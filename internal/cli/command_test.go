@@ -18,8 +18,8 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// crane runs the command line in an empty environment.
-func crane(t *testing.T, args ...string) (code int, out, errOut string) {
+// runCrane runs the command line in an empty environment.
+func runCrane(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	for _, name := range []string{envAddress, envUsername, envPassword, envToken} {
 		t.Setenv(name, "")
@@ -30,8 +30,8 @@ func crane(t *testing.T, args ...string) (code int, out, errOut string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// seriesDir holds one constant series of 8 days, one file that is no series, and one that has one day only.
-func seriesDir(t *testing.T) string {
+// fixtureSeriesDir returns a directory with a constant series of 8 days, a series of one day and a text file.
+func fixtureSeriesDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, days := range map[string]int{"steady": 8, "young": 1} {
@@ -51,7 +51,7 @@ func seriesDir(t *testing.T) string {
 }
 
 func TestRecommendFromFiles(t *testing.T) {
-	code, out, errOut := crane(t, "recommend", "--from", seriesDir(t), "-o", "json")
+	code, out, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "-o", "json")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
@@ -69,33 +69,33 @@ func TestRecommendFromFiles(t *testing.T) {
 	if steady.Memory != nil || steady.CPU == nil || steady.CPU.Recommended == nil {
 		t.Fatalf("%s", out)
 	}
-	// 0.5 cores and a margin of some kind.
+	// 0.5 cores plus margin.
 	if v := steady.CPU.Recommended.Request.Value; v < 0.5 || v > 0.65 {
-		t.Errorf("a constant use of 0.5 cores leads to %v", v)
+		t.Errorf("recommendation for a constant usage of 0.5 cores: %v", v)
 	}
 	if len(steady.CPU.Reasons) == 0 || steady.CPU.Evidence.Samples != 8*24*12 {
 		t.Errorf("reasons and evidence: %+v", steady.CPU)
 	}
 	if young := r.Workloads[1]; young.State != "Learning" || young.Containers[0].CPU.Recommended != nil {
-		t.Errorf("one day of history leads to %+v", young)
+		t.Errorf("recommendation from one day of history: %+v", young)
 	}
 }
 
-// TestShorterHistory: whoever asks for less history gets a number from less.
+// TestShorterHistory checks that --history lowers the minimum length of the history.
 func TestShorterHistory(t *testing.T) {
-	code, out, errOut := crane(t, "recommend", "--from", seriesDir(t), "-o", "json", "--history", "1d")
+	code, out, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "-o", "json", "--history", "1d")
 	if code != exitOK || strings.Contains(out, `"Learning"`) {
 		t.Errorf("exit %d, %s\n%s", code, errOut, out)
 	}
 }
 
-// TestSharedTraces reads the real traces where they are: every one gets a number.
-func TestSharedTraces(t *testing.T) {
+// TestRecommendFromTraces checks that every production trace has a recommendation.
+func TestRecommendFromTraces(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "shared", "traces")
 	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the traces are not on this machine:", err)
+		t.Skip("the traces are not available:", err)
 	}
-	code, out, errOut := crane(t, "recommend", "--from", dir, "-o", "json")
+	code, out, errOut := runCrane(t, "recommend", "--from", dir, "-o", "json")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
@@ -133,20 +133,20 @@ func TestExitCodes(t *testing.T) {
 		{"bad resource", []string{"recommend", "--from", empty, "--resource", "gpu"}, exitUsage, "--resource"},
 		{"bad history", []string{"recommend", "--from", empty, "--history", "soon"}, exitUsage, "--history"},
 		{"no history", []string{"recommend", "--from", empty, "--history", "0d"}, exitUsage, "--history"},
-		{"too much history", []string{"recommend", "--from", empty, "--history", "999d"}, exitUsage, "--history 999d: want more than nothing and at most 366d"},
+		{"too much history", []string{"recommend", "--from", empty, "--history", "999d"}, exitUsage, "--history 999d: must be above 0 and at most 366d"},
 		{"bad policy", []string{"recommend", "--from", empty, "--policy", "brave"}, exitUsage, "default"},
-		{"both sources", []string{"recommend", "--from", empty, "--prometheus", "http://x"}, exitUsage, "--prometheus has no meaning"},
-		{"resource of Prometheus", []string{"recommend", "--prometheus", "http://x", "--resource", "cpu"}, exitUsage, "--resource is for --from"},
-		{"all and one", []string{"recommend", "--prometheus", "http://x", "-A", "-n", "a"}, exitUsage, "contradicts"},
+		{"both sources", []string{"recommend", "--from", empty, "--prometheus", "http://x"}, exitUsage, "--prometheus cannot be combined"},
+		{"resource with Prometheus", []string{"recommend", "--prometheus", "http://x", "--resource", "cpu"}, exitUsage, "--resource applies to --from"},
+		{"all and one namespace", []string{"recommend", "--prometheus", "http://x", "-A", "-n", "a"}, exitUsage, "mutually exclusive"},
 		{"no URL", []string{"recommend", "--prometheus", "localhost"}, exitUsage, "http://"},
-		{"two secrets", []string{"recommend", "--prometheus", "http://x", "--prometheus-token", "a", "--prometheus-username", "b"}, exitUsage, "at most one"},
+		{"two credentials", []string{"recommend", "--prometheus", "http://x", "--prometheus-token", "a", "--prometheus-username", "b"}, exitUsage, "at most one"},
 		{"bad header", []string{"recommend", "--prometheus", "http://x", "--prometheus-header", "a"}, exitUsage, "Name: value"},
 		{"missing directory", []string{"recommend", "--from", filepath.Join(empty, "none")}, exitFailure, "no such file"},
 		{"broken file", []string{"recommend", "--from", broken}, exitFailure, `a.csv:2: value "abc" is not a number`},
-		{"empty directory", []string{"recommend", "--from", empty}, exitNothing, "no workload was found"},
+		{"empty directory", []string{"recommend", "--from", empty}, exitNoResult, "no workload was found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, _, errOut := crane(t, c.args...)
+			code, _, errOut := runCrane(t, c.args...)
 			if code != c.code || !strings.Contains(errOut, c.want) {
 				t.Errorf("exit %d, want %d; stderr %q, want %q in it", code, c.code, errOut, c.want)
 			}
@@ -154,8 +154,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestBadPrometheus: each way in which a server is no good is told apart, with its address.
-func TestBadPrometheus(t *testing.T) {
+// TestUnusablePrometheus checks that the error names the address and the reason.
+func TestUnusablePrometheus(t *testing.T) {
 	answer := func(status int, contentType, body string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
@@ -173,7 +173,7 @@ func TestBadPrometheus(t *testing.T) {
 		{"empty", answer(http.StatusOK, "application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`), "container_cpu_usage_seconds_total"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, out, errOut := crane(t, "recommend", "--prometheus", c.url)
+			code, out, errOut := runCrane(t, "recommend", "--prometheus", c.url)
 			if code != exitFailure || !strings.Contains(errOut, c.want) || !strings.Contains(errOut, c.url) || out != "" {
 				t.Errorf("exit %d, stdout %q, stderr %q; want %q", code, out, errOut, c.want)
 			}
@@ -182,7 +182,7 @@ func TestBadPrometheus(t *testing.T) {
 }
 
 func TestVersionAndPlugin(t *testing.T) {
-	if code, out, _ := crane(t, "version"); code != exitOK || !strings.HasPrefix(out, "crane ") {
+	if code, out, _ := runCrane(t, "version"); code != exitOK || !strings.HasPrefix(out, "crane ") {
 		t.Errorf("version: exit %d, %q", code, out)
 	}
 	var out bytes.Buffer
@@ -190,7 +190,7 @@ func TestVersionAndPlugin(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, out.String())
 	}
 	if !strings.Contains(out.String(), "kubectl crane recommend [flags]") {
-		t.Errorf("the plugin does not speak of itself as one:\n%s", out.String())
+		t.Errorf("the help text does not use the plugin name:\n%s", out.String())
 	}
 }
 
@@ -204,7 +204,7 @@ func TestEnvironment(t *testing.T) {
 		p    prometheusFlags
 		want prometheusFlags
 	}{
-		{"all of it", prometheusFlags{}, prometheusFlags{address: "http://env", token: "t"}},
+		{"all from environment", prometheusFlags{}, prometheusFlags{address: "http://env", token: "t"}},
 		{"flag wins", prometheusFlags{address: "http://flag", token: "f"}, prometheusFlags{address: "http://flag", token: "f"}},
 		{"password for a user", prometheusFlags{username: "me"}, prometheusFlags{address: "http://env", username: "me", password: "p"}},
 		{"token file", prometheusFlags{tokenFile: "f"}, prometheusFlags{address: "http://env", tokenFile: "f"}},
@@ -225,20 +225,20 @@ func TestCompletePolicy(t *testing.T) {
 		if err := o.complete(); err != nil {
 			t.Fatal(err)
 		}
-		if o.length != want {
-			t.Errorf("--history %q looks %s back, want %s", history, o.length, want)
+		if o.historyLength != want {
+			t.Errorf("history length for --history %q: %s, want %s", history, o.historyLength, want)
 		}
 	}
 }
 
-func TestLacks(t *testing.T) {
+func TestMissingRequired(t *testing.T) {
 	cpu, memory := metrics.MetricPresence{Metric: "cpu", Required: true}, metrics.MetricPresence{Metric: "memory", Required: true}
-	there := cpu
-	there.Series = 3
-	if missing, none := lacks(metrics.SourceReport{Metrics: []metrics.MetricPresence{there, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
-		t.Errorf("with CPU alone: missing %v, none %t; want memory, and something to recommend from", missing, none)
+	present := cpu
+	present.Series = 3
+	if missing, none := missingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{present, memory, {Metric: "nice"}}}); len(missing) != 1 || none {
+		t.Errorf("CPU only: missing %v, none %t; want memory missing and none false", missing, none)
 	}
-	if missing, none := lacks(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
-		t.Errorf("with neither: missing %v, none %t", missing, none)
+	if missing, none := missingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{cpu, memory}}); len(missing) != 2 || !none {
+		t.Errorf("no metrics: missing %v, none %t", missing, none)
 	}
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -16,10 +15,10 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// costSchema names the form of the output of `crane cost -o json`.
+// costSchema is the version of the schema of `crane cost -o json`.
 const costSchema = "crane.io/cost/v1"
 
-// renderCostTable writes a line for each workload, namespace or node, in money a month.
+// renderCostTable writes one row per workload, namespace or node, in money per month.
 func renderCostTable(w io.Writer, r *costReport) error {
 	t := newTable()
 	names := map[string]table.Row{
@@ -34,9 +33,9 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	switch r.by {
 	case byNode:
 		for _, n := range r.Nodes {
-			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.ofUse(n.Idle.Usage)})
+			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.usageCost(n.Idle.Usage)})
 		}
-		t.AppendFooter(table.Row{"TOTAL", "", "", r.Used.Pods, money(r.Cluster), money(r.Idle.Request), r.ofUse(r.Idle.Usage)})
+		t.AppendFooter(table.Row{"TOTAL", "", "", r.Used.Pods, money(r.Cluster), money(r.Idle.Request), r.usageCost(r.Idle.Usage)})
 	case byNamespace:
 		for _, n := range r.Namespaces {
 			t.AppendRow(append(table.Row{n.Namespace}, r.cells(n.Bill)...))
@@ -51,56 +50,56 @@ func renderCostTable(w io.Writer, r *costReport) error {
 		for i := range blank {
 			blank[i] = ""
 		}
-		line := func(name string, pods any, request, use, most string) table.Row {
-			return append(append(table.Row{name}, blank...), pods, request, use, most)
+		line := func(name string, pods any, request, use, maxCost string) table.Row {
+			return append(append(table.Row{name}, blank...), pods, request, use, maxCost)
 		}
-		t.AppendFooter(line("WORKLOADS", r.Used.Pods, money(r.Used.Cost.Request), r.ofUse(r.Used.Cost.Usage), r.ofUse(r.Used.Cost.Max)))
-		t.AppendFooter(line("IDLE", "", money(r.Idle.Request), r.ofUse(r.Idle.Usage), r.ofUse(r.Idle.Max)))
+		t.AppendFooter(line("WORKLOADS", r.Used.Pods, money(r.Used.Cost.Request), r.usageCost(r.Used.Cost.Usage), r.usageCost(r.Used.Cost.Max)))
+		t.AppendFooter(line("IDLE", "", money(r.Idle.Request), r.usageCost(r.Idle.Usage), r.usageCost(r.Idle.Max)))
 		t.AppendFooter(line("NODES", "", money(r.Cluster), money(r.Cluster), money(r.Cluster)))
 	}
 	t.SetColumnConfigs(columnConfigs(append(append(table.Row{}, header...), ""), len(names), maxNoteWidth)[:len(header)])
 	var text strings.Builder
 	text.WriteString(t.Render() + "\n")
 	for line := range strings.Lines(r.notes()) {
-		text.WriteString(wrapped("", line, terminalWidth(w)))
+		text.WriteString(wrapText("", line, terminalWidth(w)))
 	}
 	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("writing the table: %w", err)
+		return fmt.Errorf("failed to write the table: %w", err)
 	}
 	return nil
 }
 
 func (r *costReport) cells(b cost.Bill) table.Row {
-	return table.Row{b.Pods, money(b.Cost.Request), r.ofUse(b.Cost.Usage), r.ofUse(b.Cost.Max)}
+	return table.Row{b.Pods, money(b.Cost.Request), r.usageCost(b.Cost.Usage), r.usageCost(b.Cost.Max)}
 }
 
 func money(s cost.Split) string { return formatMoney(s.Total().PerMonth()) }
 
-// ofUse leaves out what was not read.
-func (r *costReport) ofUse(s cost.Split) string {
-	if !r.withUse {
-		return nothing
+// usageCost returns the cost by usage, or emptyCell if no usage was read.
+func (r *costReport) usageCost(s cost.Split) string {
+	if !r.withUsage {
+		return emptyCell
 	}
 	return money(s)
 }
 
-// notes are lines about what the figures rest on and what they leave out.
+// notes returns lines about the basis of the figures and excluded pods.
 func (r *costReport) notes() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.book.Currency, cost.HoursPerMonth, r.book.Date, r.book.Source)
-	if r.withUse {
-		fmt.Fprintf(&b, "Use is the mean over %s.\n", r.windowText)
+	if r.withUsage {
+		fmt.Fprintf(&b, "Usage is the mean over %s.\n", r.windowText)
 	} else {
-		b.WriteString("Use was not read: no Prometheus is given, and none was found.\n")
+		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
-	if r.withUse && r.Used.WithoutUsage > 0 {
-		fmt.Fprintf(&b, "%s without any known use cost nothing by use, and their request by max.\n", plural(r.Used.WithoutUsage, "pod"))
+	if r.withUsage && r.Used.WithoutUsage > 0 {
+		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", plural(r.Used.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
-		fmt.Fprintf(&b, "%s on no node and cost nothing.\n", are(r.Pending))
+		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", plural(r.Pending, "pod"))
 	}
 	if r.OnUnknownNode > 0 {
-		fmt.Fprintf(&b, "%s on a node that is gone and cost nothing.\n", are(r.OnUnknownNode))
+		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", plural(r.OnUnknownNode, "pod"))
 	}
 	for _, line := range r.sources.lines() {
 		b.WriteString(line + "\n")
@@ -113,18 +112,12 @@ func (r *costReport) notes() string {
 	return b.String()
 }
 
-func are(pods int) string {
-	if pods == 1 {
-		return "1 pod is"
-	}
-	return plural(pods, "pod") + " are"
-}
-
-// jsonCosts is the output of `crane cost -o json`. Amounts are in the currency, for an hour.
+// jsonCosts is the output of `crane cost -o json`. Amounts are in the currency per hour.
 type jsonCosts struct {
 	Schema string    `json:"schema"`
 	Time   time.Time `json:"time"`
-	// Window is how far back the mean use reaches, absent where use was not read: by use and by max are then absent too.
+	// Window is the length of the window of the mean usage. It is absent if usage was not read, as are the costs by
+	// use and by max.
 	Window     string          `json:"window,omitempty"`
 	Prices     *jsonPrices     `json:"prices"`
 	Sources    *jsonSources    `json:"sources,omitempty"`
@@ -139,7 +132,7 @@ type jsonBill struct {
 	Kind      string `json:"kind,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Pods      int    `json:"pods"`
-	// PodsWithoutUse cost nothing by use, and their request by max.
+	// PodsWithoutUse is the number of pods without usage data: they cost nothing by use, and their request by max.
 	PodsWithoutUse int        `json:"podsWithoutUse,omitempty"`
 	Cost           jsonShares `json:"cost"`
 }
@@ -167,18 +160,18 @@ type jsonNode struct {
 	Note         string     `json:"note,omitempty"`
 }
 
-// jsonClusterCost sums up: by each measure Workloads and Idle are Nodes.
+// jsonClusterCost is the total: for each method, Workloads plus Idle equals Nodes.
 type jsonClusterCost struct {
 	Nodes     jsonSplit  `json:"nodes"`
 	Workloads jsonShares `json:"workloads"`
 	Idle      jsonShares `json:"idle"`
-	// PendingPods are on no node, LostPods on one that is gone; they cost nothing.
+	// PendingPods are not scheduled, LostPods are on deleted nodes; they cost nothing.
 	PendingPods int `json:"pendingPods,omitempty"`
 	LostPods    int `json:"lostPods,omitempty"`
 }
 
 func renderCostJSON(w io.Writer, r *costReport) error {
-	p := prices{book: r.book}
+	p := priceInfo{book: r.book}
 	out := jsonCosts{
 		Schema: costSchema, Time: r.now.UTC(), Prices: p.json(), Sources: r.sources.json(),
 		Workloads: []jsonBill{}, Namespaces: []jsonBill{}, Nodes: []jsonNode{},
@@ -187,12 +180,12 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 			PendingPods: r.Pending, LostPods: r.OnUnknownNode,
 		},
 	}
-	if r.withUse {
+	if r.withUsage {
 		out.Window = series.FormatDuration(r.window)
 	}
 	bill := func(b cost.Bill) jsonBill {
 		j := jsonBill{Pods: b.Pods, Cost: r.sharesJSON(b.Cost)}
-		if r.withUse {
+		if r.withUsage {
 			j.PodsWithoutUse = b.WithoutUsage
 		}
 		return j
@@ -213,20 +206,14 @@ func renderCostJSON(w io.Writer, r *costReport) error {
 			Cost: splitJSON(n.Cost), Idle: r.sharesJSON(n.Idle), Note: n.Note,
 		})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
-		return fmt.Errorf("encoding JSON: %w", err)
-	}
-	return nil
+	return encodeJSON(w, out)
 }
 
 func (r *costReport) sharesJSON(s cost.Shares) jsonShares {
 	out := jsonShares{ByRequest: splitJSON(s.Request)}
-	if r.withUse {
-		use, most := splitJSON(s.Usage), splitJSON(s.Max)
-		out.ByUse, out.ByMax = &use, &most
+	if r.withUsage {
+		use, maxCost := splitJSON(s.Usage), splitJSON(s.Max)
+		out.ByUse, out.ByMax = &use, &maxCost
 	}
 	return out
 }

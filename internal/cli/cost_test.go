@@ -18,19 +18,20 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const samplePrices = `{"currency":"EUR","source":"contract 7","date":"2026-01-31","default":{"prices":{"cpu":1,"memory":0.5}}}`
+const fixturePrices = `{"currency":"EUR","source":"contract 7","date":"2026-01-31","default":{"prices":{"cpu":1,"memory":0.5}}}`
 
-func sampleBook(t *testing.T) *cost.PriceBook {
+func fixturePriceBook(t *testing.T) *cost.PriceBook {
 	t.Helper()
-	b, err := cost.ParsePriceBook([]byte(samplePrices))
+	b, err := cost.ParsePriceBook([]byte(fixturePrices))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// sampleCluster is a node with a pod that uses less than it requests, one whose use is not known, and one that waits.
-func sampleCluster() workload.Cluster {
+// fixtureCluster returns a cluster with a pod whose usage is below its request, one without usage data, a pending pod
+// and one on an unknown node.
+func fixtureCluster() workload.Cluster {
 	pod := func(name, on string, cpu series.MilliCPU) workload.Pod {
 		return workload.Pod{
 			Name: name, Node: on, Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: name},
@@ -43,16 +44,16 @@ func sampleCluster() workload.Cluster {
 	}
 }
 
-func sampleCosts(t *testing.T, by string, withUse bool) *costReport {
+func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	t.Helper()
-	a, err := allocate(sampleBook(t), sampleCluster(), func(_, pod string) (cost.Amounts, bool) {
+	a, err := allocate(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 250, Memory: 2 << 30}, withUse && pod == "web"
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &costReport{
-		by: by, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: sampleBook(t), withUse: withUse, Allocation: a,
+		by: by, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: withUse, Allocation: a,
 	}
 }
 
@@ -65,7 +66,7 @@ func TestCostTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := renderCostTable(&b, sampleCosts(t, c.by, c.withUse)); err != nil {
+			if err := renderCostTable(&b, fixtureCostReport(t, c.by, c.withUse)); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, name+".table", b.Bytes())
@@ -75,17 +76,17 @@ func TestCostTables(t *testing.T) {
 
 func TestCostJSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := renderCostJSON(&b, sampleCosts(t, byWorkload, true)); err != nil {
+	if err := renderCostJSON(&b, fixtureCostReport(t, byWorkload, true)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "cost.json", b.Bytes())
 	b.Reset()
-	if err := renderCostJSON(&b, sampleCosts(t, byWorkload, false)); err != nil {
+	if err := renderCostJSON(&b, fixtureCostReport(t, byWorkload, false)); err != nil {
 		t.Fatal(err)
 	}
 	for _, absent := range []string{"byUse", "byMax", "window", "podsWithoutUse"} {
 		if strings.Contains(b.String(), absent) {
-			t.Errorf("%s in an output that knows no use:\n%s", absent, b.String())
+			t.Errorf("%s in an output without usage:\n%s", absent, b.String())
 		}
 	}
 }
@@ -98,53 +99,53 @@ func TestCostFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		"grouping":           {[]string{"cost", "--by", "team"}, exitUsage, `--by "team": want workload, namespace or node`},
 		"format":             {[]string{"cost", "-o", "xml"}, exitUsage, `--output "xml"`},
 		"window":             {[]string{"cost", "--window", "soon"}, exitUsage, "--window"},
 		"short window":       {[]string{"cost", "--window", "1m"}, exitUsage, "at least 5m"},
 		"price below zero":   {[]string{"cost", "--price-book", bad}, exitUsage, "bad.yaml: default.prices.cpu: \"-1\": a price must be above zero"},
-		"the same elsewhere": {[]string{"recommend", "--prometheus", "http://127.0.0.1:1", "--price-book", bad}, exitUsage, "default.prices.cpu: \"-1\""},
+		"price of recommend": {[]string{"recommend", "--prometheus", "http://127.0.0.1:1", "--price-book", bad}, exitUsage, "default.prices.cpu: \"-1\""},
 		"no file":            {[]string{"cost", "--price-book", "none.yaml"}, exitUsage, "none.yaml"},
-		"files have no pods": {[]string{"recommend", "--from", t.TempDir(), "--price-book", bad}, exitUsage, "price-book"},
+		"prices with files":  {[]string{"recommend", "--from", t.TempDir(), "--price-book", bad}, exitUsage, "price-book"},
 		"no cluster":         {[]string{"cost"}, exitFailure, "read from the Kubernetes API"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, errOut := crane(t, c.args...)
-			if code != c.code || !strings.Contains(errOut, c.says) || out != "" {
+			code, out, errOut := runCrane(t, c.args...)
+			if code != c.code || !strings.Contains(errOut, c.want) || out != "" {
 				t.Errorf("exit %d, want %d: %s%s", code, c.code, errOut, out)
 			}
 		})
 	}
 }
 
-// reportWithSavings is the sample report with prices; web runs on a known node.
-func reportWithSavings(t *testing.T) *report {
+// savingsFixtureReport returns fixtureReport with prices; web runs on a known node.
+func savingsFixtureReport(t *testing.T) *report {
 	t.Helper()
-	r := sampleReport()
-	cluster := sampleCluster()
-	tariff, err := cost.NewTariff(sampleBook(t), cluster.Nodes)
+	r := fixtureReport()
+	cluster := fixtureCluster()
+	tariff, err := cost.NewTariff(fixturePriceBook(t), cluster.Nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.price(&prices{book: sampleBook(t)}, tariff, cluster.Placement())
+	r.price(&priceInfo{book: fixturePriceBook(t)}, tariff, cluster.Placement(), nil)
 	return r
 }
 
 func TestSavings(t *testing.T) {
 	var b bytes.Buffer
-	if err := renderTable(&b, reportWithSavings(t)); err != nil {
+	if err := renderTable(&b, savingsFixtureReport(t)); err != nil {
 		t.Fatal(err)
 	}
-	// The proxy asks for 64 MiB less in each of 3 pods, the app for 512 MiB more: its CPU has no request today.
+	// The proxy requests 64 MiB less in each of 3 pods, the app 512 MiB more: its CPU has no current request.
 	for _, want := range []string{"EUR/MONTH", "68.44", "costs 547.50", "TOTAL", "Not counted: 2 containers", "Prices in EUR of 2026-01-31"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}
 	}
 	b.Reset()
-	if err := renderJSON(&b, reportWithSavings(t)); err != nil {
+	if err := renderJSON(&b, savingsFixtureReport(t)); err != nil {
 		t.Fatal(err)
 	}
 	var out jsonReport

@@ -15,16 +15,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestRecommendDocs holds the page on crane recommend against the command: it names every flag, format, order, filter
-// and exit code, and what it shows as output is what the golden files have.
-func TestRecommendDocs(t *testing.T) {
+// TestRecommendReference checks that the reference page names every flag, format, order, filter and exit code, and
+// that its examples match the golden files.
+func TestRecommendReference(t *testing.T) {
 	content, err := os.ReadFile(filepath.FromSlash("../../docs/reference/crane-recommend.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(content)
-	wanted := append(append(outputNames(), sortNames()...), groupNames()...)
-	for _, finding := range onlyNames() {
+	wanted := append(append(outputFormats(), sortNames()...), groupingNames()...)
+	for _, finding := range findingNames() {
 		wanted = append(wanted, "--only "+finding)
 	}
 	newRecommendCommand(Streams{}).Flags().VisitAll(func(f *pflag.Flag) {
@@ -34,32 +34,32 @@ func TestRecommendDocs(t *testing.T) {
 	})
 	for _, word := range wanted {
 		if !regexp.MustCompile("[`\\s]" + regexp.QuoteMeta(word) + "[`\\s]").MatchString(page) {
-			t.Errorf("docs/reference/crane-recommend.md does not speak of %s", word)
+			t.Errorf("docs/reference/crane-recommend.md lacks %s", word)
 		}
 	}
-	for code := exitOK; code <= exitBroken; code++ {
+	for code := exitOK; code <= exitFailOn; code++ {
 		if !strings.Contains(page, fmt.Sprintf("| %d | ", code)) {
-			t.Errorf("docs/reference/crane-recommend.md does not speak of exit code %d", code)
+			t.Errorf("docs/reference/crane-recommend.md lacks exit code %d", code)
 		}
 	}
 	examples := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(page, -1)
 	if len(examples) < 5 {
-		t.Errorf("%d examples only", len(examples))
+		t.Errorf("%d examples, want at least 5", len(examples))
 	}
 	for _, e := range examples {
 		output, err := os.ReadFile(filepath.Join("testdata", e[1]))
 		if err != nil {
 			t.Error(err)
 		} else if !strings.Contains(string(output), e[2]) {
-			t.Errorf("docs/reference/crane-recommend.md shows what is not in %s:\n%s", e[1], e[2])
+			t.Errorf("docs/reference/crane-recommend.md shows output that %s lacks:\n%s", e[1], e[2])
 		}
 	}
 }
 
-// TestPlugin: called by kubectl the command does the same.
+// TestPlugin checks that the kubectl plugin has the same output and shows its name in the examples.
 func TestPlugin(t *testing.T) {
-	dir := seriesDir(t)
-	_, want, _ := crane(t, "recommend", "--from", dir, "-o", "csv")
+	dir := fixtureSeriesDir(t)
+	_, want, _ := runCrane(t, "recommend", "--from", dir, "-o", "csv")
 	var out, errOut bytes.Buffer
 	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--from", dir, "-o", "csv"}, strings.NewReader(""), &out, &errOut); code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut.String())
@@ -67,7 +67,7 @@ func TestPlugin(t *testing.T) {
 	var help bytes.Buffer
 	Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &help, &errOut)
 	if !strings.Contains(help.String(), "\n  kubectl crane recommend --prometheus") || strings.Contains(help.String(), "\n  crane ") {
-		t.Errorf("examples speak of another program:\n%s", help.String())
+		t.Errorf("the examples name another program:\n%s", help.String())
 	}
 	if out.String() != want || want == "" {
 		t.Errorf("as a plugin:\n%s\nwant\n%s", out.String(), want)

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,18 +18,19 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-const doctorLong = `Doctor says what crane recommend has, what it lacks, and how to get that: the kubeconfig and the API server, the rights
-to list workloads, Prometheus and its metrics, how far its history reaches, and what is of use beside these. It looks and
+const doctorLong = `Doctor checks the prerequisites of crane recommend and prints how to fix missing ones: the kubeconfig and the API server, the
+permissions to list workloads, Prometheus and its metrics, the length of its history, and optional components. The command
 changes nothing.
 
-Each line is ok, warn (crane works, and loses what the line says) or missing (crane recommend would fail, or give no number).
+The status of a check is ok, warn (crane works with the restriction in the line) or missing (crane recommend would fail or
+return no recommendation).
 
-Exit codes: 0 nothing is missing; 1 something is; 2 the flags are wrong.`
+Exit codes: 0 nothing is missing; 1 something is missing; 2 the flags are invalid.`
 
 const doctorExample = `  crane doctor
   crane doctor --prometheus http://localhost:9090 -o json`
 
-// status of a check.
+// status is the status of a check.
 type status string
 
 const (
@@ -39,13 +39,13 @@ const (
 	statusMissing status = "missing"
 )
 
-// check is one line of the doctor's report.
+// check is the result of one check.
 type check struct {
 	Name   string `json:"check"`
 	Status status `json:"status"`
-	// Detail is what was found, in a few words.
+	// Detail describes the finding.
 	Detail string `json:"detail"`
-	// Advice is what to do; empty where nothing is to be done.
+	// Advice is the recommended action, empty if none is needed.
 	Advice string `json:"advice,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type doctorOptions struct {
 	policyName string
 	output     string
 
-	// policy follows from the flags.
+	// policy is derived from the flags.
 	policy rightsize.Policy
 }
 
@@ -65,7 +65,7 @@ func newDoctorCommand(s Streams) *cobra.Command {
 	o := &doctorOptions{prometheus: newPrometheusFlags(), kubernetes: &kubernetesFlags{}}
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Say what is missing to run, and how to get it",
+		Short:   "Check the prerequisites and print how to fix missing ones",
 		Long:    doctorLong,
 		Example: doctorExample,
 		Args:    noArgs,
@@ -80,8 +80,8 @@ func newDoctorCommand(s Streams) *cobra.Command {
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)
-	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces in which the rights are looked at (default: all); may be repeated")
-	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy whose need of history is checked: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file")
+	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces in which permissions are checked (default: all); may be repeated")
+	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy whose history requirement is checked: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	return cmd
 }
@@ -95,14 +95,14 @@ func (o *doctorOptions) complete() error {
 	o.policy = policies.Default
 	errs = append(errs, checkTableOrJSON(o.output))
 	if o.prometheus.service != "" && o.prometheus.address != "" {
-		errs = append(errs, errors.New("--prometheus contradicts --prometheus-service"))
+		errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
 	}
 	return errors.Join(errs...)
 }
 
 func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	d := &diagnosis{options: o, now: time.Now()}
-	d.look(ctx)
+	d.run(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -111,7 +111,7 @@ func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 		render = renderDoctorJSON
 	}
 	if err := render(s.Out, d.checks); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return fmt.Errorf("failed to write the report: %w", err)
 	}
 	if missing := d.missing(); len(missing) > 0 {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
@@ -119,7 +119,7 @@ func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	return nil
 }
 
-// diagnosis is what the doctor has found out so far.
+// diagnosis collects the results of the checks.
 type diagnosis struct {
 	options *doctorOptions
 	now     time.Time
@@ -139,30 +139,30 @@ func (d *diagnosis) missing() (names []string) {
 	return names
 }
 
-// look goes from what everything else needs to what is merely of use.
-func (d *diagnosis) look(ctx context.Context) {
-	cluster := d.lookAtCluster(ctx)
+// run runs the checks, the prerequisites of other checks first.
+func (d *diagnosis) run(ctx context.Context) {
+	cluster := d.checkCluster(ctx)
 	if cluster != nil {
-		d.lookAtRights(ctx, cluster)
+		d.checkPermissions(ctx, cluster)
 	}
-	d.lookAtPrometheus(ctx, cluster != nil)
+	d.checkServer(ctx, cluster != nil)
 	if cluster != nil {
-		d.lookAtExtras(ctx, cluster)
+		d.checkComponents(ctx, cluster)
 	}
 }
 
 func renderDoctorTable(w io.Writer, checks []check) error {
-	if _, err := io.WriteString(w, drawDoctor(checks, terminalWidth(w))); err != nil {
-		return fmt.Errorf("writing the table: %w", err)
+	if _, err := io.WriteString(w, formatChecks(checks, terminalWidth(w))); err != nil {
+		return fmt.Errorf("failed to write the table: %w", err)
 	}
 	return nil
 }
 
-// drawDoctor is for a terminal of so many columns; 0 where the width is not known. Where there is no room for two columns of
-// text beside the names it is a list.
-func drawDoctor(checks []check, columns int) string {
+// formatChecks returns the results as a table for a terminal of that width in columns (0: unknown), or as a list if
+// the terminal is too narrow for two text columns.
+func formatChecks(checks []check, columns int) string {
 	t := newTable()
-	t.AppendHeader(table.Row{"CHECK", "STATUS", "FOUND", "WHAT TO DO"})
+	t.AppendHeader(table.Row{"CHECK", "STATUS", "DETAIL", "ADVICE"})
 	name, state := len("CHECK"), len("STATUS")
 	for _, c := range checks {
 		name, state = max(name, len(c.Name)), max(state, len(c.Status))
@@ -170,10 +170,10 @@ func drawDoctor(checks []check, columns int) string {
 	}
 	width := maxNoteWidth
 	if columns > 0 {
-		const readable = 30
-		// Two columns of text share what is left of the line.
-		if width = (columns - name - state - 8) / 2; width < readable {
-			return listDoctor(checks, state, columns)
+		const minTextWidth = 30
+		// The two text columns share the remaining width.
+		if width = (columns - name - state - 8) / 2; width < minTextWidth {
+			return formatCheckList(checks, state, columns)
 		}
 	}
 	t.SetColumnConfigs([]table.ColumnConfig{
@@ -182,23 +182,17 @@ func drawDoctor(checks []check, columns int) string {
 	return t.Render() + "\n"
 }
 
-func listDoctor(checks []check, state, columns int) string {
+func formatCheckList(checks []check, state, columns int) string {
 	var b strings.Builder
 	for _, c := range checks {
-		b.WriteString(wrapped(fmt.Sprintf("%-*s  ", state, c.Status), c.Name+": "+c.Detail, columns))
+		b.WriteString(wrapText(fmt.Sprintf("%-*s  ", state, c.Status), c.Name+": "+c.Detail, columns))
 		if c.Advice != "" {
-			b.WriteString(wrapped(strings.Repeat(" ", state)+"  > ", c.Advice, columns))
+			b.WriteString(wrapText(strings.Repeat(" ", state)+"  > ", c.Advice, columns))
 		}
 	}
 	return b.String()
 }
 
 func renderDoctorJSON(w io.Writer, checks []check) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(map[string]any{"checks": checks}); err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
-	}
-	return nil
+	return encodeJSON(w, map[string]any{"checks": checks})
 }

@@ -18,33 +18,33 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Names of the checks of a cluster.
+// Names of the cluster checks.
 const (
-	checkKubeconfig = "kubeconfig"
-	checkAPIServer  = "API server"
-	checkRights     = "rights"
+	checkKubeconfig      = "kubeconfig"
+	checkAPIServer       = "API server"
+	checkPermissionsName = "permissions"
 )
 
-// doctorTimeout bounds one answer of the API server: who asks what is wrong does not want to wait for a minute.
+// doctorTimeout limits one request to the API server, shorter than for other commands so that a diagnosis is fast.
 const doctorTimeout = 15 * time.Second
 
-// cranedSelector is how config/craned labels its Deployment.
+// cranedSelector is the label of craned's Deployment in config/craned.
 const cranedSelector = "app.kubernetes.io/name=craned"
 
-// lookAtCluster returns nil where there is no API server to ask.
-func (d *diagnosis) lookAtCluster(ctx context.Context) kubernetes.Interface {
+// checkCluster returns a client, or nil if no API server is reachable.
+func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 	k := d.options.kubernetes
 	config, err := k.config()
 	if err != nil {
 		severity := statusMissing
 		if d.options.prometheus.address != "" && errors.Is(err, errNoKubeconfig) {
-			severity = statusWarn // kube-state-metrics' metrics stand in.
+			severity = statusWarn // kube-state-metrics replaces the API server.
 		}
 		d.add(checkKubeconfig, severity, err.Error(),
-			"set $KUBECONFIG or give --kubeconfig; without one, workloads are taken from kube-state-metrics' metrics in Prometheus, which --prometheus must then name")
+			"set $KUBECONFIG or --kubeconfig, or set --prometheus to read workloads from kube-state-metrics in Prometheus")
 		return nil
 	}
-	d.add(checkKubeconfig, statusOK, k.describe(), "")
+	d.add(checkKubeconfig, statusOK, k.contextName(), "")
 	config.Timeout = doctorTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -53,43 +53,43 @@ func (d *diagnosis) lookAtCluster(ctx context.Context) kubernetes.Interface {
 	}
 	version, err := serverVersion(ctx, client)
 	if err != nil {
-		d.add(checkAPIServer, statusMissing, fmt.Sprintf("%s: %v", config.Host, err), "check that the cluster runs, that it can be reached from here, and that the context is the right one (--context)")
+		d.add(checkAPIServer, statusMissing, fmt.Sprintf("%s: %v", config.Host, err), "check that the cluster is running and reachable and that the context is correct (--context)")
 		return nil
 	}
 	d.add(checkAPIServer, statusOK, fmt.Sprintf("%s, Kubernetes %s", config.Host, version), "")
 	return client
 }
 
-// serverVersion asks in a way that a context can end.
+// serverVersion returns the version of the API server. Unlike the client, it observes ctx.
 func serverVersion(ctx context.Context, client kubernetes.Interface) (string, error) {
-	type answer struct {
+	type result struct {
 		version string
 		err     error
 	}
-	done := make(chan answer, 1) // Ends with the client's own time limit.
+	done := make(chan result, 1) // The goroutine ends with the timeout of the client.
 	go func() {
 		v, err := client.Discovery().ServerVersion()
 		if err != nil {
-			done <- answer{err: err}
+			done <- result{err: err}
 			return
 		}
-		done <- answer{version: v.GitVersion}
+		done <- result{version: v.GitVersion}
 	}()
 	select {
-	case a := <-done:
-		return a.version, a.err
+	case r := <-done:
+		return r.version, r.err
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 }
 
-// describe names the context that is used and the file that it comes from.
-func (k *kubernetesFlags) describe() string {
+// contextName returns the name of the context and its kubeconfig file.
+func (k *kubernetesFlags) contextName() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.kubeconfig
 	raw, err := rules.Load()
 	if err != nil || raw.CurrentContext == "" && k.context == "" {
-		return "the service account of this pod"
+		return "service account of this pod"
 	}
 	name := k.context
 	if name == "" {
@@ -102,18 +102,18 @@ func (k *kubernetesFlags) describe() string {
 	return "context " + name + from
 }
 
-// right is something that crane must be let do.
-type right struct {
+// permission is an API permission that crane uses.
+type permission struct {
 	group, resource, subresource, verb string
-	// clusterWide rights are not of a namespace.
+	// clusterWide permissions are not namespaced.
 	clusterWide bool
-	// cost is what is lost without it.
-	cost string
-	// needed tells that there is no recommendation without it.
-	needed bool
+	// impact describes the effect of a missing permission.
+	impact string
+	// required permissions are necessary for any recommendation.
+	required bool
 }
 
-func (r right) String() string {
+func (r permission) String() string {
 	name := r.resource
 	if r.subresource != "" {
 		name += "/" + r.subresource
@@ -124,9 +124,9 @@ func (r right) String() string {
 	return r.verb + " " + name
 }
 
-// rights lists what is read of the API server: by internal/kube/workload, and by internal/metrics/discover.
-func (o *doctorOptions) rights() []right {
-	out := []right{}
+// requiredPermissions returns the permissions used by internal/kube/workload and internal/metrics/discover.
+func (o *doctorOptions) requiredPermissions() []permission {
+	out := []permission{}
 	for _, r := range [][2]string{
 		{"apps", "deployments"},
 		{"apps", "statefulsets"},
@@ -136,36 +136,36 @@ func (o *doctorOptions) rights() []right {
 		{"batch", "jobs"},
 		{"", "pods"},
 	} {
-		out = append(out, right{group: r[0], resource: r[1], verb: "list", needed: true, cost: "workloads cannot be listed"})
+		out = append(out, permission{group: r[0], resource: r[1], verb: "list", required: true, impact: "workloads cannot be listed"})
 	}
-	out = append(out, right{group: "autoscaling", resource: "horizontalpodautoscalers", verb: "list", cost: "autoscalers are those that kube-state-metrics exports"})
-	out = append(out, right{resource: "nodes", verb: "list", clusterWide: true, cost: "nodes are those that kube-state-metrics exports"})
+	out = append(out, permission{group: "autoscaling", resource: "horizontalpodautoscalers", verb: "list", impact: "autoscalers are read from kube-state-metrics"})
+	out = append(out, permission{resource: "nodes", verb: "list", clusterWide: true, impact: "nodes are read from kube-state-metrics"})
 	if o.prometheus.address == "" {
 		if o.prometheus.service == "" {
-			out = append(out, right{resource: "services", verb: "list", clusterWide: true, needed: true, cost: "Prometheus cannot be looked for; name it"})
+			out = append(out, permission{resource: "services", verb: "list", clusterWide: true, required: true, impact: "Prometheus cannot be discovered; set its address"})
 		}
-		out = append(out, right{resource: "services", subresource: "proxy", verb: "get", clusterWide: true, cost: "Prometheus cannot be reached through the API server, unless a Role in its namespace says so"})
+		out = append(out, permission{resource: "services", subresource: "proxy", verb: "get", clusterWide: true, impact: "Prometheus cannot be reached through the API server, unless a Role in its namespace allows it"})
 	}
 	return out
 }
 
-// lookAtRights asks the API server whether we may, without trying.
-func (d *diagnosis) lookAtRights(ctx context.Context, client kubernetes.Interface) {
+// checkPermissions requests access reviews from the API server.
+func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Interface) {
 	namespaces := d.options.namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	var denied []right
-	wanted := d.options.rights()
-	for _, r := range wanted {
+	var denied []permission
+	permissions := d.options.requiredPermissions()
+	for _, r := range permissions {
 		allowed := true
 		for _, ns := range namespaces {
 			if r.clusterWide {
 				ns = metav1.NamespaceAll
 			}
-			ok, err := mayI(ctx, client, r, ns)
+			ok, err := isAllowed(ctx, client, r, ns)
 			if err != nil {
-				d.add(checkRights, statusWarn, fmt.Sprintf("whether we may %s cannot be asked: %v", r, err), "let the user create selfsubjectaccessreviews.authorization.k8s.io, as every user may by default")
+				d.add(checkPermissionsName, statusWarn, fmt.Sprintf("the permission to %s cannot be checked: %v", r, err), "grant create on selfsubjectaccessreviews.authorization.k8s.io, which every user has by default")
 				return
 			}
 			allowed = allowed && ok
@@ -175,32 +175,33 @@ func (d *diagnosis) lookAtRights(ctx context.Context, client kubernetes.Interfac
 		}
 	}
 	if len(denied) == 0 {
-		d.add(checkRights, statusOK, fmt.Sprintf("all %d that crane needs", len(wanted)), "")
+		d.add(checkPermissionsName, statusOK, fmt.Sprintf("all %d required permissions are granted", len(permissions)), "")
 		return
 	}
 	for _, r := range denied {
 		severity := statusWarn
-		if r.needed {
+		if r.required {
 			severity = statusMissing
 		}
-		d.add(checkRights, severity, fmt.Sprintf("may not %s: %s", r, r.cost), d.options.grant(r))
+		d.add(checkPermissionsName, severity, fmt.Sprintf("cannot %s: %s", r, r.impact), d.options.grantAdvice(r))
 	}
 }
 
-// grant says how to get a right. ClusterRole view is in every cluster and holds all lists of namespaced kinds.
-func (o *doctorOptions) grant(r right) string {
+// grantAdvice returns how to grant a permission. ClusterRole view exists in every cluster and includes all lists of
+// namespaced kinds.
+func (o *doctorOptions) grantAdvice(r permission) string {
 	switch {
 	case r.subresource == "proxy":
-		return "grant a Role with it in the namespace of Prometheus, or give --prometheus URL"
+		return "grant it in a Role in the namespace of Prometheus, or set --prometheus URL"
 	case r.resource == "nodes":
-		return "grant a ClusterRole with get and list of nodes"
+		return "grant get and list of nodes in a ClusterRole"
 	case len(o.namespaces) > 0 && !r.clusterWide:
-		return "bind ClusterRole view by a RoleBinding in " + strings.Join(o.namespaces, ", ")
+		return "bind ClusterRole view with a RoleBinding in " + strings.Join(o.namespaces, ", ")
 	}
-	return "bind ClusterRole view by a ClusterRoleBinding, or look at some namespaces alone (-n)"
+	return "bind ClusterRole view with a ClusterRoleBinding, or restrict the namespaces (-n)"
 }
 
-func mayI(ctx context.Context, client kubernetes.Interface, r right, namespace string) (bool, error) {
+func isAllowed(ctx context.Context, client kubernetes.Interface, r permission, namespace string) (bool, error) {
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
@@ -212,11 +213,11 @@ func mayI(ctx context.Context, client kubernetes.Interface, r right, namespace s
 	return review.Status.Allowed, nil
 }
 
-// lookAtExtras looks for what crane recommend does without.
-func (d *diagnosis) lookAtExtras(ctx context.Context, client kubernetes.Interface) {
+// checkComponents checks optional components.
+func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Interface) {
 	groups, err := client.Discovery().ServerGroups()
 	if err != nil {
-		d.add("API groups", statusWarn, err.Error(), "check the rights of the user: system:discovery is granted to every user by default")
+		d.add("API groups", statusWarn, err.Error(), "check the permissions of the user: system:discovery is granted to every user by default")
 		return
 	}
 	has := func(group string) bool {
@@ -225,20 +226,20 @@ func (d *diagnosis) lookAtExtras(ctx context.Context, client kubernetes.Interfac
 	if has("metrics.k8s.io") {
 		d.add("metrics-server", statusOK, "metrics.k8s.io is served", "")
 	} else {
-		d.add("metrics-server", statusOK, "not installed; crane recommend does without", "HPA and kubectl top need it")
+		d.add("metrics-server", statusOK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
 	}
 	if !has("analysis.crane.io") {
-		d.add("craned", statusOK, "not installed; crane recommend does without", "to have recommendations as objects, and applied: kubectl apply -k config")
+		d.add("craned", statusOK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
 		return
 	}
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: cranedSelector})
 	switch {
 	case apierrors.IsForbidden(err):
-		d.add("craned", statusOK, "the CRDs are installed; whether craned runs may not be seen", "")
+		d.add("craned", statusOK, "the CRDs are installed; no permission to check whether craned runs", "")
 	case err != nil:
 		d.add("craned", statusWarn, err.Error(), "")
 	case len(deployments.Items) == 0:
-		d.lookForLeader(ctx, client)
+		d.checkLeader(ctx, client)
 	default:
 		item := deployments.Items[0]
 		text := fmt.Sprintf("%s/%s, %d of %d ready", item.Namespace, item.Name, item.Status.ReadyReplicas, item.Status.Replicas)
@@ -250,27 +251,27 @@ func (d *diagnosis) lookAtExtras(ctx context.Context, client kubernetes.Interfac
 	}
 }
 
-// lookForLeader finds a craned that runs outside of the cluster: it holds a lease all the same.
-func (d *diagnosis) lookForLeader(ctx context.Context, client kubernetes.Interface) {
+// checkLeader checks the leader lease for a craned that runs outside the cluster.
+func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface) {
 	leases, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + cranedLease})
 	if err != nil {
-		d.add("craned", statusWarn, "the CRDs are installed; there is no Deployment of craned, and whether it runs outside of the cluster may not be seen", "kubectl apply -k config")
+		d.add("craned", statusWarn, "the CRDs are installed; craned has no Deployment, and there is no permission to check whether it runs outside the cluster", "kubectl apply -k config")
 		return
 	}
 	for _, l := range leases.Items {
 		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
 		}
-		if age := d.now.Sub(l.Spec.RenewTime.Time); age < leaseFresh {
-			d.add("craned", statusOK, "runs outside of the cluster: it holds the lease "+l.Namespace+"/"+l.Name, "")
+		if age := d.now.Sub(l.Spec.RenewTime.Time); age < maxLeaseAge {
+			d.add("craned", statusOK, "runs outside the cluster and holds the lease "+l.Namespace+"/"+l.Name, "")
 			return
 		}
 	}
-	d.add("craned", statusWarn, "the CRDs are installed and craned does not run: no rule is carried out", "kubectl apply -k config")
+	d.add("craned", statusWarn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
 }
 
-// cranedLease is what the leader of craned holds; leaseFresh is how old its last renewal may be.
+// cranedLease is the leader lease of craned; maxLeaseAge is the maximum age of its renewal.
 const (
 	cranedLease = "craned"
-	leaseFresh  = time.Minute
+	maxLeaseAge = time.Minute
 )

@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// TestLeaderOutsideOfTheCluster: a craned that runs elsewhere is one that runs.
-func TestLeaderOutsideOfTheCluster(t *testing.T) {
+// TestLeaderOutsideCluster checks that a craned outside the cluster is detected by its lease.
+func TestLeaderOutsideCluster(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	lease := func(name, holder string, age time.Duration) *coordinationv1.Lease {
 		renewed := metav1.NewMicroTime(now.Add(-age))
@@ -35,44 +35,44 @@ func TestLeaderOutsideOfTheCluster(t *testing.T) {
 		"released": {lease(cranedLease, "", time.Second), statusWarn, "does not run"},
 	} {
 		d := &diagnosis{now: now}
-		d.lookForLeader(t.Context(), fake.NewClientset(c.lease))
+		d.checkLeader(t.Context(), fake.NewClientset(c.lease))
 		if len(d.checks) != 1 || d.checks[0].Status != c.status || !strings.Contains(d.checks[0].Detail, c.want) {
 			t.Errorf("%s: %+v", name, d.checks)
 		}
 	}
 }
 
-// TestAbsentMetrics: where kube-state-metrics exports other things, no Job is no fault; where it exports nothing, it is.
+// TestAbsentMetrics checks that the metric of jobs may be absent only if kube-state-metrics exports other metrics.
 func TestAbsentMetrics(t *testing.T) {
 	report := metrics.SourceReport{Metrics: []metrics.MetricPresence{
 		{Metric: "container_cpu_usage_seconds_total", Required: true, Series: 3}, {Metric: "kube_pod_owner"}, {Metric: "kube_job_owner", Impact: "guessed"},
 	}}
-	look := func() map[string]status {
+	check := func() map[string]status {
 		d := &diagnosis{}
-		d.lookAtMetrics(report, true)
+		d.checkMetrics(report, true)
 		out := map[string]status{}
 		for _, c := range d.checks {
 			out[c.Name] = c.Status
 		}
 		return out
 	}
-	if got := look(); got["kube_job_owner"] != statusWarn || got["kube_pod_owner"] != statusWarn {
+	if got := check(); got["kube_job_owner"] != statusWarn || got["kube_pod_owner"] != statusWarn {
 		t.Errorf("without kube-state-metrics: %v", got)
 	}
 	report.Metrics[1].Series = 3
-	if got := look(); got["kube_job_owner"] != statusOK {
+	if got := check(); got["kube_job_owner"] != statusOK {
 		t.Errorf("with kube-state-metrics: %v", got)
 	}
 }
 
-// TestDoctorFits: no line is wider than the terminal, but for what is one word.
-func TestDoctorFits(t *testing.T) {
+// TestDoctorFitsTerminal checks that lines do not exceed the width of the terminal.
+func TestDoctorFitsTerminal(t *testing.T) {
 	checks := []check{
 		{"container_memory_total_active_file_bytes", statusWarn, strings.Repeat("some words ", 20), strings.Repeat("some advice ", 20)},
 		{"API server", statusOK, "https://127.0.0.1:6443", ""},
 	}
 	for _, columns := range []int{60, 80, 100, 120, 160} {
-		out := drawDoctor(checks, columns)
+		out := formatChecks(checks, columns)
 		for line := range strings.Lines(out) {
 			if len(line)-1 > columns {
 				t.Errorf("%d columns in a terminal of %d: %s", len(line)-1, columns, line)

@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// Exit codes: see the package comment.
+// The exit codes are documented in the package comment.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-	exitNothing = 3
-	exitBroken  = 4
+	exitOK       = 0
+	exitFailure  = 1
+	exitUsage    = 2
+	exitNoResult = 3
+	exitFailOn   = 4
 )
 
-// exitError is an error with the exit code that it leads to.
+// exitError is an error with an exit code.
 type exitError struct {
 	code int
 	err  error
@@ -31,7 +31,7 @@ func (e *exitError) Error() string { return e.err.Error() }
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError marks what the caller of the command got wrong.
+// usageError returns err with the exit code for invalid usage; nil stays nil.
 func usageError(err error) error {
 	if err == nil {
 		return nil
@@ -39,7 +39,7 @@ func usageError(err error) error {
 	return &exitError{code: exitUsage, err: err}
 }
 
-// Main runs the command line and returns the exit code. args[0] is the name under which the program was called.
+// Main runs the command line and returns the exit code. args[0] is the path of the program.
 func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -12,32 +12,33 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// explained finds the one workload that --explain names: by name, kind/name, namespace/name or namespace/kind/name.
-// Several are an error that lists them, and none an error that lists those whose names are like it.
-func explained(wanted string, all []workload.Workload) ([]workload.Workload, error) {
-	var found, alike []workload.Workload
-	name := wanted[strings.LastIndex(wanted, "/")+1:]
+// selectExplained returns the workload that --explain names as name, kind/name, namespace/name or
+// namespace/kind/name. If several match, the error lists them; if none matches, it lists workloads with similar
+// names.
+func selectExplained(reference string, all []workload.Workload) ([]workload.Workload, error) {
+	var found, similar []workload.Workload
+	name := reference[strings.LastIndex(reference, "/")+1:]
 	for _, w := range all {
 		switch {
-		case isNamed(w.Ref, wanted):
+		case refMatches(w.Ref, reference):
 			found = append(found, w)
 		case strings.Contains(w.Name, name):
-			alike = append(alike, w)
+			similar = append(similar, w)
 		}
 	}
 	switch {
 	case len(found) == 1:
 		return found, nil
 	case len(found) > 1:
-		return nil, usageError(fmt.Errorf("--explain %s: several workloads are called that; say which: %s", wanted, listRefs(found)))
-	case len(alike) > 0:
-		return nil, &exitError{code: exitNothing, err: fmt.Errorf("--explain %s: no workload is called that; alike are %s", wanted, listRefs(alike))}
+		return nil, usageError(fmt.Errorf("--explain %s: several workloads match, specify one of: %s", reference, listRefs(found)))
+	case len(similar) > 0:
+		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, listRefs(similar))}
 	}
-	return nil, &exitError{code: exitNothing, err: fmt.Errorf("--explain %s: no workload of %d is called that", wanted, len(all))}
+	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %d workloads matches", reference, len(all))}
 }
 
-func isNamed(ref workload.Ref, wanted string) bool {
-	parts := strings.Split(wanted, "/")
+func refMatches(ref workload.Ref, reference string) bool {
+	parts := strings.Split(reference, "/")
 	if ref.Name != parts[len(parts)-1] {
 		return false
 	}
@@ -53,38 +54,38 @@ func isNamed(ref workload.Ref, wanted string) bool {
 }
 
 func listRefs(all []workload.Workload) string {
-	const most = 10
-	names := make([]string, 0, most+1)
+	const maxListed = 10
+	names := make([]string, 0, maxListed+1)
 	for _, w := range all {
 		names = append(names, w.String())
 	}
 	slices.Sort(names)
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	if len(names) > maxListed {
+		names = append(names[:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
 	}
 	return strings.Join(names, ", ")
 }
 
-// narrow returns the workloads whose history is needed.
-func (o *recommendOptions) narrow(all []workload.Workload) ([]workload.Workload, error) {
-	all = o.view.keep(all)
+// selectWorkloads returns the workloads whose history is read.
+func (o *recommendOptions) selectWorkloads(all []workload.Workload) ([]workload.Workload, error) {
+	all = o.view.filterWorkloads(all)
 	if o.explain == "" {
 		return all, nil
 	}
-	return explained(o.explain, all)
+	return selectExplained(o.explain, all)
 }
 
-// validateExplain checks --explain against the other flags.
+// validateExplain checks --explain for conflicts with the other flags.
 func (o *recommendOptions) validateExplain() error {
 	if o.explain == "" {
 		return nil
 	}
 	var errs []error
 	if !slices.Contains([]string{outputTable, outputJSON, outputYAML, outputHTML}, o.output) {
-		errs = append(errs, fmt.Errorf("--explain has no meaning with --output %s: want %s, %s, %s or %s", o.output, outputTable, outputJSON, outputYAML, outputHTML))
+		errs = append(errs, fmt.Errorf("--explain cannot be combined with --output %s: want %s, %s, %s or %s", o.output, outputTable, outputJSON, outputYAML, outputHTML))
 	}
 	if o.view.groupBy != "" || len(o.view.only) > 0 {
-		errs = append(errs, errors.New("--explain is about one workload as a whole: leave --group-by and --only away"))
+		errs = append(errs, errors.New("--explain describes a whole workload and cannot be combined with --group-by or --only"))
 	}
 	return errors.Join(errs...)
 }

@@ -16,20 +16,20 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-const explainSchedulingLong = `Explain scheduling says for one pod why crane-scheduler's plugin Dynamic closed nodes for it, or scored them as it did, in the
-latest attempt to place it. The scheduler remembers the latest attempts, a hundred of them in a cluster of 5,000 nodes.
+const explainSchedulingLong = `Explain scheduling prints how the Dynamic plugin of crane-scheduler filtered and scored the nodes in the latest attempt to
+schedule a pod. The scheduler records the latest attempts, about a hundred in a cluster of 5,000 nodes.
 
-It finds the scheduler by the label app.kubernetes.io/name=crane-scheduler and reaches it by port forwarding, for which you
-need the right to create pods/portforward there. --scheduler names its address instead.
+The scheduler is found by the label app.kubernetes.io/name=crane-scheduler and reached by port forwarding, which requires the
+permission to create pods/portforward in its namespace. --scheduler sets its address instead.
 
-  Closed  the node would have passed a limit: load + what is on its way + this pod
-  Scored  100 is the best; the parts are sums by the weights of the policy
-  Passed  not scored: another plugin closed it, or it was the only one left
+  Closed  the node was filtered out: load + load of recently placed pods + this pod exceed a limit
+  Scored  the score, at most 100; its parts are sums weighted by the policy
+  Passed  not scored: filtered out by another plugin, or the only remaining node
 
-Exit codes: 0 done; 1 no scheduler answers; 2 the flags are wrong; 3 no scheduler remembers the pod.`
+Exit codes: 0 success; 1 no scheduler responds; 2 the flags are invalid; 3 no scheduler has a record of the pod.`
 
 // explainOptions are the flags of `crane explain scheduling`.
-type explainOptions struct {
+type explainSchedulingOptions struct {
 	kubernetes kubernetesFlags
 	scheduler  string
 	port       int
@@ -42,7 +42,7 @@ type explainOptions struct {
 func newExplainCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Say why Crane decided as it did",
+		Short: "Explain decisions of Crane",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -51,10 +51,10 @@ func newExplainCommand(s Streams) *cobra.Command {
 }
 
 func newExplainSchedulingCommand(s Streams) *cobra.Command {
-	o := &explainOptions{}
+	o := &explainSchedulingOptions{}
 	cmd := &cobra.Command{
 		Use:   "scheduling POD",
-		Short: "Say why each node was closed for a pod, or scored as it was",
+		Short: "Explain how nodes were filtered and scored for a pod",
 		Long:  explainSchedulingLong,
 		Args:  func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,11 +62,11 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			found, err := o.ask(cmd.Context(), namespace, name)
+			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
 			if err != nil {
 				return err
 			}
-			return o.show(s.Out, found)
+			return o.write(s.Out, found)
 		},
 	}
 	fs := cmd.Flags()
@@ -75,12 +75,12 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
 	fs.IntVar(&o.port, "scheduler-port", 10260, "port of the scheduler's explainAddress, for port forwarding")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
-	fs.StringSliceVar(&o.nodes, "node", nil, "show only these nodes")
-	fs.IntVar(&o.rows, "rows", 20, "rows to show of each verdict; 0 for all")
+	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")
+	fs.IntVar(&o.rows, "rows", 20, "maximum number of rows per verdict; 0 for all")
 	return cmd
 }
 
-func (o *explainOptions) validate(pod string) (namespace, name string, err error) {
+func (o *explainSchedulingOptions) validate(pod string) (namespace, name string, err error) {
 	namespace, name = o.namespace, pod
 	if before, after, ok := strings.Cut(pod, "/"); ok {
 		namespace, name = before, after
@@ -98,7 +98,7 @@ func (o *explainOptions) validate(pod string) (namespace, name string, err error
 	return namespace, name, nil
 }
 
-func (o *explainOptions) show(w io.Writer, found []nodeload.Explanation) error {
+func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanation) error {
 	if len(o.nodes) > 0 {
 		for i := range found {
 			found[i].Nodes = slices.DeleteFunc(found[i].Nodes, func(n nodeload.NodeExplanation) bool { return !slices.Contains(o.nodes, n.Name) })
@@ -107,7 +107,7 @@ func (o *explainOptions) show(w io.Writer, found []nodeload.Explanation) error {
 	var out strings.Builder
 	if o.output == outputJSON {
 		if err := encodeJSON(&out, map[string]any{"explanations": found}); err != nil {
-			return fmt.Errorf("encoding: %w", err)
+			return fmt.Errorf("failed to encode the explanation: %w", err)
 		}
 	} else {
 		for i := range found {
@@ -115,31 +115,31 @@ func (o *explainOptions) show(w io.Writer, found []nodeload.Explanation) error {
 		}
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
-		return fmt.Errorf("writing: %w", err)
+		return fmt.Errorf("failed to write the explanation: %w", err)
 	}
 	return nil
 }
 
-// describe writes one explanation as a page.
-func (o *explainOptions) describe(out *strings.Builder, e *nodeload.Explanation) {
+// describe writes one explanation as text.
+func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Explanation) {
 	fmt.Fprintf(out, "Pod %s: %s at %s by profile %s, strategy %s\n", e.Pod, e.Outcome, e.Time.Format("2006-01-02 15:04:05Z"), e.Profile, e.Strategy)
-	fmt.Fprintf(out, "Expected to use %dm CPU and %.1f MiB memory, by its %s\n", e.CPU, float64(e.Memory)/(1<<20), basisWords(e.Basis))
-	fmt.Fprintf(out, "Nodes: %d report fresh load, %d stale, %d none; %d were not asked about\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
+	fmt.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), basisText(e.Basis))
+	fmt.Fprintf(out, "Nodes: %d with fresh load, %d with stale load, %d without load; %d not evaluated\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
 	if len(e.LeftOut) > 0 {
-		fmt.Fprintf(out, "Left out, because too few nodes report it: %s\n", strings.Join(e.LeftOut, ", "))
+		fmt.Fprintf(out, "Ignored metrics, reported by too few nodes: %s\n", strings.Join(e.LeftOut, ", "))
 	}
 	if e.Abstains {
-		out.WriteString("The plugin abstained: too few nodes say how loaded they are, so that load decided nothing\n")
+		out.WriteString("The plugin abstained: too few nodes report their load\n")
 	}
 	if e.Exempt {
-		out.WriteString("Load is no reason to keep this pod off a node: it is of a DaemonSet, or critical for the system\n")
+		out.WriteString("Load limits do not apply to this pod: it belongs to a DaemonSet or is system-critical\n")
 	}
 	if len(e.Nodes) == 0 {
 		out.WriteString("\n")
 		return
 	}
 	t := newTable()
-	t.AppendHeader([]any{"NODE", "VERDICT", "SCORE", "WHY"})
+	t.AppendHeader([]any{"NODE", "VERDICT", "SCORE", "REASON"})
 	hidden, rows := map[nodeload.Verdict]int{}, map[nodeload.Verdict]int{}
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
@@ -147,7 +147,7 @@ func (o *explainOptions) describe(out *strings.Builder, e *nodeload.Explanation)
 			hidden[n.Verdict]++
 			continue
 		}
-		score := nothing
+		score := emptyCell
 		if n.Score != nil {
 			score = fmt.Sprint(*n.Score)
 		}
@@ -162,10 +162,10 @@ func (o *explainOptions) describe(out *strings.Builder, e *nodeload.Explanation)
 	out.WriteString("\n")
 }
 
-// basisWords says from what an estimate was made.
-func basisWords(basis string) string {
-	words := map[string]string{
-		"history": "workload's Recommendation", "request": "requests", "limit": "limits", "nothing": "kind: it asks for nothing",
+// basisText returns the source of an estimate.
+func basisText(basis string) string {
+	texts := map[string]string{
+		"history": "workload's Recommendation", "request": "requests", "limit": "limits", "nothing": "lack of requests",
 	}
-	return cmp.Or(words[basis], basis)
+	return cmp.Or(texts[basis], basis)
 }

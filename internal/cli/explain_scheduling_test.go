@@ -14,8 +14,8 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
-// schedulerSays is a scheduler that knows one pod.
-func schedulerSays(t *testing.T) string {
+// newFixtureScheduler starts a server with the explanation of one pod.
+func newFixtureScheduler(t *testing.T) string {
 	t.Helper()
 	best := int64(100)
 	e := nodeload.Explanation{
@@ -43,14 +43,14 @@ func schedulerSays(t *testing.T) string {
 }
 
 func TestExplainScheduling(t *testing.T) {
-	address := schedulerSays(t)
-	code, out, errOut := crane(t, "explain", "scheduling", "web", "-n", "shop", "--scheduler", address, "--rows", "1")
+	address := newFixtureScheduler(t)
+	code, out, errOut := runCrane(t, "explain", "scheduling", "web", "-n", "shop", "--scheduler", address, "--rows", "1")
 	want := `Pod shop/web: placed on cool at 2026-03-01 12:00:00Z by profile default-scheduler, strategy Spread
-Expected to use 500m CPU and 1024.0 MiB memory, by its workload's Recommendation
-Nodes: 3 report fresh load, 0 stale, 0 none; 1 were not asked about
-Left out, because too few nodes report it: cpu_usage_max_avg_1d
+Expected usage: 500m CPU and 1024.0 MiB memory, from its workload's Recommendation
+Nodes: 3 with fresh load, 0 with stale load, 0 without load; 1 not evaluated
+Ignored metrics, reported by too few nodes: cpu_usage_max_avg_1d
 
-NODE  VERDICT  SCORE  WHY
+NODE  VERDICT  SCORE  REASON
 cool  Scored     100  load 20.0% + on its way 0.0% + this pod 5.0%
 hot   Closed       -  cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 5.0% is above the limit of 65.0%
 ... and 1 more that are Closed (--rows 0 shows all)
@@ -59,33 +59,33 @@ hot   Closed       -  cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 
 	if code != exitOK || out != want {
 		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, errOut, out, want)
 	}
-	if _, out, _ = crane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "--node", "hotter"); strings.Contains(out, "\ncool ") || !strings.Contains(out, "\nhotter ") {
+	if _, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "--node", "hotter"); strings.Contains(out, "\ncool ") || !strings.Contains(out, "\nhotter ") {
 		t.Errorf("with --node:\n%s", out)
 	}
-	_, out, _ = crane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "-o", "json")
+	_, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "-o", "json")
 	var got struct{ Explanations []nodeload.Explanation }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Explanations) != 1 || len(got.Explanations[0].Nodes) != 3 {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
 
-func TestExplainSchedulingFails(t *testing.T) {
-	address := schedulerSays(t)
+func TestExplainSchedulingErrors(t *testing.T) {
+	address := newFixtureScheduler(t)
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"shop/other", "--scheduler", address}, exitNothing, "pod shop/other: not among the latest attempts"},
-		{[]string{"shop/html", "--scheduler", address}, exitFailure, "nothing that a crane-scheduler says"},
-		{[]string{"web", "--scheduler", "http://127.0.0.1:1"}, exitFailure, "asking the scheduler"},
+		{[]string{"shop/other", "--scheduler", address}, exitNoResult, "pod shop/other: the scheduler has no record of a recent attempt"},
+		{[]string{"shop/html", "--scheduler", address}, exitFailure, "not a response of crane-scheduler"},
+		{[]string{"web", "--scheduler", "http://127.0.0.1:1"}, exitFailure, "failed to query the scheduler"},
 		{[]string{}, exitUsage, "accepts 1 arg"},
 		{[]string{"a/b/c"}, exitUsage, "want NAME or NAMESPACE/NAME"},
 		{[]string{"web", "-o", "xml"}, exitUsage, "want table or json"},
 		{[]string{"web", "--rows", "-1"}, exitUsage, "--rows"},
 		{[]string{"web", "--scheduler-port", "0"}, exitUsage, "--scheduler-port"},
 	} {
-		code, _, errOut := crane(t, append([]string{"explain", "scheduling"}, c.args...)...)
+		code, _, errOut := runCrane(t, append([]string{"explain", "scheduling"}, c.args...)...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit %d, %q; want %d with %q", c.args, code, errOut, c.code, c.want)
 		}

@@ -20,15 +20,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const forecastLong = `Forecast says what a series will do next and how sure that is: quantiles for each step of the horizon, with the
-model that made them, its skill and the reason where it fell back to something simpler.
+const forecastLong = `Forecast predicts a time series: quantiles for each step of the horizon, with the model, its skill and the reason for a fallback
+to a simpler model.
 
-The series are CSV files with the header ts,value (their newest sample is "now"), or the answer of Prometheus to --query.
+The series are CSV files with the header ts,value, forecast from their newest sample, or the result of --query in Prometheus.
 
-  skill    1 - loss / loss of a constant quantile, by the model's own back-test: 1 is perfect, 0 no better than a constant
-  periods  whole seasons (days, where there is no season) of history that the model saw
+  skill    1 - loss / loss of a constant quantile, from the model's own back-test: 1 is perfect, 0 equals the constant
+  periods  complete seasons (days if there is no season) in the history of the model
 
-Exit codes: 0 done; 1 a file or Prometheus cannot be read; 2 the flags are wrong; 3 there is no series to forecast.`
+Exit codes: 0 success; 1 a file or Prometheus cannot be read; 2 the flags are invalid; 3 there is no series to forecast.`
 
 // The output formats of `crane forecast` beside table and JSON.
 const (
@@ -36,25 +36,25 @@ const (
 	outputSVG   = "svg"
 )
 
-// mostForecasts bounds how many series one query may bring.
-const mostForecasts = 100
+// maxForecasts limits the number of series of a query.
+const maxForecasts = 100
 
 // forecastOptions are the flags of `crane forecast`.
 type forecastOptions struct {
-	prometheus                 *prometheusFlags
-	calendar                   holidayFlags
-	query, step                string
-	algorithm                  string
-	history, horizon           string
-	output                     string
-	width                      int
-	paths                      []string
-	clock                      func() time.Time
-	past, ahead, queryStepSize time.Duration
+	prometheus                               *prometheusFlags
+	calendar                                 holidayFlags
+	query, step                              string
+	algorithm                                string
+	history, horizon                         string
+	output                                   string
+	width                                    int
+	paths                                    []string
+	clock                                    func() time.Time
+	historyLength, horizonLength, stepLength time.Duration
 }
 
-// forecastOf is one series and what is forecast of it.
-type forecastOf struct {
+// seriesForecast is a series and its forecast.
+type seriesForecast struct {
 	name      string
 	algorithm string
 	history   series.Series
@@ -65,7 +65,7 @@ func newForecastCommand(s Streams) *cobra.Command {
 	o := &forecastOptions{prometheus: newPrometheusFlags(), clock: time.Now}
 	cmd := &cobra.Command{
 		Use:   "forecast [flags] FILE|DIR... | --query EXPR",
-		Short: "Say what a series will do next, and how sure that is",
+		Short: "Forecast time series with quantiles",
 		Long:  forecastLong,
 		Example: `  crane forecast web.csv
   crane forecast --prometheus http://localhost:9090 --query 'sum(rate(container_cpu_usage_seconds_total{namespace="shop"}[5m]))' -o chart
@@ -78,36 +78,23 @@ func newForecastCommand(s Streams) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
-	fs.StringVar(&o.query, "query", "", "PromQL of the series, instead of files; needs --prometheus")
-	fs.StringVar(&o.step, "step", "1m", "distance of the samples that --query asks for")
+	fs.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
+	fs.StringVar(&o.step, "step", "1m", "step of the samples of --query")
 	fs.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))
 	o.calendar.addFlags(fs)
-	fs.StringVar(&o.history, "history", "14d", "how much history the forecaster sees")
-	fs.StringVar(&o.horizon, "horizon", "24h", "how far to forecast")
-	fs.IntVar(&o.width, "width", 0, "columns of the chart (default: those of the terminal, or 100)")
+	fs.StringVar(&o.history, "history", "14d", "length of the history")
+	fs.StringVar(&o.horizon, "horizon", "24h", "length of the forecast")
+	fs.IntVar(&o.width, "width", 0, "width of the chart in columns (default: that of the terminal, or 100)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table, json, chart or svg")
 	cmd.AddCommand(newForecastScheduleCommand(s))
 	return cmd
 }
 
-// complete reads and checks the flags.
+// complete parses and validates the flags.
 func (o *forecastOptions) complete() (forecast.Algorithm, error) {
-	var errs []error
-	for _, flag := range []struct {
-		name, text string
-		into       *time.Duration
-	}{
-		{"--history", o.history, &o.past}, {"--horizon", o.horizon, &o.ahead}, {"--step", o.step, &o.queryStepSize},
-	} {
-		d, err := series.ParseDuration(flag.text)
-		if err == nil && d < time.Second {
-			err = fmt.Errorf("%q: must be at least 1s", flag.text)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", flag.name, err))
-		}
-		*flag.into = d
-	}
+	errs := []error{parseDurations(
+		durationFlag{"--history", o.history, &o.historyLength}, durationFlag{"--horizon", o.horizon, &o.horizonLength}, durationFlag{"--step", o.step, &o.stepLength},
+	)}
 	if !slices.Contains([]string{outputTable, outputJSON, outputChart, outputSVG}, o.output) {
 		errs = append(errs, fmt.Errorf("--output %q: want %s, %s, %s or %s", o.output, outputTable, outputJSON, outputChart, outputSVG))
 	}
@@ -117,12 +104,12 @@ func (o *forecastOptions) complete() (forecast.Algorithm, error) {
 	o.prometheus.complete()
 	switch {
 	case o.query != "" && len(o.paths) > 0:
-		errs = append(errs, errors.New("--query contradicts files: want one of them"))
+		errs = append(errs, errors.New("--query and files are mutually exclusive"))
 	case o.query == "" && len(o.paths) == 0:
-		errs = append(errs, errors.New("which series? Give files or directories, or --query"))
+		errs = append(errs, errors.New("missing argument: want files or directories with series, or --query"))
 	case o.query != "" && o.prometheus.address == "":
-		errs = append(errs, errors.New("--query needs --prometheus URL"))
-	case o.query != "" && o.queryStepSize > 0 && o.past/o.queryStepSize > forecast.MaxSamples:
+		errs = append(errs, errors.New("--query requires --prometheus URL"))
+	case o.query != "" && o.stepLength > 0 && o.historyLength/o.stepLength > forecast.MaxSamples:
 		errs = append(errs, fmt.Errorf("--history %s at --step %s: more than %d samples", o.history, o.step, forecast.MaxSamples))
 	}
 	options, err := o.calendar.options(o.algorithm)
@@ -143,30 +130,29 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	var out []forecastOf
+	var out []seriesForecast
 	for _, named := range all {
-		history := named.Series.Between(named.Series.End().Add(-o.past), named.Series.End())
-		f, err := algorithm.Forecast(history, o.ahead)
+		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
+		f, err := algorithm.Forecast(history, o.horizonLength)
 		if errors.Is(err, forecast.ErrHorizon) {
 			return usageError(fmt.Errorf("--horizon %s for %s: %w", o.horizon, named.Name, err))
 		}
 		if err != nil {
-			// What cannot be forecast is said, and the rest is still worth its forecast.
 			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
-		out = append(out, forecastOf{name: named.Name, algorithm: algorithm.Name(), history: history, forecast: f})
+		out = append(out, seriesForecast{name: named.Name, algorithm: algorithm.Name(), history: history, forecast: f})
 	}
 	if len(out) == 0 {
-		return &exitError{code: exitNothing, err: errors.New("nothing to forecast: no series has a usable sample")}
+		return &exitError{code: exitNoResult, err: errors.New("nothing to forecast: no series has a usable sample")}
 	}
 	if err := o.render(s, out); err != nil {
-		return fmt.Errorf("writing the forecast: %w", err)
+		return fmt.Errorf("failed to write the forecast: %w", err)
 	}
 	return nil
 }
 
-// read returns the series of the files, or those that the query brings.
+// read returns the series of the files or of the query.
 func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktest.Named, error) {
 	if o.query == "" {
 		return readSeries(s.Err, o.paths)
@@ -175,24 +161,24 @@ func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktes
 	if err != nil {
 		return nil, err
 	}
-	// The newest step is over, so that its sample is whole.
-	end := o.clock().UTC().Truncate(o.queryStepSize)
-	found, err := source.Range(ctx, o.query, metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize})
+	// The window ends with a completed step.
+	end := o.clock().UTC().Truncate(o.stepLength)
+	found, err := source.Range(ctx, o.query, metrics.Window{Start: end.Add(-o.historyLength), End: end, Step: o.stepLength})
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > mostForecasts {
-		return nil, fmt.Errorf("the query brings %d series: want at most %d, sum or filter them", len(found), mostForecasts)
+	if len(found) > maxForecasts {
+		return nil, fmt.Errorf("the query returns %d series, want at most %d: aggregate or filter them", len(found), maxForecasts)
 	}
 	var all []requestbacktest.Named
 	for _, f := range found {
-		all = append(all, requestbacktest.Named{Name: labelText(f.Labels), Series: f.Series})
+		all = append(all, requestbacktest.Named{Name: formatLabels(f.Labels), Series: f.Series})
 	}
 	return all, nil
 }
 
-// labelText writes labels as PromQL does, in their order.
-func labelText(labels metrics.Labels) string {
+// formatLabels formats labels as in PromQL, sorted by name.
+func formatLabels(labels metrics.Labels) string {
 	names := make([]string, 0, len(labels))
 	for name := range labels {
 		if name != "__name__" {

@@ -15,76 +15,69 @@ import (
 const (
 	minChartWidth, defaultChartWidth, maxChartWidth = 40, 100, 400
 	chartHeight                                     = 16
-	// chartMargin is the room of the labels at the left.
+	// chartMargin is the width of the axis labels.
 	chartMargin = 10
-	// pastShown is how much history is drawn, as a multiple of the horizon.
-	pastShown = 2
+	// historyMultiple is the length of the history in the chart as a multiple of the horizon.
+	historyMultiple = 2
 )
 
-// column is what one column of a chart shows: the range of history, or quantiles, over a stretch of time.
+// column is the range of the history, or the quantiles of the forecast, in one column of a chart.
 type column struct {
-	past          bool
-	known         bool
-	lowest, upper float64
-	// quantiles at shownLevels, each the highest of the stretch.
+	isHistory    bool
+	known        bool
+	lower, upper float64
+	// quantiles are the maxima of outputLevels in the column.
 	quantiles [4]float64
 }
 
-// columns cuts history and forecast into n stretches of equal length and returns them with the first instant.
-func (f forecastOf) columns(n int) (out []column, from time.Time, each time.Duration) {
+// columns divides history and forecast into n intervals of equal length and returns the start of the first and the
+// length.
+func (f seriesForecast) columns(n int) (out []column, from time.Time, interval time.Duration) {
 	end := f.forecast.End()
-	from = f.forecast.Start.Add(-pastShown * end.Sub(f.forecast.Start))
+	from = f.forecast.Start.Add(-historyMultiple * end.Sub(f.forecast.Start))
 	if from.Before(f.history.Start) {
 		from = f.history.Start
 	}
-	each = max(end.Sub(from)/time.Duration(n), 1)
+	interval = max(end.Sub(from)/time.Duration(n), 1)
 	out = make([]column, n)
 	for i := range out {
-		start := from.Add(time.Duration(i) * each)
-		stop := start.Add(each)
+		start := from.Add(time.Duration(i) * interval)
+		stop := start.Add(interval)
 		out[i] = f.column(start, stop)
 	}
-	return out, from, each
+	return out, from, interval
 }
 
-func (f forecastOf) column(start, stop time.Time) column {
-	c := column{past: start.Before(f.forecast.Start)}
-	if !c.past {
-		// A stretch shorter than a step lies within one.
+func (f seriesForecast) column(start, stop time.Time) column {
+	c := column{isHistory: start.Before(f.forecast.Start)}
+	if !c.isHistory {
+		// An interval can be shorter than a step.
 		q, ok := f.forecast.At(start)
 		c.known = ok
-		for l, level := range shownLevels() {
+		for l, level := range outputLevels() {
 			c.quantiles[l] = q.At(level)
 			if v, more := f.forecast.Max(level, start, stop); more {
 				c.quantiles[l] = max(c.quantiles[l], v)
 			}
 		}
-		c.lowest, c.upper = c.quantiles[0], c.quantiles[3]
+		c.lower, c.upper = c.quantiles[0], c.quantiles[3]
 		return c
 	}
 	begin := start.Add(-start.Sub(f.history.Start) % max(f.history.Step, 1))
-	c.lowest = math.Inf(1)
+	c.lower = math.Inf(1)
 	for _, v := range f.history.Between(begin, stop).Values {
 		if forecast.Usable(v) {
-			c.known, c.lowest, c.upper = true, min(c.lowest, v), max(c.upper, v)
+			c.known, c.lower, c.upper = true, min(c.lower, v), max(c.upper, v)
 		}
 	}
 	return c
 }
 
-// drawChart draws history and quantiles in plain text, width columns wide.
-func drawChart(f forecastOf, width int) string {
+// formatChart plots history and quantiles as text with the given width.
+func formatChart(f seriesForecast, width int) string {
 	width = min(max(width, minChartWidth), maxChartWidth)
-	cols, from, each := f.columns(width - chartMargin)
-	top := 0.0
-	for _, c := range cols {
-		if c.known {
-			top = max(top, c.upper)
-		}
-	}
-	if top <= 0 {
-		top = 1
-	}
+	cols, from, interval := f.columns(width - chartMargin)
+	top := maxUpper(cols)
 	var b strings.Builder
 	for row := chartHeight - 1; row >= 0; row-- {
 		label := ""
@@ -97,21 +90,35 @@ func drawChart(f forecastOf, width int) string {
 		}
 		fmt.Fprintf(&b, "%*s │%s\n", chartMargin-2, label, strings.TrimRight(string(line), " "))
 	}
-	now := min(int(f.forecast.Start.Sub(from)/each), len(cols)-1)
+	now := min(int(f.forecast.Start.Sub(from)/interval), len(cols)-1)
 	fmt.Fprintf(&b, "%*s └%s\n", chartMargin-2, "", strings.Repeat("─", now)+"┴"+strings.Repeat("─", len(cols)-now-1))
 	b.WriteString(timeAxis(f, from, chartMargin, now, len(cols)))
 	b.WriteString("█ history   ━ p50   ▓ to p90   ▒ to p95   ░ to p99\n")
 	return b.String()
 }
 
-// mark is the rune of a column in a row, of which 0 is the lowest.
+// maxUpper returns the upper end of the value axis.
+func maxUpper(cols []column) float64 {
+	top := 0.0
+	for _, c := range cols {
+		if c.known {
+			top = max(top, c.upper)
+		}
+	}
+	if top <= 0 {
+		return 1
+	}
+	return top
+}
+
+// mark returns the rune of the column in a row; row 0 is the lowest.
 func (c column) mark(row int, top float64) rune {
 	if !c.known {
 		return ' '
 	}
 	rowOf := func(v float64) int { return int(math.Round(v / top * (chartHeight - 1))) }
-	if c.past {
-		if row >= rowOf(c.lowest) && row <= rowOf(c.upper) {
+	if c.isHistory {
+		if row >= rowOf(c.lower) && row <= rowOf(c.upper) {
 			return '█'
 		}
 		return ' '
@@ -129,8 +136,8 @@ func (c column) mark(row int, top float64) rune {
 	return '░'
 }
 
-// timeAxis writes the first instant, now and the last below the axis, as far as there is room.
-func timeAxis(f forecastOf, from time.Time, margin, now, n int) string {
+// timeAxis returns the labels of the start, the current time and the end, as far as they do not overlap.
+func timeAxis(f seriesForecast, from time.Time, margin, now, n int) string {
 	const layout = "01-02 15:04"
 	line := []rune(strings.Repeat(" ", margin+n))
 	put := func(at int, text string) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -17,30 +16,27 @@ import (
 	"crane.io/crane/pkg/forecast/registry"
 )
 
-// mostHolidayBytes bounds a file of dates.
-const mostHolidayBytes = 1 << 20
-
-// holidayFlags name the days that go their own way.
+// holidayFlags are the dates that do not follow the pattern of their weekday.
 type holidayFlags struct{ holidays, zone string }
 
 func (f *holidayFlags) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.holidays, "holidays", "", "dates such as 2026-12-25,2026-12-26, or a file with one on each line, that are unlike their weekday; for the algorithm auto")
-	flags.StringVar(&f.zone, "time-zone", "UTC", "zone in which a holiday begins at midnight, for instance Europe/Berlin")
+	flags.StringVar(&f.holidays, "holidays", "", "dates that do not follow the pattern of their weekday, such as 2026-12-25,2026-12-26, or a file with one date per line; for the algorithm auto")
+	flags.StringVar(&f.zone, "time-zone", "UTC", "time zone of the holidays, for example Europe/Berlin")
 }
 
-// options returns the settings of an algorithm with the holidays in them.
+// options returns the options of an algorithm with the holidays.
 func (f *holidayFlags) options(algorithm string) (registry.Options, error) {
 	if f.holidays == "" {
 		return registry.Options{}, nil
 	}
 	if algorithm != "" && algorithm != registry.Auto {
-		return registry.Options{}, fmt.Errorf("--holidays are for the algorithm %s, not %s", registry.Auto, algorithm)
+		return registry.Options{}, fmt.Errorf("--holidays requires the algorithm %s, not %s", registry.Auto, algorithm)
 	}
 	zone, err := time.LoadLocation(f.zone)
 	if err != nil {
 		return registry.Options{}, fmt.Errorf("--time-zone %q: %w", f.zone, err)
 	}
-	dates, err := holidayDates(f.holidays)
+	dates, err := parseHolidayDates(f.holidays)
 	if err != nil {
 		return registry.Options{}, fmt.Errorf("--holidays: %w", err)
 	}
@@ -51,19 +47,12 @@ func (f *holidayFlags) options(algorithm string) (registry.Options, error) {
 	return registry.Options{Holidays: calendar}, nil
 }
 
-// holidayDates reads a file, or else a list. In a file what follows # is a comment.
-func holidayDates(text string) ([]string, error) {
-	info, err := os.Stat(text)
+// parseHolidayDates reads a file if one exists, else a comma-separated list. In a file, # starts a comment.
+func parseHolidayDates(text string) ([]string, error) {
+	content, err := readInputFile(text)
 	if errors.Is(err, fs.ErrNotExist) {
 		return strings.Split(text, ","), nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostHolidayBytes {
-		return nil, fmt.Errorf("%s: want a file of at most %d bytes", text, mostHolidayBytes)
-	}
-	content, err := os.ReadFile(text)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +64,7 @@ func holidayDates(text string) ([]string, error) {
 		}
 	}
 	if len(dates) == 0 {
-		return nil, fmt.Errorf("%s: no dates in it", text)
+		return nil, fmt.Errorf("%s: contains no dates", text)
 	}
 	return dates, nil
 }

@@ -17,22 +17,22 @@ func TestForecastHolidays(t *testing.T) {
 	if err := os.WriteFile(dates, []byte("# bank holidays\n2026-03-04 # a Wednesday\n\n2026-03-12\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, plain, errOut := crane(t, "forecast", path)
+	code, plain, errOut := runCrane(t, "forecast", path)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
 	for _, args := range [][]string{
 		{"forecast", "--holidays", dates, path}, {"forecast", "--holidays", "2026-03-04,2026-03-12", "--time-zone", "Europe/Berlin", path},
 	} {
-		code, out, errOut := crane(t, args...)
+		code, out, errOut := runCrane(t, args...)
 		if code != exitOK || out == plain {
-			t.Errorf("%v: exit %d, and the forecast is the same\n%s", args, code, errOut)
+			t.Errorf("%v: exit %d, or unchanged forecast\n%s", args, code, errOut)
 		}
 	}
-	if code, _, errOut := crane(t, "backtest", "forecast", "--holidays", dates, path); code != exitOK {
+	if code, _, errOut := runCrane(t, "backtest", "forecast", "--holidays", dates, path); code != exitOK {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
-	if code, _, errOut := crane(t, "forecast", "schedule", "--holidays", dates, path); code != exitOK {
+	if code, _, errOut := runCrane(t, "forecast", "schedule", "--holidays", dates, path); code != exitOK {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
 	empty := filepath.Join(dir, "empty.txt")
@@ -40,14 +40,14 @@ func TestForecastHolidays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"tomorrow":    {"--holidays", "tomorrow"},
-		"no dates":    {"--holidays", empty},
-		"--time-zone": {"--holidays", "2026-03-04", "--time-zone", "Moon/Base"},
-		"not dsp":     {"--holidays", "2026-03-04", "--algorithm", "dsp"},
-		"want a file": {"--holidays", dir},
+		"tomorrow":      {"--holidays", "tomorrow"},
+		"no dates":      {"--holidays", empty},
+		"--time-zone":   {"--holidays", "2026-03-04", "--time-zone", "Moon/Base"},
+		"not dsp":       {"--holidays", "2026-03-04", "--algorithm", "dsp"},
+		"is not a file": {"--holidays", dir},
 	} {
 		for _, command := range [][]string{{"forecast"}, {"backtest", "forecast"}} {
-			code, _, errOut := crane(t, append(append(command, args...), path)...)
+			code, _, errOut := runCrane(t, append(append(command, args...), path)...)
 			if code != exitUsage || !strings.Contains(errOut, want) {
 				t.Errorf("%v %v: exit %d, %q lacks %q", command, args, code, errOut, want)
 			}

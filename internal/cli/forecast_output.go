@@ -17,16 +17,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// shownLevels are the quantiles that are printed.
-func shownLevels() []float64 { return []float64{0.5, 0.9, 0.95, 0.99} }
+// outputLevels returns the printed quantiles.
+func outputLevels() []float64 { return []float64{0.5, 0.9, 0.95, 0.99} }
 
-func (o *forecastOptions) render(s Streams, all []forecastOf) error {
+func (o *forecastOptions) render(s Streams, all []seriesForecast) error {
 	switch o.output {
 	case outputJSON:
 		return renderForecastsJSON(s.Out, all)
 	case outputSVG:
-		_, err := io.WriteString(s.Out, drawSVG(all))
-		return err
+		return renderSVG(s.Out, all)
 	}
 	width := o.width
 	if width == 0 {
@@ -37,7 +36,7 @@ func (o *forecastOptions) render(s Streams, all []forecastOf) error {
 	for i, f := range all {
 		text := f.headline() + forecastRows(f)
 		if o.output == outputChart {
-			text = f.headline() + drawChart(f, width)
+			text = f.headline() + formatChart(f, width)
 		}
 		if i > 0 {
 			text = "\n" + text
@@ -49,16 +48,16 @@ func (o *forecastOptions) render(s Streams, all []forecastOf) error {
 	return nil
 }
 
-// headline says what made the forecast, and from what.
-func (f forecastOf) headline() string {
+// headline returns the model, the season and the skill of the forecast.
+func (f seriesForecast) headline() string {
 	parts := []string{"model " + f.forecast.Model}
 	if f.forecast.Period > 0 {
-		parts = append(parts, fmt.Sprintf("season %s, %d seen", series.FormatDuration(f.forecast.Period), f.forecast.Periods))
+		parts = append(parts, fmt.Sprintf("season %s, %d in the history", series.FormatDuration(f.forecast.Period), f.forecast.Periods))
 	} else {
-		parts = append(parts, fmt.Sprintf("no season, %d days seen", f.forecast.Periods))
+		parts = append(parts, fmt.Sprintf("no season, %d days of history", f.forecast.Periods))
 	}
 	if math.IsNaN(f.forecast.Skill) {
-		parts = append(parts, "skill not known yet")
+		parts = append(parts, "skill unknown")
 	} else {
 		parts = append(parts, fmt.Sprintf("skill %.2f", f.forecast.Skill))
 	}
@@ -69,15 +68,15 @@ func (f forecastOf) headline() string {
 	return text
 }
 
-// forecastRows is a table of at most 24 rows, each with the highest of its quantiles.
-func forecastRows(f forecastOf) string {
-	const most = 24
+// forecastRows returns a table of at most 24 rows with the maximum of each quantile.
+func forecastRows(f seriesForecast) string {
+	const maxRows = 24
 	t := newFigureTable("FROM", "P50", "P90", "P95", "P99")
-	step := f.forecast.Step * time.Duration((len(f.forecast.Values)+most-1)/most)
+	step := f.forecast.Step * time.Duration((len(f.forecast.Values)+maxRows-1)/maxRows)
 	for from := f.forecast.Start; from.Before(f.forecast.End()); from = from.Add(step) {
 		row := table.Row{from.UTC().Format("2006-01-02 15:04")}
-		for _, level := range shownLevels() {
-			cell := nothing
+		for _, level := range outputLevels() {
+			cell := emptyCell
 			if v, ok := f.forecast.Max(level, from, from.Add(step)); ok {
 				cell = fmt.Sprintf("%.4g", v)
 			}
@@ -88,7 +87,7 @@ func forecastRows(f forecastOf) string {
 	return t.Render() + "\n"
 }
 
-// jsonForecast is a forecast in JSON: regular grids of values, null for what is not known.
+// jsonForecast is a forecast in JSON: evenly spaced values, null if unknown.
 type jsonForecast struct {
 	Name      string               `json:"name"`
 	Algorithm string               `json:"algorithm"`
@@ -109,7 +108,7 @@ type jsonHistory struct {
 	Values []*float64 `json:"values"`
 }
 
-func renderForecastsJSON(w io.Writer, all []forecastOf) error {
+func renderForecastsJSON(w io.Writer, all []seriesForecast) error {
 	out := struct {
 		Series []jsonForecast `json:"series"`
 	}{Series: []jsonForecast{}}
@@ -119,7 +118,7 @@ func renderForecastsJSON(w io.Writer, all []forecastOf) error {
 	return encodeJSON(w, out)
 }
 
-func (f forecastOf) json() jsonForecast {
+func (f seriesForecast) json() jsonForecast {
 	j := jsonForecast{
 		Name: f.name, Algorithm: f.algorithm, Model: f.forecast.Model, Periods: f.forecast.Periods, Reason: f.forecast.Reason,
 		Start: f.forecast.Start.UTC(), Step: f.forecast.Step.Seconds(), Quantiles: map[string][]float64{},
@@ -131,7 +130,7 @@ func (f forecastOf) json() jsonForecast {
 	if !math.IsNaN(f.forecast.Skill) && !math.IsInf(f.forecast.Skill, 0) {
 		j.Skill = &f.forecast.Skill
 	}
-	for _, level := range shownLevels() {
+	for _, level := range outputLevels() {
 		j.Quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = f.forecast.Quantile(level).Values
 	}
 	for i, v := range f.history.Values {

@@ -21,17 +21,17 @@ import (
 	"crane.io/crane/pkg/rightsize/schedule"
 )
 
-const forecastScheduleLong = `Schedule turns the forecast of the next 24 hours into CPU requests by the time of day, for containers that can be
-resized in place: the policy crane-time-of-day of crane backtest rightsize. It prints the steps and the rule by which
-the request is raised where use passes it all the same. Nothing is changed.
+const forecastScheduleLong = `Schedule converts the forecast of the next 24 hours into CPU requests by time of day, for containers that can be resized in
+place: the policy crane-time-of-day of crane backtest rightsize. It prints the steps and the rule that raises the request if the
+usage exceeds it. The command changes nothing.
 
-The series are CSV files with the header ts,value, the answer of Prometheus to --query, or the CPU use of --workload,
-of which each of --pods has an equal share.
+The series are CSV files with the header ts,value, the result of --query in Prometheus, or the CPU usage of --workload divided
+equally among --pods.
 
-  above   share of the step that the forecast expects above the request
-  reason  why this request, and why from here on
+  above   expected share of the step with usage above the request
+  reason  the reason for the request and for its start time
 
-Exit codes: 0 done; 1 a file or Prometheus cannot be read; 2 the flags are wrong; 3 there is no series to forecast.`
+Exit codes: 0 success; 1 a file or Prometheus cannot be read; 2 the flags are invalid; 3 there is no series to forecast.`
 
 // forecastScheduleOptions are the flags of `crane forecast schedule`.
 type forecastScheduleOptions struct {
@@ -43,8 +43,8 @@ type forecastScheduleOptions struct {
 	settings schedule.Settings
 }
 
-// scheduleOf is one series, what is forecast of it and what follows.
-type scheduleOf struct {
+// seriesSchedule is a series, its forecast and the schedule.
+type seriesSchedule struct {
 	name     string
 	forecast forecast.Forecast
 	plan     schedule.Plan
@@ -56,7 +56,7 @@ func newForecastScheduleCommand(s Streams) *cobra.Command {
 	o.algorithm, o.horizon = registry.Auto, schedule.Horizon.String()
 	cmd := &cobra.Command{
 		Use:   "schedule [flags] FILE|DIR... | --query EXPR | --workload KIND/NAMESPACE/NAME",
-		Short: "Print requests by the time of day, and the rule of reaction",
+		Short: "Print CPU requests by time of day and the reaction rule",
 		Long:  forecastScheduleLong,
 		Example: `  crane forecast schedule --request 4 web.csv
   crane forecast schedule --prometheus http://localhost:9090 --workload Deployment/shop/cart --pods 3`,
@@ -67,18 +67,18 @@ func newForecastScheduleCommand(s Streams) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
-	fs.StringVar(&o.query, "query", "", "PromQL of the use of one container, instead of files; needs --prometheus")
-	fs.StringVar(&o.workload, "workload", "", "KIND/NAMESPACE/NAME of a workload whose CPU use is read, in cores; needs --prometheus")
-	fs.IntVar(&o.pods, "pods", 1, "number of pods that share the use of --workload")
-	fs.Float64Var(&o.request, "request", 0, "request in force now, in the unit of the series; 0 for none")
+	fs.StringVar(&o.query, "query", "", "PromQL query of the usage of one container, instead of files; requires --prometheus")
+	fs.StringVar(&o.workload, "workload", "", "workload as KIND/NAMESPACE/NAME whose CPU usage in cores is read; requires --prometheus")
+	fs.IntVar(&o.pods, "pods", 1, "number of pods that share the usage of --workload")
+	fs.Float64Var(&o.request, "request", 0, "current request in the unit of the series; 0 for none")
 	o.calendar.addFlags(fs)
-	fs.StringVar(&o.step, "step", "1m", "distance of the samples that are asked for")
-	fs.StringVar(&o.history, "history", "14d", "how much history the forecaster sees")
+	fs.StringVar(&o.step, "step", "1m", "step of the samples")
+	fs.StringVar(&o.history, "history", "14d", "length of the history")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	return cmd
 }
 
-// complete reads and checks the flags; it returns the algorithm and the workload's kind, namespace and name.
+// complete parses and validates the flags. It returns the algorithm and the kind, namespace and name of the workload.
 func (o *forecastScheduleOptions) complete() (forecast.Algorithm, []string, error) {
 	var errs []error
 	errs = append(errs, checkTableOrJSON(o.output))
@@ -96,18 +96,18 @@ func (o *forecastScheduleOptions) complete() (forecast.Algorithm, []string, erro
 	if o.workload != "" {
 		target = strings.Split(o.workload, "/")
 		if len(target) != 3 || target[0] == "" || target[1] == "" || target[2] == "" {
-			errs = append(errs, fmt.Errorf("--workload %q: want KIND/NAMESPACE/NAME, for instance Deployment/shop/cart", o.workload))
+			errs = append(errs, fmt.Errorf("--workload %q: want KIND/NAMESPACE/NAME, for example Deployment/shop/cart", o.workload))
 		}
 		if o.query != "" || len(o.paths) > 0 {
-			errs = append(errs, errors.New("--workload contradicts files and --query: want one of them"))
+			errs = append(errs, errors.New("--workload, --query and files are mutually exclusive"))
 		}
-		common.query, common.paths = o.workload, nil // so that the rest is checked as for a query
+		common.query, common.paths = o.workload, nil // validate the other flags as for a query
 	} else if o.pods != 1 {
-		errs = append(errs, errors.New("--pods is for --workload"))
+		errs = append(errs, errors.New("--pods requires --workload"))
 	}
 	algorithm, err := common.complete()
 	errs = append(errs, err)
-	o.past, o.ahead, o.queryStepSize = common.past, common.ahead, common.queryStepSize
+	o.historyLength, o.horizonLength, o.stepLength = common.historyLength, common.horizonLength, common.stepLength
 	return algorithm, target, usageError(errors.Join(errs...))
 }
 
@@ -116,13 +116,13 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
-	all, err := o.readUse(ctx, s, target)
+	all, err := o.readUsage(ctx, s, target)
 	if err != nil {
 		return err
 	}
-	var out []scheduleOf
+	var out []seriesSchedule
 	for _, named := range all {
-		history := named.Series.Between(named.Series.End().Add(-o.past), named.Series.End())
+		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
 		f, err := algorithm.Forecast(history, schedule.Horizon)
 		if err != nil {
 			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
@@ -133,10 +133,10 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
-		out = append(out, scheduleOf{name: named.Name, forecast: f, plan: plan})
+		out = append(out, seriesSchedule{name: named.Name, forecast: f, plan: plan})
 	}
 	if len(out) == 0 {
-		return &exitError{code: exitNothing, err: errors.New("nothing to schedule: no series has a usable sample")}
+		return &exitError{code: exitNoResult, err: errors.New("nothing to schedule: no series has a usable sample")}
 	}
 	if o.output == outputJSON {
 		err = renderSchedulesJSON(s.Out, out, o.settings)
@@ -144,13 +144,13 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 		err = renderSchedules(s.Out, out, o.settings)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the schedule: %w", err)
+		return fmt.Errorf("failed to write the schedule: %w", err)
 	}
 	return nil
 }
 
-// readUse returns the series of the files or the query, or the share of one pod of a workload.
-func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target []string) ([]requestbacktest.Named, error) {
+// readUsage returns the series of the files or of the query, or the usage of one pod of the workload.
+func (o *forecastScheduleOptions) readUsage(ctx context.Context, s Streams, target []string) ([]requestbacktest.Named, error) {
 	if target == nil {
 		return o.read(ctx, s)
 	}
@@ -158,10 +158,10 @@ func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target
 	if err != nil {
 		return nil, err
 	}
-	end := o.clock().UTC().Truncate(o.queryStepSize)
+	end := o.clock().UTC().Truncate(o.stepLength)
 	found, err := source.Capabilities().Aggregates.WorkloadUsage(ctx, metrics.WorkloadsRequest{
 		Resource: metrics.CPU, Kind: target[0], Namespace: target[1], Names: target[2:],
-		Window: metrics.Window{Start: end.Add(-o.past), End: end, Step: o.queryStepSize},
+		Window: metrics.Window{Start: end.Add(-o.historyLength), End: end, Step: o.stepLength},
 	})
 	if err != nil {
 		return nil, err
@@ -180,17 +180,17 @@ func (o *forecastScheduleOptions) readUse(ctx context.Context, s Streams, target
 	return []requestbacktest.Named{{Name: name, Series: use}}, nil
 }
 
-// reactionRule says when the request is raised although the plan does not.
+// reactionRule describes when a request is raised above the plan.
 func reactionRule(s schedule.Settings) string {
-	return fmt.Sprintf("reaction: where two samples within ten minutes, or one by a quarter, pass the request, it goes to %.0f %% above the "+
-		"highest use since, %.0f minutes after the first of them at the earliest and at most %d times a day, for %.0f minutes at least",
+	return fmt.Sprintf("reaction: if two samples within ten minutes exceed the request, or one exceeds it by a quarter, it is raised to %.0f %% above the "+
+		"highest usage since then, at the earliest %.0f minutes after the first sample, at most %d times a day and for at least %.0f minutes",
 		100*s.Raise, s.Delay.Minutes(), s.Reactions, schedule.Hold.Minutes())
 }
 
-func renderSchedules(w io.Writer, all []scheduleOf, settings schedule.Settings) error {
-	for i, one := range all {
+func renderSchedules(w io.Writer, all []seriesSchedule, settings schedule.Settings) error {
+	for i, item := range all {
 		t := newFigureTable("FROM (UTC)", "TO", "REQUEST", "ABOVE", "REASON")
-		for _, step := range one.plan.Steps {
+		for _, step := range item.plan.Steps {
 			t.AppendRow(table.Row{
 				step.From.UTC().Format("2006-01-02 15:04"), step.To.UTC().Format("15:04"), fmt.Sprintf("%.4g", step.Request),
 				fmt.Sprintf("%.2f %%", 100*step.Risk), step.Reason,
@@ -199,8 +199,8 @@ func renderSchedules(w io.Writer, all []scheduleOf, settings schedule.Settings) 
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		_, err := fmt.Fprintf(w, "%s\nplan: %d changes, slack %.2f, %.2f %% of the time above; %s\n%s\n%s\n", one.name, one.plan.Changes,
-			one.plan.Slack, 100*one.plan.Risk, one.plan.Reason, t.Render(), reactionRule(settings))
+		_, err := fmt.Fprintf(w, "%s\nplan: %d changes, slack %.2f, %.2f %% of the time above; %s\n%s\n%s\n", item.name, item.plan.Changes,
+			item.plan.Slack, 100*item.plan.Risk, item.plan.Reason, t.Render(), reactionRule(settings))
 		if err != nil {
 			return err
 		}
@@ -208,19 +208,19 @@ func renderSchedules(w io.Writer, all []scheduleOf, settings schedule.Settings) 
 	return nil
 }
 
-// jsonSchedule is a plan in JSON.
+// jsonSchedule is a schedule in JSON.
 type jsonSchedule struct {
-	Name     string       `json:"name"`
-	Model    string       `json:"model"`
-	Changes  int          `json:"changes"`
-	Slack    float64      `json:"slack"`
-	Above    float64      `json:"above"`
-	Reason   string       `json:"reason"`
-	Steps    []jsonSlot   `json:"steps"`
-	Reaction jsonReaction `json:"reaction"`
+	Name     string             `json:"name"`
+	Model    string             `json:"model"`
+	Changes  int                `json:"changes"`
+	Slack    float64            `json:"slack"`
+	Above    float64            `json:"above"`
+	Reason   string             `json:"reason"`
+	Steps    []jsonScheduleStep `json:"steps"`
+	Reaction jsonReaction       `json:"reaction"`
 }
 
-type jsonSlot struct {
+type jsonScheduleStep struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Request float64   `json:"request"`
@@ -236,20 +236,20 @@ type jsonReaction struct {
 	Rule         string  `json:"rule"`
 }
 
-func renderSchedulesJSON(w io.Writer, all []scheduleOf, settings schedule.Settings) error {
+func renderSchedulesJSON(w io.Writer, all []seriesSchedule, settings schedule.Settings) error {
 	out := struct {
 		Series []jsonSchedule `json:"series"`
 	}{}
-	for _, one := range all {
+	for _, item := range all {
 		j := jsonSchedule{
-			Name: one.name, Model: one.forecast.Model, Changes: one.plan.Changes, Slack: one.plan.Slack, Above: one.plan.Risk, Reason: one.plan.Reason,
+			Name: item.name, Model: item.forecast.Model, Changes: item.plan.Changes, Slack: item.plan.Slack, Above: item.plan.Risk, Reason: item.plan.Reason,
 			Reaction: jsonReaction{
 				DelaySeconds: settings.Delay.Seconds(), MostADay: settings.Reactions, Raise: float64(settings.Raise),
 				HoldSeconds: schedule.Hold.Seconds(), Rule: reactionRule(settings),
 			},
 		}
-		for _, step := range one.plan.Steps {
-			j.Steps = append(j.Steps, jsonSlot{From: step.From.UTC(), To: step.To.UTC(), Request: step.Request, Above: step.Risk, Reason: step.Reason})
+		for _, step := range item.plan.Steps {
+			j.Steps = append(j.Steps, jsonScheduleStep{From: step.From.UTC(), To: step.To.UTC(), Request: step.Request, Above: step.Risk, Reason: step.Reason})
 		}
 		out.Series = append(out.Series, j)
 	}

@@ -22,11 +22,11 @@ func TestForecastTable(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	writeSeries(t, dir, "young.csv", 1)
-	code, out, errOut := crane(t, "forecast", dir)
+	code, out, errOut := runCrane(t, "forecast", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	for _, want := range []string{"web\nmodel auto", "season 1d, 10 seen", "skill 0.9", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill not known yet", "reason: "} {
+	for _, want := range []string{"web\nmodel auto", "season 1d, 10 in the history", "skill 0.9", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill unknown", "reason: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
 		}
@@ -35,7 +35,7 @@ func TestForecastTable(t *testing.T) {
 
 func TestForecastJSON(t *testing.T) {
 	path := writeSeries(t, t.TempDir(), "web.csv", 10)
-	code, out, errOut := crane(t, "forecast", "--history", "3d", "--horizon", "6h", "--algorithm", "plain", "-o", "json", path)
+	code, out, errOut := runCrane(t, "forecast", "--history", "3d", "--horizon", "6h", "--algorithm", "plain", "-o", "json", path)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
@@ -54,10 +54,10 @@ func TestForecastJSON(t *testing.T) {
 	}
 }
 
-func TestForecastChartKeepsItsWidth(t *testing.T) {
+func TestForecastChartWidth(t *testing.T) {
 	path := writeSeries(t, t.TempDir(), "web.csv", 10)
 	for _, width := range []int{minChartWidth, 100, 173} {
-		code, out, errOut := crane(t, "forecast", "-o", "chart", "--width", fmt.Sprint(width), path)
+		code, out, errOut := runCrane(t, "forecast", "-o", "chart", "--width", fmt.Sprint(width), path)
 		if code != exitOK {
 			t.Fatalf("exit %d: %s", code, errOut)
 		}
@@ -91,7 +91,7 @@ func TestForecastSVGIsXML(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "flat.csv"), []byte("ts,value\n0,0\n60,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errOut := crane(t, "forecast", "-o", "svg", dir)
+	code, out, errOut := runCrane(t, "forecast", "-o", "svg", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
@@ -113,29 +113,29 @@ func TestForecastSVGIsXML(t *testing.T) {
 	}
 	for _, bad := range []string{"NaN", "Inf"} {
 		if strings.Contains(out, bad) {
-			t.Errorf("the chart holds %s", bad)
+			t.Errorf("the chart contains %s", bad)
 		}
 	}
 }
 
-func TestForecastOfAQuery(t *testing.T) {
-	asked := ""
+func TestForecastFromQuery(t *testing.T) {
+	query := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
 		}
-		asked = r.Form.Get("query") + " step " + r.Form.Get("step")
+		query = r.Form.Get("query") + " step " + r.Form.Get("step")
 		end := r.Form.Get("end")
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"use","pod":"a"},"values":[[%s,"2.5"]]}]}}`, end)
 	}))
 	defer server.Close()
-	code, out, errOut := crane(t, "forecast", "--prometheus", server.URL, "--query", "use", "--history", "1h", "--horizon", "1h", "--step", "5m")
-	if code != exitOK || !strings.Contains(out, `use{pod="a"}`) || !strings.Contains(out, "2.5") || asked != "use step 300" {
-		t.Errorf("exit %d, asked %q\n%s%s", code, asked, out, errOut)
+	code, out, errOut := runCrane(t, "forecast", "--prometheus", server.URL, "--query", "use", "--history", "1h", "--horizon", "1h", "--step", "5m")
+	if code != exitOK || !strings.Contains(out, `use{pod="a"}`) || !strings.Contains(out, "2.5") || query != "use step 300" {
+		t.Errorf("exit %d, query %q\n%s%s", code, query, out, errOut)
 	}
 }
 
-func TestForecastRefuses(t *testing.T) {
+func TestForecastErrors(t *testing.T) {
 	path := writeSeries(t, t.TempDir(), "web.csv", 2)
 	empty := filepath.Join(t.TempDir(), "empty.csv")
 	if err := os.WriteFile(empty, []byte("ts,value\n"), 0o600); err != nil {
@@ -146,20 +146,20 @@ func TestForecastRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing":     {nil, exitUsage, "which series"},
-		"both":        {[]string{"--query", "up", path}, exitUsage, "contradicts"},
-		"no server":   {[]string{"--query", "up"}, exitUsage, "--query needs --prometheus"},
+		"nothing":     {nil, exitUsage, "want files or directories"},
+		"both":        {[]string{"--query", "up", path}, exitUsage, "mutually exclusive"},
+		"no server":   {[]string{"--query", "up"}, exitUsage, "--query requires --prometheus"},
 		"algorithm":   {[]string{"--algorithm", "best", path}, exitUsage, `unknown algorithm "best"`},
 		"horizon":     {[]string{"--horizon", "soon", path}, exitUsage, "--horizon"},
 		"history":     {[]string{"--history", "0s", path}, exitUsage, "--history"},
 		"output":      {[]string{"-o", "png", path}, exitUsage, `"png"`},
 		"width":       {[]string{"--width", "7", path}, exitUsage, "--width 7"},
 		"too many":    {[]string{"--prometheus", "http://localhost:1", "--query", "up", "--history", "100d", "--step", "1s"}, exitUsage, "more than"},
-		"no sample":   {[]string{empty}, exitNothing, "nothing to forecast"},
+		"no sample":   {[]string{empty}, exitNoResult, "nothing to forecast"},
 		"no file":     {[]string{path + ".none"}, exitFailure, "web.csv.none"},
 		"far horizon": {[]string{"--horizon", "100000d", path}, exitUsage, "--horizon"},
 	} {
-		code, _, errOut := crane(t, append([]string{"forecast"}, c.args...)...)
+		code, _, errOut := runCrane(t, append([]string{"forecast"}, c.args...)...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%s: exit %d, %q; want %d and %q", name, code, errOut, c.code, c.want)
 		}

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,19 +14,19 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// group is the sum of some workloads.
+// group is a set of workloads whose requests are summed.
 type group struct {
-	// names are what the members have in common: the namespace, the kind, or namespace and workload.
+	// names are the common names of the members: the namespace, the kind, or namespace and workload.
 	names []string
 	items []item
 }
 
-// jsonGroup is a line of --group-by.
+// jsonGroup is a row of --group-by.
 type jsonGroup struct {
 	// Name is the namespace, the kind, or namespace/kind/name.
 	Name      string `json:"name"`
 	Workloads int    `json:"workloads"`
-	// Containers counts all, WithoutNumber those of which CPU or memory has none yet.
+	// WithoutNumber is the number of containers without a recommendation for CPU or memory.
 	Containers    int         `json:"containers"`
 	WithoutNumber int         `json:"withoutNumber,omitempty"`
 	CPU           jsonTotal   `json:"cpu"`
@@ -33,12 +34,12 @@ type jsonGroup struct {
 	Saving        *jsonSaving `json:"saving,omitempty"`
 }
 
-// groupTitles are the titles of a group's names.
+// groupTitles returns the titles of the name columns.
 func groupTitles(by string) []string {
 	return map[string][]string{byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byKind: {"KIND"}}[by]
 }
 
-// groups sums up what the report is grouped by, in the order in which the members come; none where it is not.
+// groups returns the groups in the order of --sort, or none without --group-by.
 func (r *report) groups() []group {
 	if r.groupBy == "" {
 		return nil
@@ -62,10 +63,22 @@ func (r *report) groups() []group {
 		}
 		all[i].items = append(all[i].items, it)
 	}
+	if key := r.sortKey(r.sortBy); key != nil && r.sortBy != sortChange { // Relative changes have no sum.
+		slices.SortStableFunc(all, func(a, b group) int { return cmp.Compare(b.sum(key), a.sum(key)) })
+	}
 	return all
 }
 
-// saving sums up what the members save; notCounted is the number of containers of which something is left out.
+// sum returns the sum of a sort key over the members.
+func (g group) sum(key func(item) float64) float64 {
+	sum := 0.0
+	for _, it := range g.items {
+		sum += key(it)
+	}
+	return sum
+}
+
+// saving returns the sum of the savings of the members.
 func (g group) saving() namespaceSaving {
 	var sum namespaceSaving
 	for _, it := range g.items {
@@ -76,12 +89,12 @@ func (g group) saving() namespaceSaving {
 	return sum
 }
 
-// containers counts them, and those of which a resource has no number.
+// containers returns the number of containers and of those without a recommendation for a resource.
 func (g group) containers(r *report) (all, without int) {
 	for _, it := range g.items {
 		for _, c := range it.plan.Containers {
 			all++
-			if slices.ContainsFunc(r.sizes(c), func(s size) bool { return s.status != rightsize.Ready }) {
+			if slices.ContainsFunc(r.resourceSizes(c), func(s resourceSize) bool { return s.status != rightsize.Ready }) {
 				without++
 			}
 		}
@@ -90,7 +103,7 @@ func (g group) containers(r *report) (all, without int) {
 }
 
 func (g group) json(r *report) jsonGroup {
-	t := totalsOf(g.items)
+	t := sumRequests(g.items)
 	out := jsonGroup{
 		Name: g.name(), Workloads: len(g.items),
 		CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
@@ -98,7 +111,7 @@ func (g group) json(r *report) jsonGroup {
 	}
 	out.Containers, out.WithoutNumber = g.containers(r)
 	if r.prices != nil {
-		out.Saving = savingJSON(g.saving().Saving)
+		out.Saving = newJSONSaving(g.saving().Saving)
 	}
 	return out
 }
@@ -114,9 +127,9 @@ func (g group) name() string {
 	return name
 }
 
-// groupSheet has a line for each group.
-func (r *report) groupSheet() sheet {
-	s := sheet{}
+// groupTableData returns one row per group.
+func (r *report) groupTableData() tableData {
+	s := tableData{}
 	for _, title := range groupTitles(r.groupBy) {
 		s.header = append(s.header, title)
 	}
@@ -128,7 +141,7 @@ func (r *report) groupSheet() sheet {
 			out = append(out, n)
 		}
 		out = append(out, len(g.items))
-		out = append(out, r.amountCells(totalsOf(g.items))...)
+		out = append(out, r.amountCells(sumRequests(g.items))...)
 		if r.prices != nil {
 			out = append(out, savingCell(g.saving().Saving))
 		}
@@ -137,7 +150,7 @@ func (r *report) groupSheet() sheet {
 	for _, g := range r.groups() {
 		note := ""
 		if all, without := g.containers(r); without > 0 {
-			note = fmt.Sprintf("%d of %s without a number", without, plural(all, "container"))
+			note = fmt.Sprintf("%d of %s without a recommendation", without, plural(all, "container"))
 		}
 		s.rows = append(s.rows, row(g.names, g, note))
 	}
@@ -149,8 +162,8 @@ func (r *report) groupSheet() sheet {
 	return s
 }
 
-// amountCells are sums over pods.
-func (r *report) amountCells(t totals) table.Row {
+// amountCells returns the sums over pods.
+func (r *report) amountCells(t requestTotals) table.Row {
 	var row table.Row
 	for _, resource := range r.resources {
 		now, after, format := t.memoryNow, t.memoryRecommended, formatGiB

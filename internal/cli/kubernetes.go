@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	// pageSize is how many objects one answer of the API server holds.
+	// pageSize is the number of objects per response of the API server.
 	pageSize = 500
-	// apiTimeout bounds one answer.
+	// apiTimeout limits one request.
 	apiTimeout = time.Minute
 	apiQPS     = 50
 	apiBurst   = 100
 )
 
-// errNoKubeconfig tells that no file, variable or service account leads to an API server.
+// errNoKubeconfig is returned if there is no kubeconfig and no service account.
 var errNoKubeconfig = errors.New("no kubeconfig found")
 
-// kubernetesFlags say which cluster is meant.
+// kubernetesFlags select the cluster.
 type kubernetesFlags struct {
 	kubeconfig string
 	context    string
@@ -45,14 +45,18 @@ func (k *kubernetesFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&k.context, "context", "", "context of the kubeconfig")
 }
 
-// named reports whether the user asked for a cluster, so that one that does not answer is an error.
-func (k *kubernetesFlags) named() bool { return k.kubeconfig != "" || k.context != "" }
+// explicit reports whether the user selected a cluster, so that failing to reach it is an error.
+func (k *kubernetesFlags) explicit() bool { return k.kubeconfig != "" || k.context != "" }
 
-// config follows kubectl's loading rules. It wraps errNoKubeconfig where there is nothing to load.
-func (k *kubernetesFlags) config() (*rest.Config, error) {
+func (k *kubernetesFlags) clientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context})
+}
+
+// config returns the client configuration by kubectl's loading rules, or errNoKubeconfig.
+func (k *kubernetesFlags) config() (*rest.Config, error) {
+	config, err := k.clientConfig().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errNoKubeconfig
 	}
@@ -64,18 +68,16 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// defaultNamespace is that of the kubeconfig's context.
+// defaultNamespace returns the namespace of the kubeconfig's context.
 func (k *kubernetesFlags) defaultNamespace() (string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.kubeconfig
-	name, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context}).Namespace()
+	name, _, err := k.clientConfig().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig: %w", err)
 	}
 	return name, nil
 }
 
-// lister reads the cluster, page by page. host is its address, for messages.
+// lister returns a lister with paging and the address of the API server for messages.
 func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err error) {
 	config, err := k.config()
 	if err != nil {
@@ -83,7 +85,7 @@ func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err er
 	}
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, "", fmt.Errorf("building the scheme: %w", err)
+		return nil, "", fmt.Errorf("failed to build the scheme: %w", err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -95,34 +97,37 @@ func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err er
 	}, config.Host, nil
 }
 
-// inventory lists the workloads of the cluster.
-func (k *kubernetesFlags) inventory(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
+// listFrom lists objects of the cluster with list.
+func listFrom[T any](k *kubernetesFlags, list func(*workload.Lister) (T, error)) (T, error) {
+	var none T
 	lister, host, err := k.lister()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	workloads, err := lister.Inventory(ctx, namespaces)
+	found, err := list(lister)
 	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", host, err)
+		return none, fmt.Errorf("API server %s: %w", host, err)
 	}
-	return workloads, nil
+	return found, nil
 }
 
-// constraints lists nodes, and the autoscalers of some namespaces.
-func (k *kubernetesFlags) constraints(ctx context.Context, namespaces []string) (workload.Constraints, error) {
-	lister, host, err := k.lister()
-	if err != nil {
-		return workload.Constraints{}, err
-	}
-	out, err := lister.Constraints(ctx, namespaces)
-	if err != nil {
-		return workload.Constraints{}, fmt.Errorf("API server %s: %w", host, err)
-	}
-	return out, nil
+// listWorkloads lists the workloads of the namespaces.
+func (k *kubernetesFlags) listWorkloads(ctx context.Context, namespaces []string) ([]workload.Workload, error) {
+	return listFrom(k, func(l *workload.Lister) ([]workload.Workload, error) { return l.Inventory(ctx, namespaces) })
 }
 
-// namespace returns nil where it is there; the error is the API's own.
-func (k *kubernetesFlags) namespace(ctx context.Context, name string) error {
+// listConstraints lists the nodes, and the autoscalers of the namespaces.
+func (k *kubernetesFlags) listConstraints(ctx context.Context, namespaces []string) (workload.Constraints, error) {
+	return listFrom(k, func(l *workload.Lister) (workload.Constraints, error) { return l.Constraints(ctx, namespaces) })
+}
+
+// listCluster lists the nodes, and the pods of the namespaces.
+func (k *kubernetesFlags) listCluster(ctx context.Context, namespaces []string) (workload.Cluster, error) {
+	return listFrom(k, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
+}
+
+// getNamespace returns the error of the API for a namespace, or nil if it exists.
+func (k *kubernetesFlags) getNamespace(ctx context.Context, name string) error {
 	lister, _, err := k.lister()
 	if err != nil {
 		return err
@@ -131,24 +136,11 @@ func (k *kubernetesFlags) namespace(ctx context.Context, name string) error {
 	return lister.Sources(kind).Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 }
 
-// server names the API server, for people.
-func (k *kubernetesFlags) server() string {
+// serverName returns the name of the API server for messages.
+func (k *kubernetesFlags) serverName() string {
 	config, err := k.config()
 	if err != nil {
 		return "Kubernetes API"
 	}
 	return "Kubernetes API " + config.Host
-}
-
-// cluster lists nodes, and pods of some namespaces.
-func (k *kubernetesFlags) cluster(ctx context.Context, namespaces []string) (workload.Cluster, error) {
-	lister, host, err := k.lister()
-	if err != nil {
-		return workload.Cluster{}, err
-	}
-	cluster, err := lister.Cluster(ctx, namespaces)
-	if err != nil {
-		return workload.Cluster{}, fmt.Errorf("API server %s: %w", host, err)
-	}
-	return cluster, nil
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,16 +22,16 @@ const (
 	outputHTML     = "html"
 )
 
-// renderer writes a report in one format. What it leaves out it says on the error stream.
+// renderer writes a report in one format. It reports skipped workloads on the error stream.
 type renderer func(s Streams, r *report) error
 
-// outputNames lists the formats in the order of the help.
-func outputNames() []string {
-	return append([]string{outputTable, outputJSON, outputYAML, outputCSV, outputMarkdown, outputHTML}, patchNames()...)
+// outputFormats returns the formats in the order of the help text.
+func outputFormats() []string {
+	return append([]string{outputTable, outputJSON, outputYAML, outputCSV, outputMarkdown, outputHTML}, patchFormats()...)
 }
 
-// rendererOf returns nil for a format that there is not.
-func rendererOf(output string) renderer {
+// rendererFor returns the renderer of a format, or nil if the format is unknown.
+func rendererFor(output string) renderer {
 	plain := func(render func(io.Writer, *report) error) renderer {
 		return func(s Streams, r *report) error { return render(s.Out, r) }
 	}
@@ -44,7 +43,7 @@ func rendererOf(output string) renderer {
 	}[output]
 }
 
-// checkTableOrJSON refuses what is neither, for the commands that know these two alone.
+// checkTableOrJSON rejects all formats but table and JSON.
 func checkTableOrJSON(output string) error {
 	if output != outputTable && output != outputJSON {
 		return fmt.Errorf("--output %q: want %s or %s", output, outputTable, outputJSON)
@@ -52,27 +51,43 @@ func checkTableOrJSON(output string) error {
 	return nil
 }
 
-// encodeJSON writes a value for people and programs alike, indented.
-func encodeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+// writeReport writes a report with render, or as JSON.
+func writeReport[T any](w io.Writer, output, name string, report T, render func(io.Writer, T) error) error {
+	if output == outputJSON {
+		render = func(w io.Writer, report T) error { return encodeJSON(w, report) }
+	}
+	if err := render(w, report); err != nil {
+		return fmt.Errorf("failed to write the %s: %w", name, err)
+	}
+	return nil
 }
 
-// renderYAML writes what renderJSON writes, with its field names. It encodes one workload at a time: the encoder keeps a
-// tree of all that it is given.
+// encodeJSON writes value as indented JSON.
+func encodeJSON(w io.Writer, value any) error {
+	text, err := indented("", value)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("failed to write JSON: %w", err)
+	}
+	return nil
+}
+
+// renderYAML writes the report with the field names of renderJSON. It encodes one workload at a time to bound the
+// memory of the encoder.
 func renderYAML(w io.Writer, r *report) error {
-	const last = "workloads: []\n" // Fields are in the order of the alphabet.
+	const last = "workloads: []\n" // Fields are sorted by name.
 	out := r.json()
 	workloads := out.Workloads
 	out.Workloads = []jsonWorkload{}
 	head, err := yaml.Marshal(out)
 	if err != nil {
-		return fmt.Errorf("encoding YAML: %w", err)
+		return fmt.Errorf("failed to encode YAML: %w", err)
 	}
 	text, ok := strings.CutSuffix(string(head), last)
 	if !ok {
-		return errors.New("encoding YAML: the workloads are not the last field")
+		return errors.New("failed to encode YAML: workloads is not the last field")
 	}
 	if len(workloads) == 0 {
 		text += last
@@ -80,7 +95,7 @@ func renderYAML(w io.Writer, r *report) error {
 		text += "workloads:\n"
 	}
 	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
+		return fmt.Errorf("failed to write YAML: %w", err)
 	}
 	for i := range workloads {
 		if err := writeYAML(w, "", workloads[i:i+1]); err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// renderCSV writes a line for each container, or for each group, with a header. Amounts are plain numbers: cores,
-// bytes, shares and money a month; what is not known is empty. Names of columns do not change and none goes away.
+// renderCSV writes one row per container or group, with a header. Amounts are numbers in cores, bytes, fractions and
+// money per month; unknown values are empty. Column names are stable.
 func renderCSV(w io.Writer, r *report) error {
 	out := csv.NewWriter(w)
 	lines := r.csvContainers
@@ -22,12 +22,12 @@ func renderCSV(w io.Writer, r *report) error {
 	}
 	for _, line := range lines() {
 		if err := out.Write(line); err != nil {
-			return fmt.Errorf("writing CSV: %w", err)
+			return fmt.Errorf("failed to write CSV: %w", err)
 		}
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
+		return fmt.Errorf("failed to write CSV: %w", err)
 	}
 	return nil
 }
@@ -43,19 +43,19 @@ func (r *report) csvContainers() [][]string {
 	for i, w := range r.json().Workloads {
 		for c, container := range w.Containers {
 			line := []string{
-				cellText(w.Namespace), w.APIVersion, w.Kind, cellText(w.Name), strconv.Itoa(int(w.Replicas)), cellText(container.Name), container.Role,
+				escapeFormula(w.Namespace), w.APIVersion, w.Kind, escapeFormula(w.Name), strconv.Itoa(int(w.Replicas)), escapeFormula(container.Name), container.Role,
 			}
-			line = append(line, csvResource(container.CPU)...)
-			line = append(line, csvResource(container.Memory)...)
-			line = append(line, r.csvSaving(container.Saving)...)
-			lines = append(lines, append(line, cellText(r.note(r.items[i], c))))
+			line = append(line, csvResourceCells(container.CPU)...)
+			line = append(line, csvResourceCells(container.Memory)...)
+			line = append(line, r.csvSavingCells(container.Saving)...)
+			lines = append(lines, append(line, escapeFormula(r.note(r.items[i], c))))
 		}
 	}
 	return lines
 }
 
-// csvResource are the cells of one resource, empty where it is not measured.
-func csvResource(r *jsonResource) []string {
+// csvResourceCells returns the cells of one resource, empty if it is not measured.
+func csvResourceCells(r *jsonResource) []string {
 	cells := make([]string, 8)
 	if r == nil {
 		return cells
@@ -67,21 +67,21 @@ func csvResource(r *jsonResource) []string {
 	cells[0] = r.Status
 	for i, a := range []*jsonAmount{r.Current.Request, r.Current.Limit, recommended.Request, recommended.Limit} {
 		if a != nil {
-			cells[i+1] = number(a.Value)
+			cells[i+1] = formatNumber(a.Value)
 		}
 	}
 	if r.Change != nil {
-		cells[5] = number(*r.Change)
+		cells[5] = formatNumber(*r.Change)
 	}
-	cells[6], cells[7] = number(r.Evidence.Days), number(r.Evidence.Confidence)
+	cells[6], cells[7] = formatNumber(r.Evidence.Days), formatNumber(r.Evidence.Confidence)
 	return cells
 }
 
-func (r *report) csvSaving(s *jsonSaving) []string {
+func (r *report) csvSavingCells(s *jsonSaving) []string {
 	if s == nil || r.prices == nil {
 		return make([]string, 4)
 	}
-	return []string{number(s.CPU), strconv.FormatInt(s.Memory, 10), number(s.Monthly), cellText(r.prices.book.Currency)}
+	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), escapeFormula(r.prices.book.Currency)}
 }
 
 func (r *report) csvGroups() [][]string {
@@ -91,16 +91,16 @@ func (r *report) csvGroups() [][]string {
 	}}
 	for _, g := range r.json().Groups {
 		line := []string{
-			cellText(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
-			number(g.CPU.Current), number(g.CPU.Recommended), number(g.Memory.Current), number(g.Memory.Recommended),
+			escapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
+			formatNumber(g.CPU.Current), formatNumber(g.CPU.Recommended), formatNumber(g.Memory.Current), formatNumber(g.Memory.Recommended),
 		}
-		lines = append(lines, append(line, r.csvSaving(g.Saving)...))
+		lines = append(lines, append(line, r.csvSavingCells(g.Saving)...))
 	}
 	return lines
 }
 
-// number leaves out what is left of binary fractions.
-func number(v float64) string {
+// formatNumber removes rounding errors of binary fractions.
+func formatNumber(v float64) string {
 	const digits = 1e9
 	if r := math.Round(v*digits) / digits; math.Abs(v) < digits {
 		v = r
@@ -108,8 +108,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// cellText keeps a spreadsheet from taking text for a formula: a file or a container may be named by anybody.
-func cellText(s string) string {
+// escapeFormula prefixes text that a spreadsheet would evaluate as a formula, because names are untrusted input.
+func escapeFormula(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
 	}

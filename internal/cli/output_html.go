@@ -13,58 +13,68 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-//go:embed recommend.html.tmpl
-var recommendPage string
+//go:embed output.html.tmpl
+var templateText string
 
-// htmlPage is what the page shows. html/template escapes all of it by its place.
+// htmlPage is the data of the page. html/template escapes it by context.
 type htmlPage struct {
 	Subtitle, Prices string
-	// Sources say what the page rests on where that is worth a word.
-	Sources   []string
-	Totals    []htmlTotal
-	Header    []htmlCell
-	Rows      [][]htmlCell
-	Footer    []htmlCell
+	// Sources lists the data sources if they are not the default ones.
+	Sources []string
+	Totals  []htmlTotal
+	Header  []htmlCell
+	Rows    []htmlRow
+	// Footer holds the totals; nil without totals.
+	Footer    *htmlRow
 	Workloads []htmlWorkload
+}
+
+// htmlRow is a row of the table. The note has a line of its own below the cells, so that it does not compete with them for width.
+type htmlRow struct {
+	Cells []htmlCell
+	Note  string
 }
 
 type htmlTotal struct{ Title, Now, New, Change string }
 
-// htmlCell is a cell and the class that it is drawn by.
-type htmlCell struct{ Text, Class string }
+// htmlCell is a cell with its CSS class and the title of its column, which narrow screens show beside the text.
+type htmlCell struct{ Text, Class, Label string }
 
 type htmlWorkload struct {
 	jsonWorkload
-	Title string
-	Money string
-	Shown []htmlContainer
-	// Open shows the details at once; long pages are closed.
+	Title   string
+	Money   string
+	Details []htmlContainer
+	// Open expands the details; they are collapsed on long pages.
 	Open bool
 }
 
-// htmlContainer is a container with its resources and what it saves.
+// htmlContainer is a container with its resources and its saving.
 type htmlContainer struct {
 	Name, Role, Saving string
 	Resources          []htmlResource
 }
 
-// renderHTML writes one page that needs nothing else: no script, no font, no picture from anywhere.
-func renderHTML(w io.Writer, r *report) error {
-	page, err := template.New("recommend").Funcs(template.FuncMap{
+// renderHTML writes a self-contained page without scripts and external resources.
+func renderHTML(w io.Writer, r *report) error { return executeTemplate(w, "recommend", r.html()) }
+
+// executeTemplate writes the page "recommend" or the image "forecast".
+func executeTemplate(w io.Writer, name string, data any) error {
+	templates, err := template.New("recommend").Funcs(template.FuncMap{
 		"amount": htmlAmount, "percent": func(v float64) string { return fmt.Sprintf("%.0f%%", v*100) },
 		"days": func(v float64) string { return fmt.Sprintf("%.1f", v) },
-	}).Parse(recommendPage)
+	}).Parse(templateText)
 	if err != nil {
-		return fmt.Errorf("reading the page: %w", err)
+		return fmt.Errorf("failed to parse the templates: %w", err)
 	}
-	if err := page.Execute(w, r.html()); err != nil {
-		return fmt.Errorf("writing HTML: %w", err)
+	if err := templates.ExecuteTemplate(w, name, data); err != nil {
+		return fmt.Errorf("failed to write the output: %w", err)
 	}
 	return nil
 }
 
 func (r *report) html() htmlPage {
-	s, t := r.sheet(), r.totals()
+	s, t := r.tableData(), r.totals()
 	page := htmlPage{Subtitle: r.subtitle(), Sources: r.sources.lines()}
 	if !r.fromFiles() {
 		page.Totals = []htmlTotal{
@@ -73,17 +83,19 @@ func (r *report) html() htmlPage {
 		}
 	}
 	if r.prices != nil {
-		page.Prices = r.prices.sentence()
+		page.Prices = r.prices.description()
 		_, all := r.savingsByNamespace()
 		page.Totals = append(page.Totals, htmlTotal{Title: "Saving", New: savingCell(all.Saving) + " " + r.prices.book.Currency, Change: "a month"})
 	}
+	last := len(s.header) - 1 // the column of notes
+	titles := cellTexts(s.header)
 	cells := func(row []string) []htmlCell {
-		out := make([]htmlCell, len(row))
-		for i, text := range row {
+		out := make([]htmlCell, last)
+		for i, text := range row[:last] {
 			out[i].Text = text
 			switch {
-			case i < s.names || i == len(row)-1:
-			case s.header[i] == changeTitle && text != nothing && strings.HasPrefix(text, "-"):
+			case i < s.names:
+			case s.header[i] == changeTitle && text != emptyCell && strings.HasPrefix(text, "-"):
 				out[i].Class = "n less"
 			case s.header[i] == changeTitle && strings.HasPrefix(text, "+"):
 				out[i].Class = "n more"
@@ -93,37 +105,50 @@ func (r *report) html() htmlPage {
 		}
 		return out
 	}
-	page.Header, page.Footer = cells(texts(s.header)), cells(texts(s.footer))
-	for _, row := range s.rows {
-		page.Rows = append(page.Rows, cells(texts(row)))
+	labelled := func(row []string) htmlRow {
+		out := htmlRow{Cells: cells(row), Note: row[last]}
+		for i := range out.Cells {
+			if out.Cells[i].Text != "" {
+				out.Cells[i].Label = titles[i]
+			}
+		}
+		return out
 	}
-	const few = 3
+	page.Header = cells(titles)
+	for _, row := range s.rows {
+		page.Rows = append(page.Rows, labelled(cellTexts(row)))
+	}
+	if len(s.footer) > 0 {
+		footer := labelled(cellTexts(s.footer))
+		page.Footer = &footer
+	}
+	const maxExpanded = 3
 	for i, w := range r.json().Workloads {
-		one := htmlWorkload{jsonWorkload: w, Title: r.items[i].workload.Ref.String(), Open: len(r.items) <= few}
-		if r.prices != nil && savingCell(r.items[i].saving) != nothing {
-			one.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
+		view := htmlWorkload{jsonWorkload: w, Title: r.items[i].workload.Ref.String(), Open: len(r.items) <= maxExpanded}
+		if r.prices != nil && savingCell(r.items[i].saving) != emptyCell {
+			view.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
 		}
 		for c := range w.Containers {
-			one.Shown = append(one.Shown, r.htmlContainer(r.items[i], c, w.Containers[c]))
+			view.Details = append(view.Details, r.htmlContainer(r.items[i], c, w.Containers[c]))
 		}
-		page.Workloads = append(page.Workloads, one)
+		page.Workloads = append(page.Workloads, view)
 	}
 	return page
 }
 
-// htmlResource is one resource of a container with its name.
+// htmlResource is a resource of a container with its name.
 type htmlResource struct {
 	Name string
 	*jsonResource
-	Lines []string
-	Found []string
-	// Groups say what each group of nodes needs, for a DaemonSet on unlike nodes.
+	Lines    []string
+	Findings []string
+	// Groups is the recommendation per node group, for a DaemonSet on heterogeneous nodes.
 	Groups []string
-	// Policy and Use are sentences; Evidence is nil where it was not asked for or there is none yet.
+	// Policy and Use are sentences; ReplayView is nil without a replay.
 	Policy, Use string
-	Proof       *htmlReplay
-	// Young tells that a replay was asked for and there is no day yet to hold it against.
-	Young bool
+	ReplayView  *htmlReplay
+	// NoReplayYet is set if a replay was requested and the history is too short for one.
+	NoReplayYet bool
 }
 
 func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
@@ -131,32 +156,30 @@ func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
 	if i < len(it.savings) {
 		out.Saving = containerSaving(r, it, i)
 	}
-	for _, one := range []htmlResource{{Name: "CPU", jsonResource: c.CPU}, {Name: "Memory", jsonResource: c.Memory}} {
-		if one.jsonResource == nil {
+	for _, view := range []htmlResource{{Name: "CPU", jsonResource: c.CPU}, {Name: "Memory", jsonResource: c.Memory}} {
+		if view.jsonResource == nil {
 			continue
 		}
-		for _, s := range one.Reasons {
-			one.Lines = append(one.Lines, s.Text)
+		for _, s := range view.Reasons {
+			view.Lines = append(view.Lines, s.Text)
 		}
-		for _, f := range one.Flags {
-			one.Found = append(one.Found, string(f.Code)+": "+f.Detail)
+		for _, f := range view.Flags {
+			view.Findings = append(view.Findings, string(f.Code)+": "+f.Detail)
 		}
-		s, used := sizeOf(it.plan.Containers[i], metrics.CPU), it.use[i].cpu
-		if one.Name == "Memory" {
-			s, used = sizeOf(it.plan.Containers[i], metrics.Memory), it.use[i].memory
-		}
-		one.Use, one.Policy = useText(s, used), r.policyText(s)
-		one.Groups = nodeGroupLines(it.plan.Containers[i], s.resource)
-		one.Proof = htmlReplayOf(one.Replay, s.resource)
-		one.Young = r.replays && one.Proof == nil
-		out.Resources = append(out.Resources, one)
+		resource := metrics.Resource(strings.ToLower(view.Name))
+		s := newResourceSize(it.plan.Containers[i], resource)
+		view.Use, view.Policy = useText(s, it.usage[i].of(resource)), r.policyText(s)
+		view.Groups = r.nodeGroupLines(it, i, s.resource)
+		view.ReplayView = newHTMLReplay(view.Replay, s.resource)
+		view.NoReplayYet = r.withReplays && view.ReplayView == nil
+		out.Resources = append(out.Resources, view)
 	}
 	return out
 }
 
 func htmlAmount(a *jsonAmount) string {
 	if a == nil {
-		return nothing
+		return emptyCell
 	}
 	return a.Quantity
 }

@@ -13,14 +13,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// renderMarkdown writes the table in the form that GitHub and GitLab show, for a pull request or a wiki.
+// renderMarkdown writes the table in GitHub Flavored Markdown, for example for a pull request.
 func renderMarkdown(w io.Writer, r *report) error {
-	s := r.sheet()
+	s := r.tableData()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.subtitle()))
 	line := func(row table.Row, mark string) {
 		b.WriteString("|")
-		for _, cell := range texts(row) {
+		for _, cell := range cellTexts(row) {
 			if cell = markdownText(cell); cell != "" {
 				cell = " " + mark + cell + mark
 			}
@@ -45,24 +45,24 @@ func renderMarkdown(w io.Writer, r *report) error {
 		line(s.footer, "**")
 	}
 	if r.prices != nil {
-		fmt.Fprintf(&b, "\n%s\n", markdownText(r.prices.sentence()))
+		fmt.Fprintf(&b, "\n%s\n", markdownText(r.prices.description()))
 	}
 	for _, text := range r.sources.lines() {
 		fmt.Fprintf(&b, "\n%s\n", markdownText(text))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing Markdown: %w", err)
+		return fmt.Errorf("failed to write Markdown: %w", err)
 	}
 	return nil
 }
 
-// subtitle says what the numbers rest on.
+// subtitle returns the number of workloads, the policy and the time of the report.
 func (r *report) subtitle() string {
-	return fmt.Sprintf("%s, policy %s over %s, decided at %s.", plural(len(r.items), "workload"), r.policy,
+	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", plural(len(r.items), "workload"), r.policyName,
 		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST"))
 }
 
-// markdownText takes the meaning from what Markdown would read as markup.
+// markdownText escapes Markdown and HTML markup.
 func markdownText(s string) string {
 	var b strings.Builder
 	for _, c := range s {

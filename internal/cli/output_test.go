@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -16,32 +17,23 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/internal/recommendation/pricebook"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
-// sampleWithPrices is sampleReport with the default prices.
-func sampleWithPrices(t *testing.T) *report {
+// pricedFixtureReport returns fixtureReport with the default prices.
+func pricedFixtureReport(t *testing.T) *report {
 	t.Helper()
-	book, err := pricebook.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tariff, err := cost.NewTariff(book, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := sampleReport()
-	r.price(&prices{book: book}, tariff, workload.Cluster{}.Placement())
+	r := fixtureReport()
+	setDefaultPrices(t, r)
 	return r
 }
 
-func rendered(t *testing.T, output string, r *report) string {
+func render(t *testing.T, output string, r *report) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	if err := rendererOf(output)(Streams{Out: &out, Err: &errOut}, r); err != nil {
+	if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil {
 		t.Fatalf("%s: %v", output, err)
 	}
 	return out.String()
@@ -50,36 +42,36 @@ func rendered(t *testing.T, output string, r *report) string {
 func TestOutputs(t *testing.T) {
 	for _, output := range []string{outputYAML, outputCSV, outputMarkdown, outputHTML} {
 		t.Run(output, func(t *testing.T) {
-			golden(t, "recommend."+output, []byte(rendered(t, output, sampleWithPrices(t))))
+			golden(t, "recommend."+output, []byte(render(t, output, pricedFixtureReport(t))))
 		})
 		t.Run(output+" by namespace", func(t *testing.T) {
-			r := sampleWithPrices(t)
+			r := pricedFixtureReport(t)
 			r.groupBy = byNamespace
-			golden(t, "recommend.namespaces."+output, []byte(rendered(t, output, r)))
+			golden(t, "recommend.namespaces."+output, []byte(render(t, output, r)))
 		})
 	}
 }
 
-// TestYAMLIsJSON: the two have one schema.
-func TestYAMLIsJSON(t *testing.T) {
+// TestYAMLMatchesJSON checks that both formats have the same schema.
+func TestYAMLMatchesJSON(t *testing.T) {
 	var fromJSON, fromYAML any
-	if err := json.Unmarshal([]byte(rendered(t, outputJSON, sampleWithPrices(t))), &fromJSON); err != nil {
+	if err := json.Unmarshal([]byte(render(t, outputJSON, pricedFixtureReport(t))), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(rendered(t, outputYAML, sampleWithPrices(t))), &fromYAML); err != nil {
+	if err := yaml.Unmarshal([]byte(render(t, outputYAML, pricedFixtureReport(t))), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
 		t.Error(diff)
 	}
-	if out := rendered(t, outputYAML, &report{}); !strings.HasSuffix(out, "\nworkloads: []\n") {
+	if out := render(t, outputYAML, &report{}); !strings.HasSuffix(out, "\nworkloads: []\n") {
 		t.Errorf("without workloads:\n%s", out)
 	}
 }
 
-// hostile names a workload, a container and a reason by what would be markup somewhere.
-func hostile() *report {
-	r := sampleReport()
+// markupFixtureReport returns a report whose names and messages contain markup.
+func markupFixtureReport() *report {
+	r := fixtureReport()
 	const bad = `=1+1<script>alert("x")</script>|` + "`b`*c*"
 	it := &r.items[0]
 	it.workload.Name = bad
@@ -92,37 +84,37 @@ func hostile() *report {
 	return r
 }
 
-func TestHostileNames(t *testing.T) {
+func TestMarkupIsEscaped(t *testing.T) {
 	for output, banned := range map[string][]string{
 		outputHTML:     {"<script", `alert("`},
 		outputMarkdown: {"<script", "`b`", " |`", "*c*"},
 		outputCSV:      {",=1", "\n=1"},
 	} {
-		out := rendered(t, output, hostile())
+		out := render(t, output, markupFixtureReport())
 		for _, b := range banned {
 			if strings.Contains(strings.ReplaceAll(out, "\\*", ""), b) && strings.Contains(out, b) {
-				t.Errorf("%s lets %q through:\n%s", output, b, out)
+				t.Errorf("%s contains unescaped %q:\n%s", output, b, out)
 			}
 		}
 	}
-	out := rendered(t, outputHTML, sampleWithPrices(t))
+	out := render(t, outputHTML, pricedFixtureReport(t))
 	for _, asset := range []string{"src=", "href=", "url(", "@import", "<script", "http:", "//"} {
 		if strings.Contains(out, asset) {
-			t.Errorf("the page needs something else: %q", asset)
+			t.Errorf("the page refers to an external resource: %q", asset)
 		}
 	}
 }
 
-// TestCSVIsRectangular: each line has a cell for each title, whatever is known.
+// TestCSVIsRectangular checks that each row has a cell for each title.
 func TestCSVIsRectangular(t *testing.T) {
-	files := sampleReport()
+	files := fixtureReport()
 	files.resources = []metrics.Resource{metrics.CPU}
-	grouped := sampleWithPrices(t)
+	grouped := pricedFixtureReport(t)
 	grouped.groupBy = byWorkload
 	for name, r := range map[string]*report{
-		"priced": sampleWithPrices(t), "without prices": sampleReport(), "files": files, "groups": grouped, "hostile": hostile(), "empty": {},
+		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {},
 	} {
-		lines, err := csv.NewReader(strings.NewReader(rendered(t, outputCSV, r))).ReadAll()
+		lines, err := csv.NewReader(strings.NewReader(render(t, outputCSV, r))).ReadAll()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -132,12 +124,12 @@ func TestCSVIsRectangular(t *testing.T) {
 	}
 }
 
-// TestTableFits: no line is wider than the terminal as long as there is room for anything at all.
-func TestTableFits(t *testing.T) {
+// TestTableFitsTerminal checks that no line exceeds the width of the terminal.
+func TestTableFitsTerminal(t *testing.T) {
 	for _, columns := range []int{80, 90, 100, 120, 132, 160, 200} {
-		r := sampleWithPrices(t)
+		r := pricedFixtureReport(t)
 		var b bytes.Buffer
-		if err := drawTable(&b, r, columns, painter(true)); err != nil {
+		if err := writeTable(&b, r, columns, painter(true)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -148,16 +140,16 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// TestNodeGroups: what a DaemonSet needs on unlike nodes is in every form that has room for it.
+// TestNodeGroups checks that JSON, text and HTML contain the recommendations per node group.
 func TestNodeGroups(t *testing.T) {
-	r := sampleReport()
+	r := fixtureReport()
 	c := &r.items[0].plan.Containers[0]
 	c.NodeGroups = []rightsize.NodeGroupSize{
 		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(64 << 20))}},
 		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: ptr(series.MilliCPU(30))}},
 	}
 	var out jsonReport
-	if err := json.Unmarshal([]byte(rendered(t, outputJSON, r)), &out); err != nil {
+	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
 		t.Fatal(err)
 	}
 	groups := out.Workloads[0].Containers[0].NodeGroups
@@ -168,7 +160,7 @@ func TestNodeGroups(t *testing.T) {
 	if err := renderExplain(Streams{Out: &page}, r); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{page.String(), rendered(t, outputHTML, r)} {
+	for _, text := range []string{page.String(), render(t, outputHTML, r)} {
 		for _, want := range []string{"pool=big (4 pods): 100m", "pool=small (1 pod): 30m", "pool=small (1 pod): learning, 1 of 7 days"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("lacks %q:\n%s", want, text)
@@ -177,19 +169,63 @@ func TestNodeGroups(t *testing.T) {
 	}
 }
 
-// TestStackedTable: on a narrow terminal no name is broken and each container is below its workload.
+// TestNodeGroupSavings checks that the recommendation of a node group is priced with the nodes of that group.
+func TestNodeGroupSavings(t *testing.T) {
+	r := fixtureReport()
+	web := &r.items[0]
+	web.workload.Kind = "DaemonSet"
+	c := &web.plan.Containers[0]
+	c.Current.CPURequest, c.Current.MemoryRequest = ptr(series.MilliCPU(1000)), ptr(series.Bytes(1<<30))
+	target := rightsize.Resources{CPURequest: ptr(series.MilliCPU(500)), MemoryRequest: ptr(series.Bytes(1 << 30))}
+	c.CPU.Status, c.Memory.Status = rightsize.Ready, rightsize.Ready
+	c.NodeGroups = []rightsize.NodeGroupSize{
+		{Group: "pool=cheap", Pods: 2, CPU: c.CPU, Memory: c.Memory, Target: target},
+		{Group: "pool=dear", Pods: 1, CPU: c.CPU, Memory: c.Memory, Target: target},
+	}
+	book, err := cost.ParsePriceBook([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":0.01,"memory":0.001}},
+		"groups":[{"name":"dear","selector":{"matchLabels":{"pool":"dear"}},"prices":{"cpu":0.1,"memory":0.01}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, placed, groupOf := []cost.Node{}, workload.Cluster{}, map[string]string{}
+	for name, pool := range map[string]string{"a": "cheap", "b": "cheap", "c": "dear"} {
+		nodes = append(nodes, cost.Node{Name: name, Labels: map[string]string{"pool": pool}, Size: cost.Amounts{CPU: 4000, Memory: 8 << 30}})
+		placed.Pods = append(placed.Pods, workload.Pod{Name: name, Node: name, Owner: web.workload.Ref})
+		groupOf[name] = "pool=" + pool
+	}
+	tariff, err := cost.NewTariff(book, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.price(&priceInfo{book: book}, tariff, placed.Placement(), groupOf)
+	var out jsonReport
+	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
+		t.Fatal(err)
+	}
+	// Half a core less: 2 pods at 0.01 USD an hour, 1 pod at 0.1 USD.
+	for i, want := range []float64{0.01, 0.05} {
+		if got := out.Workloads[0].Containers[0].NodeGroups[i].Saving; got == nil || math.Abs(got.Hourly-want) > 1e-9 {
+			t.Errorf("group %d: saving %+v, want %g an hour", i, got, want)
+		}
+	}
+	if page := render(t, outputHTML, r); !strings.Contains(page, "pool=dear (1 pod): 500m, saves 36.50 USD a month") {
+		t.Errorf("no price per node group:\n%s", page)
+	}
+}
+
+// TestStackedTable checks that a narrow table does not wrap names and prints containers below their workload.
 func TestStackedTable(t *testing.T) {
-	r := sampleWithPrices(t)
+	r := pricedFixtureReport(t)
 	r.items[0].plan.Containers[0].Container = "a-container-whose-name-has-no-room-beside-its-numbers"
 	grouped := *r
 	grouped.groupBy = byWorkload
-	if out := drawSheet(&grouped, 80, painter(false)); !strings.Contains(out, "\nshop\n  Deployment/web ") || strings.Contains(out, "WORKLOADS") || strings.Count(out, "\nshop\n") != 1 {
+	if out := formatTable(&grouped, 80, painter(false)); !strings.Contains(out, "\nshop\n  Deployment/web ") || strings.Contains(out, "WORKLOADS") || strings.Count(out, "\nshop\n") != 1 {
 		t.Errorf("groups:\n%s", out)
 	}
-	out := drawSheet(r, 80, painter(false))
+	out := formatTable(r, 80, painter(false))
 	want := []string{
 		"\nshop Deployment/web\n  a-container-whose-name-has-no-room-beside-its-numbers\n", "100m     100m      0%", "\n  app ", "-4.64",
-		"\n      cpu: throttled, its need is not known\n", "\nshop Deployment/a-workload-with-a-rather-long-name\n", "\nTOTAL ",
+		"\n      cpu: throttled, demand unknown\n", "\nshop Deployment/a-workload-with-a-rather-long-name\n", "\nTOTAL ",
 	}
 	at := 0
 	for _, text := range want {
@@ -199,27 +235,27 @@ func TestStackedTable(t *testing.T) {
 			at += i
 		}
 	}
-	if strings.Contains(drawSheet(r, 200, painter(false)), "\n  app") {
-		t.Error("a wide terminal has the stacked table")
+	if strings.Contains(formatTable(r, 200, painter(false)), "\n  app") {
+		t.Error("the stacked table is printed on a wide terminal")
 	}
 }
 
-func TestColours(t *testing.T) {
+func TestColors(t *testing.T) {
 	var plain, painted bytes.Buffer
-	if err := drawTable(&plain, sampleReport(), 0, painter(false)); err != nil {
+	if err := writeTable(&plain, fixtureReport(), 0, painter(false)); err != nil {
 		t.Fatal(err)
 	}
-	if err := drawTable(&painted, sampleReport(), 0, painter(true)); err != nil {
+	if err := writeTable(&painted, fixtureReport(), 0, painter(true)); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colourLess+"-50%"+colourReset) ||
-		!strings.Contains(painted.String(), colourMore+"+50%"+colourReset) {
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colorLess+"-50%"+colorReset) ||
+		!strings.Contains(painted.String(), colorMore+"+50%"+colorReset) {
 		t.Errorf("plain:\n%q\npainted:\n%q", plain.String(), painted.String())
 	}
 	if text.StripEscape(painted.String()) != plain.String() {
-		t.Errorf("colours change the text:\n%s\n%s", plain.String(), text.StripEscape(painted.String()))
+		t.Errorf("colors change the text:\n%s\n%s", plain.String(), text.StripEscape(painted.String()))
 	}
-	if paintFor(&plain) {
-		t.Error("a buffer is coloured")
+	if newPainter(&plain) {
+		t.Error("colors are enabled for a buffer")
 	}
 }

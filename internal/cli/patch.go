@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// The output formats that change manifests.
+// The output formats for manifests.
 const (
 	outputKustomize      = "kustomize"
 	outputStrategicMerge = "strategic-merge"
@@ -23,31 +23,31 @@ const (
 	outputHelmValues     = "helm-values"
 )
 
-func patchNames() []string {
+func patchFormats() []string {
 	return []string{outputKustomize, outputStrategicMerge, outputJSONPatch, outputHelmValues}
 }
 
-func isPatch(output string) bool { return slices.Contains(patchNames(), output) }
+func isPatch(output string) bool { return slices.Contains(patchFormats(), output) }
 
-// patch is what changes in one workload.
+// patch is the change of one workload.
 type patch struct {
 	item       item
-	path       []string // of the pod spec within the object
-	containers []patchContainer
-	// custom tells that the kind is not Kubernetes' own: a merge would replace its list of containers as a whole.
+	path       []string // of the pod spec in the object
+	containers []containerPatch
+	// custom is set for custom kinds, for which a merge replaces the whole list of containers.
 	custom bool
 }
 
-// patchContainer is what changes in one container.
-type patchContainer struct {
+// containerPatch is the change of one container.
+type containerPatch struct {
 	workload.Container
-	// list is containers or initContainers; index is its place there, -1 where the source does not know the order.
+	// list is containers or initContainers; index is the position in it, -1 if the source does not provide the order.
 	list  string
 	index int
-	// set are the amounts that change, unset the limits that go; in the order of the resources, requests first.
+	// set are changed amounts and unset removed limits, ordered by resource, requests first.
 	set   []amount
 	unset []amount
-	// full are all amounts that the container has afterwards.
+	// full are all amounts after the change.
 	full []amount
 }
 
@@ -57,38 +57,39 @@ type amount struct {
 	kind, resource, quantity string
 }
 
-// patches returns the changes of the report, and for each workload that should change and cannot be patched the reason.
-// With values the patches are for a chart, which knows where its templates are.
-func (r *report) patches(values bool) (patches []patch, left []string) {
+// patches returns the changes of the report, and the reasons for workloads that cannot be patched. Helm values do not
+// require the path of the pod template.
+func (r *report) patches(helmValues bool) (patches []patch, skipped []string) {
 	for _, it := range r.items {
 		p := patch{item: it}
 		for _, c := range it.plan.Containers {
-			if one, changes := patchOf(it.workload, c); changes {
-				p.containers = append(p.containers, one)
+			if change, ok := newContainerPatch(it.workload, c); ok {
+				p.containers = append(p.containers, change)
 			}
 		}
 		if len(p.containers) == 0 {
 			continue
 		}
-		path, why := patchPath(it.workload.Ref)
+		path, reason := patchPath(it.workload.Ref)
 		if p.custom = isCustom(it.workload.Ref); p.custom {
-			path, why = it.template.place(it.workload.Ref)
+			path, reason = it.template.podSpecPath(it.workload.Ref)
 		}
-		if values && p.custom {
-			why = ""
+		if helmValues && p.custom {
+			reason = ""
 		}
-		if why != "" {
-			left = append(left, it.workload.Ref.String()+" is left out: "+why)
+		if reason != "" {
+			skipped = append(skipped, it.workload.Ref.String()+" is skipped: "+reason)
 			continue
 		}
 		p.path = path
 		patches = append(patches, p)
 	}
-	return patches, left
+	return patches, skipped
 }
 
-// patchPath is where the pod spec is in the kinds of Kubernetes, or why it cannot be patched; neither for a custom kind.
-func patchPath(ref workload.Ref) (path []string, why string) {
+// patchPath returns the path of the pod spec in kinds of Kubernetes, or why the kind cannot be patched; neither for a
+// custom kind.
+func patchPath(ref workload.Ref) (path []string, reason string) {
 	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
 	switch group + "/" + ref.Kind {
 	case "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet":
@@ -96,32 +97,33 @@ func patchPath(ref workload.Ref) (path []string, why string) {
 	case "batch/CronJob":
 		return []string{"spec", "jobTemplate", "spec", "template", "spec"}, ""
 	case "batch/Job":
-		return nil, "the pod template of a Job does not change after it was made"
+		return nil, "the pod template of a Job is immutable"
 	case "/Pod":
-		return nil, "a pod that nobody owns has no template; make it anew"
+		return nil, "a pod without owner has no template; recreate the pod"
 	case "apps/ReplicaSet", "/ReplicationController":
 		return nil, "a " + ref.Kind + " does not replace its pods when its template changes"
 	}
 	if ref.Kind == csv.Kind {
-		return nil, "a file is no workload of a cluster"
+		return nil, "a file is not a workload of a cluster"
 	}
 	return nil, ""
 }
 
-// isCustom tells kinds whose objects have to be looked at to know where their pod template is.
+// isCustom reports whether the path of the pod template has to be read from the object.
 func isCustom(ref workload.Ref) bool {
-	path, why := patchPath(ref)
-	return path == nil && why == ""
+	path, reason := patchPath(ref)
+	return path == nil && reason == ""
 }
 
-// patchOf compares what a container asks for with what it should. A resource without a number stays as it is.
-func patchOf(w workload.Workload, c rightsize.Recommendation) (patchContainer, bool) {
-	out := patchContainer{list: "containers", index: -1}
+// newContainerPatch compares the current with the recommended amounts. A resource without recommendation is
+// unchanged.
+func newContainerPatch(w workload.Workload, c rightsize.Recommendation) (containerPatch, bool) {
+	out := containerPatch{list: "containers", index: -1}
 	out.Container, _ = w.Container(c.Container)
 	if out.Role != workload.App {
 		out.list = "initContainers"
 	}
-	if w.UID != "" { // It is from the Kubernetes API, in the order of the template.
+	if w.UID != "" { // The Kubernetes API provides the order of the template.
 		for _, other := range w.Containers {
 			if (other.Role == workload.App) == (out.Role == workload.App) {
 				out.index++
@@ -132,15 +134,15 @@ func patchOf(w workload.Workload, c rightsize.Recommendation) (patchContainer, b
 		}
 	}
 	cpu, memory := c.CPU.Status == rightsize.Ready, c.Memory.Status == rightsize.Ready
-	add(&out, amount{kind: "requests", resource: "cpu"}, c.Current.CPURequest, c.Target.CPURequest, cpu, rightsize.FormatCPU)
-	add(&out, amount{kind: "requests", resource: "memory"}, c.Current.MemoryRequest, c.Target.MemoryRequest, memory, rightsize.FormatMemory)
-	add(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, rightsize.FormatCPU)
-	add(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, rightsize.FormatMemory)
+	addAmount(&out, amount{kind: "requests", resource: "cpu"}, c.Current.CPURequest, c.Target.CPURequest, cpu, rightsize.FormatCPU)
+	addAmount(&out, amount{kind: "requests", resource: "memory"}, c.Current.MemoryRequest, c.Target.MemoryRequest, memory, rightsize.FormatMemory)
+	addAmount(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, rightsize.FormatCPU)
+	addAmount(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, rightsize.FormatMemory)
 	return out, len(out.set)+len(out.unset) > 0
 }
 
-// add notes one amount.
-func add[T comparable](c *patchContainer, a amount, now, target *T, ready bool, format func(T) string) {
+// addAmount adds the change of one amount.
+func addAmount[T comparable](c *containerPatch, a amount, now, target *T, ready bool, format func(T) string) {
 	if !ready {
 		target = now
 	}
@@ -156,9 +158,9 @@ func add[T comparable](c *patchContainer, a amount, now, target *T, ready bool, 
 	}
 }
 
-// resources is the content of a container's resources; what goes is null, which a merge takes as an order to remove.
-func (c patchContainer) resources() map[string]any {
-	out := byKindAndResource(c.set)
+// resources returns the resources field; null removes a limit in a merge.
+func (c containerPatch) resources() map[string]any {
+	out := groupAmounts(c.set)
 	for _, a := range c.unset {
 		if out[a.kind] == nil {
 			out[a.kind] = map[string]any{}
@@ -168,7 +170,7 @@ func (c patchContainer) resources() map[string]any {
 	return out
 }
 
-func byKindAndResource(amounts []amount) map[string]any {
+func groupAmounts(amounts []amount) map[string]any {
 	out := map[string]any{}
 	for _, kind := range []string{"requests", "limits"} {
 		values := map[string]any{}
@@ -184,8 +186,8 @@ func byKindAndResource(amounts []amount) map[string]any {
 	return out
 }
 
-// document is a strategic merge patch: the object with nothing but what changes.
-func (p patch) document() map[string]any {
+// strategicMerge returns a strategic merge patch with the changed fields only.
+func (p patch) strategicMerge() map[string]any {
 	lists := map[string]any{}
 	for _, c := range p.containers {
 		list, _ := lists[c.list].([]any)
@@ -201,19 +203,19 @@ func (p patch) document() map[string]any {
 	return inner
 }
 
-// removes tells that a limit goes.
-func (p patch) removes() bool {
-	return slices.ContainsFunc(p.containers, func(c patchContainer) bool { return len(c.unset) > 0 })
+// removesLimit reports whether a limit is removed.
+func (p patch) removesLimit() bool {
+	return slices.ContainsFunc(p.containers, func(c containerPatch) bool { return len(c.unset) > 0 })
 }
 
-// forPatches calls write with the patches, after it has said what is left out.
-func forPatches(s Streams, r *report, values bool, write func([]patch) error) error {
-	patches, left := r.patches(values)
-	if len(left) > 0 {
-		fmt.Fprintln(s.Err, strings.Join(left, "\n"))
+// writePatches prints the skipped workloads and calls write with the patches.
+func writePatches(s Streams, r *report, helmValues bool, write func([]patch) error) error {
+	patches, skipped := r.patches(helmValues)
+	if len(skipped) > 0 {
+		fmt.Fprintln(s.Err, strings.Join(skipped, "\n"))
 	}
 	if len(patches) == 0 {
-		fmt.Fprintln(s.Err, "Nothing is to be patched.")
+		fmt.Fprintln(s.Err, "Nothing to patch.")
 	}
 	return write(patches)
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -17,18 +16,18 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// patchHead is the first line of what is written for a repository.
-func (r *report) patchHead() string {
+// patchHeader returns the comment on the first line.
+func (r *report) patchHeader() string {
 	return "# Recommended by crane: " + r.subtitle() + "\n"
 }
 
-// kustomizePatch is an entry of patches in a kustomization.
+// kustomizePatch is an entry of the patches of a kustomization.
 type kustomizePatch struct {
 	Target patchTarget `json:"target"`
 	Patch  string      `json:"patch"`
 }
 
-// patchTarget names one object.
+// patchTarget identifies one object.
 type patchTarget struct {
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
@@ -37,55 +36,55 @@ type patchTarget struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-func targetOf(ref workload.Ref) patchTarget {
+func newPatchTarget(ref workload.Ref) patchTarget {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	return patchTarget{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: ref.Name, Namespace: ref.Namespace}
 }
 
-// renderKustomize writes a component that a kustomization includes; patches whose workload it does not have do nothing.
+// renderKustomize writes a component for a kustomization; patches without a matching object have no effect.
 func renderKustomize(s Streams, r *report) error {
-	return forPatches(s, r, false, func(patches []patch) error {
+	return writePatches(s, r, false, func(patches []patch) error {
 		component := struct {
 			APIVersion string           `json:"apiVersion"`
 			Kind       string           `json:"kind"`
 			Patches    []kustomizePatch `json:"patches"`
 		}{"kustomize.config.k8s.io/v1alpha1", "Component", make([]kustomizePatch, 0, len(patches))}
 		for _, p := range patches {
-			var content any = p.document()
+			var content any = p.strategicMerge()
 			if p.custom {
 				operations := p.operations()
 				if operations == nil {
-					fmt.Fprintln(s.Err, p.orderUnknown())
+					fmt.Fprintln(s.Err, p.orderUnknownMessage())
 					continue
 				}
 				content = operations
 			}
 			text, err := yaml.Marshal(content)
 			if err != nil {
-				return fmt.Errorf("encoding the patch of %s: %w", p.item.workload.Ref, err)
+				return fmt.Errorf("failed to encode the patch of %s: %w", p.item.workload.Ref, err)
 			}
-			target := targetOf(p.item.workload.Ref)
-			target.Name = regexp.QuoteMeta(target.Name) // kustomize takes it for an expression that is anchored.
+			target := newPatchTarget(p.item.workload.Ref)
+			target.Name = regexp.QuoteMeta(target.Name) // kustomize matches it as an anchored regular expression.
 			component.Patches = append(component.Patches, kustomizePatch{target, string(text)})
 		}
-		return writeYAML(s.Out, r.patchHead(), component)
+		return writeYAML(s.Out, r.patchHeader(), component)
 	})
 }
 
-// renderStrategicMerge writes a document for each workload.
+// renderStrategicMerge writes one document per workload.
 func renderStrategicMerge(s Streams, r *report) error {
-	return forPatches(s, r, false, func(patches []patch) error {
-		head := r.patchHead()
+	return writePatches(s, r, false, func(patches []patch) error {
+		head := r.patchHeader()
 		for _, p := range patches {
 			if p.custom {
-				fmt.Fprintf(s.Err, "%s is left out: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
+				fmt.Fprintf(s.Err, "%s is skipped: a strategic merge replaces the whole list of containers of a custom kind; use --output %s or %s\n",
 					p.item.workload.Ref, outputJSONPatch, outputKustomize)
 				continue
 			}
-			if p.removes() {
-				fmt.Fprintf(s.Err, "%s: a limit is removed, which kubectl patch and kustomize do and kubectl apply --server-side refuses\n", p.item.workload.Ref)
+			if p.removesLimit() {
+				fmt.Fprintf(s.Err, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.workload.Ref)
 			}
-			if err := writeYAML(s.Out, head, p.document()); err != nil {
+			if err := writeYAML(s.Out, head, p.strategicMerge()); err != nil {
 				return err
 			}
 			head = "---\n"
@@ -100,7 +99,7 @@ type jsonPatch struct {
 	Patch  []jsonOperation `json:"patch"`
 }
 
-// jsonOperation is one of RFC 6902.
+// jsonOperation is an operation of RFC 6902.
 type jsonOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -109,33 +108,27 @@ type jsonOperation struct {
 
 // renderJSONPatch writes a list of targets with their operations.
 func renderJSONPatch(s Streams, r *report) error {
-	return forPatches(s, r, false, func(patches []patch) error {
+	return writePatches(s, r, false, func(patches []patch) error {
 		out := make([]jsonPatch, 0, len(patches))
 		for _, p := range patches {
 			operations := p.operations()
 			if operations == nil {
-				fmt.Fprintln(s.Err, p.orderUnknown())
+				fmt.Fprintln(s.Err, p.orderUnknownMessage())
 				continue
 			}
-			out = append(out, jsonPatch{targetOf(p.item.workload.Ref), operations})
+			out = append(out, jsonPatch{newPatchTarget(p.item.workload.Ref), operations})
 		}
-		enc := json.NewEncoder(s.Out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(out); err != nil {
-			return fmt.Errorf("encoding JSON: %w", err)
-		}
-		return nil
+		return encodeJSON(s.Out, out)
 	})
 }
 
-// orderUnknown says why there are no operations.
-func (p patch) orderUnknown() string {
-	return p.item.workload.Ref.String() + " is left out: only the Kubernetes API knows the order of its containers (see --kubeconfig)"
+// orderUnknownMessage explains why there are no operations.
+func (p patch) orderUnknownMessage() string {
+	return p.item.workload.Ref.String() + " is skipped: the order of its containers can be read from the Kubernetes API only (see --kubeconfig)"
 }
 
-// operations are nil where the order of the containers is not known. Each container is first held against its name, so
-// that a template that has changed since refuses the patch as a whole.
+// operations returns nil if the order of the containers is unknown. The name of each container is tested first, so
+// that the patch fails if the template has changed.
 func (p patch) operations() []jsonOperation {
 	var out []jsonOperation
 	for _, c := range p.containers {
@@ -149,10 +142,10 @@ func (p patch) operations() []jsonOperation {
 	return out
 }
 
-// operations add what is missing on the way: an operation on a field of an object that is not there fails.
-func (c patchContainer) operations(at string) []jsonOperation {
+// operations adds missing parent objects, because an operation on a field of a missing object fails.
+func (c containerPatch) operations(at string) []jsonOperation {
 	if !c.Declared.Resources {
-		return []jsonOperation{{"add", at, byKindAndResource(c.set)}}
+		return []jsonOperation{{"add", at, groupAmounts(c.set)}}
 	}
 	var out []jsonOperation
 	for _, kind := range []string{"requests", "limits"} {
@@ -160,12 +153,12 @@ func (c patchContainer) operations(at string) []jsonOperation {
 		if kind == "limits" {
 			declared = c.Declared.Limits
 		}
-		if values, ok := byKindAndResource(c.set)[kind]; ok && !declared {
+		if values, ok := groupAmounts(c.set)[kind]; ok && !declared {
 			out = append(out, jsonOperation{"add", at + "/" + kind, values})
 			continue
 		}
 		for _, a := range c.set {
-			if a.kind == kind { // add replaces what is there.
+			if a.kind == kind { // add replaces an existing value.
 				out = append(out, jsonOperation{"add", at + "/" + kind + "/" + a.resource, a.quantity})
 			}
 		}
@@ -178,9 +171,10 @@ func (c patchContainer) operations(at string) []jsonOperation {
 	return out
 }
 
-// renderHelmValues writes, for each container that changes, all it should ask for: namespace, kind, workload, container.
+// renderHelmValues writes all recommended amounts of each changed container by namespace, kind, workload and
+// container.
 func renderHelmValues(s Streams, r *report) error {
-	return forPatches(s, r, true, func(patches []patch) error {
+	return writePatches(s, r, true, func(patches []patch) error {
 		values := map[string]map[string]map[string]map[string]any{}
 		for _, p := range patches {
 			ref := p.item.workload.Ref
@@ -192,21 +186,21 @@ func renderHelmValues(s Streams, r *report) error {
 			}
 			containers := map[string]any{}
 			for _, c := range p.containers {
-				containers[c.Name] = byKindAndResource(c.full)
+				containers[c.Name] = groupAmounts(c.full)
 			}
 			values[ref.Namespace][ref.Kind][ref.Name] = containers
 		}
-		return writeYAML(s.Out, r.patchHead(), map[string]any{"crane": values})
+		return writeYAML(s.Out, r.patchHeader(), map[string]any{"crane": values})
 	})
 }
 
 func writeYAML(w io.Writer, head string, content any) error {
 	text, err := yaml.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("encoding YAML: %w", err)
+		return fmt.Errorf("failed to encode YAML: %w", err)
 	}
 	if _, err := io.WriteString(w, head+string(text)); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
+		return fmt.Errorf("failed to write YAML: %w", err)
 	}
 	return nil
 }

@@ -28,8 +28,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// podsOf has a container in each state of its resources, behind an init container and beside a sidecar.
-func podsOf() *appsv1.Deployment {
+// fixtureDeployment returns a Deployment with an init container, a sidecar and containers with different resource
+// fields.
+func fixtureDeployment() *appsv1.Deployment {
 	always := corev1.ContainerRestartPolicyAlways
 	list := func(pairs ...string) corev1.ResourceList {
 		out := corev1.ResourceList{}
@@ -59,10 +60,11 @@ func podsOf() *appsv1.Deployment {
 	}
 }
 
-// patchReport recommends 250m and 256Mi for all, a limit of 512Mi for the one that is limited, and nothing for the young.
-func patchReport(t *testing.T) *report {
+// patchFixtureReport recommends 250m and 256Mi for all containers, a limit of 512Mi for the limited one and nothing
+// for the young one.
+func patchFixtureReport(t *testing.T) *report {
 	t.Helper()
-	w, err := workload.FromObject(podsOf(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	w, err := workload.FromObject(fixtureDeployment(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +83,14 @@ func patchReport(t *testing.T) *report {
 			rec.Target = rightsize.Resources{}
 			rec.CPU.Status, rec.Memory.Status = rightsize.Learning, rightsize.NoData
 		}
-		it.plan.Containers, it.use = append(it.plan.Containers, rec), append(it.use, containerUse{})
+		it.plan.Containers, it.usage = append(it.plan.Containers, rec), append(it.usage, containerUsage{})
 	}
-	return &report{policy: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}, items: []item{it}}
+	return &report{policyName: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}, items: []item{it}}
 }
 
-// wanted is the template after the patch.
-func wanted() *appsv1.Deployment {
-	d := podsOf()
+// patchedDeployment returns fixtureDeployment after the patch.
+func patchedDeployment() *appsv1.Deployment {
+	d := fixtureDeployment()
 	spec := &d.Spec.Template.Spec
 	for _, c := range []*corev1.Container{&spec.InitContainers[1], &spec.Containers[0], &spec.Containers[1], &spec.Containers[2], &spec.Containers[3]} {
 		if c.Resources.Requests == nil {
@@ -102,7 +104,7 @@ func wanted() *appsv1.Deployment {
 	return d
 }
 
-func encoded(t *testing.T, v any) []byte {
+func mustMarshal(t *testing.T, v any) []byte {
 	t.Helper()
 	out, err := json.Marshal(v)
 	if err != nil {
@@ -111,13 +113,13 @@ func encoded(t *testing.T, v any) []byte {
 	return out
 }
 
-func held(t *testing.T, patched []byte) {
+func checkPatched(t *testing.T, patched []byte) {
 	t.Helper()
 	var got appsv1.Deployment
 	if err := json.Unmarshal(patched, &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(encoded(t, wanted())), string(encoded(t, &got))); diff != "" {
+	if diff := cmp.Diff(string(mustMarshal(t, patchedDeployment())), string(mustMarshal(t, &got))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -128,7 +130,7 @@ func jsonPatchOf(t *testing.T, r *report) []byte {
 		Target patchTarget
 		Patch  json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(rendered(t, outputJSONPatch, r)), &list); err != nil {
+	if err := json.Unmarshal([]byte(render(t, outputJSONPatch, r)), &list); err != nil {
 		t.Fatal(err)
 	}
 	if len(list) != 1 || list[0].Target != (patchTarget{"apps", "v1", "Deployment", "web.v1", "shop"}) {
@@ -138,26 +140,26 @@ func jsonPatchOf(t *testing.T, r *report) []byte {
 }
 
 func TestJSONPatch(t *testing.T) {
-	operations := jsonPatchOf(t, patchReport(t))
+	operations := jsonPatchOf(t, patchFixtureReport(t))
 	p, err := jsonpatch.DecodePatch(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	patched, err := p.Apply(encoded(t, podsOf()))
+	patched, err := p.Apply(mustMarshal(t, fixtureDeployment()))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, operations)
 	}
-	held(t, patched)
-	moved := podsOf()
-	moved.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, moved.Spec.Template.Spec.Containers...)
-	if _, err := p.Apply(encoded(t, moved)); err == nil {
-		t.Error("a container that moved is patched")
+	checkPatched(t, patched)
+	reordered := fixtureDeployment()
+	reordered.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, reordered.Spec.Template.Spec.Containers...)
+	if _, err := p.Apply(mustMarshal(t, reordered)); err == nil {
+		t.Error("no error for a moved container")
 	}
 }
 
-// TestJSONPatchNeedsTheOrder: the metrics of kube-state-metrics do not know which container is the first.
-func TestJSONPatchNeedsTheOrder(t *testing.T) {
-	r := patchReport(t)
+// TestJSONPatchRequiresContainerOrder checks workloads of kube-state-metrics, which does not export the order.
+func TestJSONPatchRequiresContainerOrder(t *testing.T) {
+	r := patchFixtureReport(t)
 	r.items[0].workload.UID = ""
 	var out, errOut bytes.Buffer
 	if err := renderJSONPatch(Streams{Out: &out, Err: &errOut}, r); err != nil {
@@ -169,62 +171,62 @@ func TestJSONPatchNeedsTheOrder(t *testing.T) {
 }
 
 func TestStrategicMerge(t *testing.T) {
-	out := rendered(t, outputStrategicMerge, patchReport(t))
+	out := render(t, outputStrategicMerge, patchFixtureReport(t))
 	golden(t, "patch.strategic-merge", []byte(out))
 	p, err := yaml.YAMLToJSON([]byte(out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	patched, err := strategicpatch.StrategicMergePatch(encoded(t, podsOf()), p, appsv1.Deployment{})
+	patched, err := strategicpatch.StrategicMergePatch(mustMarshal(t, fixtureDeployment()), p, appsv1.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	held(t, patched)
+	checkPatched(t, patched)
 }
 
-func TestPatchFiles(t *testing.T) {
+func TestPatchFormats(t *testing.T) {
 	for _, output := range []string{outputKustomize, outputJSONPatch, outputHelmValues} {
-		golden(t, "patch."+output, []byte(rendered(t, output, patchReport(t))))
+		golden(t, "patch."+output, []byte(render(t, output, patchFixtureReport(t))))
 	}
 }
 
-func TestLeftOut(t *testing.T) {
+func TestSkippedPatches(t *testing.T) {
 	for _, c := range []struct{ apiVersion, kind, want string }{
-		{"v1", "Pod", "nobody owns"},
+		{"v1", "Pod", "without owner"},
 		{"apps/v1", "ReplicaSet", "does not replace"},
-		{"batch/v1", "Job", "does not change"},
-		{"argoproj.io/v1alpha1", "Rollout", "not known"},
-		{"", "Series", "a file is no workload"},
-		{"", "Deployment", "not known"},
+		{"batch/v1", "Job", "is immutable"},
+		{"argoproj.io/v1alpha1", "Rollout", "is unknown"},
+		{"", "Series", "a file is not a workload"},
+		{"", "Deployment", "is unknown"},
 	} {
-		r := patchReport(t)
+		r := patchFixtureReport(t)
 		r.items[0].workload.APIVersion, r.items[0].workload.Kind = c.apiVersion, c.kind
-		patches, left := r.patches(false)
-		if len(patches) != 0 || len(left) != 1 || !strings.Contains(left[0], c.want) {
-			t.Errorf("%s: %v, %v", c.kind, patches, left)
+		patches, skipped := r.patches(false)
+		if len(patches) != 0 || len(skipped) != 1 || !strings.Contains(skipped[0], c.want) {
+			t.Errorf("%s: %v, %v", c.kind, patches, skipped)
 		}
 	}
-	r := patchReport(t)
+	r := patchFixtureReport(t)
 	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "batch/v1", "CronJob"
-	if out := rendered(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
+	if out := render(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
 		t.Error(out)
 	}
 }
 
-// TestNothingToPatch: what is as it should be has no patch, and what is written is still whole.
+// TestNothingToPatch checks that each format is valid without changes.
 func TestNothingToPatch(t *testing.T) {
-	for _, output := range patchNames() {
-		r := patchReport(t)
+	for _, output := range patchFormats() {
+		r := patchFixtureReport(t)
 		for i := range r.items[0].plan.Containers {
 			c := &r.items[0].plan.Containers[i]
 			c.Target = c.Current
 		}
 		var out, errOut bytes.Buffer
-		if err := rendererOf(output)(Streams{Out: &out, Err: &errOut}, r); err != nil || strings.Contains(out.String(), "web") {
+		if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil || strings.Contains(out.String(), "web") {
 			t.Errorf("%s: %v\n%s", output, err, out.String())
 		}
 		var v any
-		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing is to be patched") {
+		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing to patch") {
 			t.Errorf("%s: %v, %s", output, err, errOut.String())
 		}
 	}

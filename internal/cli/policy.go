@@ -5,7 +5,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -14,44 +13,33 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// maxPolicyFile bounds what is read as a policy; a policy is about a kilobyte.
-const maxPolicyFile = 1 << 20
-
-// isPolicyFile tells a file from the name of a policy: by its ending, or by a directory in front.
+// isPolicyFile reports whether name is a file, by its extension or directory, and not the name of a policy.
 func isPolicyFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) || filepath.Base(name) != name
 }
 
-// loadPolicy is loadPolicies for where one policy is looked at; rules have no meaning there.
+// loadPolicy is loadPolicies without support for rules, for commands that use a single policy.
 func loadPolicy(name string) (rightsize.Policy, error) {
 	set, err := loadPolicies(name)
 	if err == nil && len(set.Rules) > 0 {
-		err = fmt.Errorf("%s: rules: they choose among workloads, and here one policy is looked at", name)
+		err = fmt.Errorf("%s: rules are not supported here, because they select a policy per workload", name)
 	}
 	return set.Default, err
 }
 
-// loadPolicies returns a built-in policy by its name, or reads one, with rules where it has some, from a file in YAML or
-// JSON.
+// loadPolicies returns a built-in policy by name, or reads a policy, possibly with rules, from a YAML or JSON file.
 func loadPolicies(name string) (rightsize.PolicySet, error) {
 	var none rightsize.PolicySet
 	if !isPolicyFile(name) {
 		policy, err := rightsize.PolicyByName(name)
 		if err != nil {
-			return none, fmt.Errorf("%w, or a file that ends in .yaml or .json", err)
+			return none, fmt.Errorf("%w, or a .yaml or .json file", err)
 		}
 		return rightsize.NewPolicySet(policy), nil
 	}
-	info, err := os.Stat(name)
+	content, err := readInputFile(name)
 	if err != nil {
-		return none, fmt.Errorf("reading a policy: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxPolicyFile {
-		return none, fmt.Errorf("reading a policy: %s is not a file of at most %d bytes", name, maxPolicyFile)
-	}
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return none, fmt.Errorf("reading a policy: %w", err)
+		return none, fmt.Errorf("failed to read the policy: %w", err)
 	}
 	data, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// TestDocumentedPolicy reads the example in docs/reference/sizing-policy.md as a policy file.
+// TestDocumentedPolicy loads the example in docs/reference/sizing-policy.md as a policy file.
 func TestDocumentedPolicy(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "sizing-policy.md"))
 	if err != nil {
@@ -36,15 +36,15 @@ func TestDocumentedPolicy(t *testing.T) {
 	if len(set.Rules) == 0 {
 		t.Error("the example has no rules")
 	}
-	if _, err := loadPolicy(file); err == nil || !strings.Contains(err.Error(), "they choose among workloads") {
-		t.Errorf("where one policy is looked at: %v", err)
+	if _, err := loadPolicy(file); err == nil || !strings.Contains(err.Error(), "rules are not supported here") {
+		t.Errorf("loading rules as a single policy: %v", err)
 	}
 	if policy.Name != "web" || policy.CPU.Method != rightsize.Percentile || policy.MinHistory != 72*time.Hour || len(policy.Specifications) != 2 {
 		t.Errorf("%+v", policy)
 	}
 }
 
-func TestLoadPolicyRefuses(t *testing.T) {
+func TestLoadPolicyErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -53,17 +53,17 @@ func TestLoadPolicyRefuses(t *testing.T) {
 		}
 		return path
 	}
-	for name, c := range map[string]struct{ policy, says string }{
+	for name, c := range map[string]struct{ policy, want string }{
 		"unknown name":  {"gold", "want one of default"},
 		"missing file":  {filepath.Join(dir, "none.yaml"), "none.yaml"},
 		"a directory":   {dir, "is not a file"},
 		"broken YAML":   {write("broken.yaml", "name: [a"), "broken.yaml"},
 		"given twice":   {write("twice.yaml", "name: a\nname: b\n"), "twice.yaml"},
 		"unknown field": {write("typo.json", `{"name":"a","cpu":{"flor":"1"}}`), "did you mean floor?"},
-		"too large":     {write("large.yaml", strings.Repeat("#", maxPolicyFile+1)), "at most"},
+		"too large":     {write("large.yaml", strings.Repeat("#", maxInputFileBytes+1)), "at most"},
 	} {
-		if _, err := loadPolicy(c.policy); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v does not say %q", name, err, c.says)
+		if _, err := loadPolicy(c.policy); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v lacks %q", name, err, c.want)
 		}
 	}
 }

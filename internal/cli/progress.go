@@ -18,25 +18,25 @@ import (
 
 const progressInterval = 200 * time.Millisecond
 
-// progress writes one line that it keeps writing over, where the writer is a terminal; elsewhere it is silent. The
-// goroutine behind it ends with stop.
+// progress rewrites one status line if the writer is a terminal; otherwise it prints no status. Its goroutine ends
+// with stop.
 type progress struct {
-	out   io.Writer
-	stats func() metrics.Stats
-	began time.Time
-	done  chan struct{}
-	gone  chan struct{}
+	out       io.Writer
+	stats     func() metrics.Stats
+	startTime time.Time
+	done      chan struct{}
+	stopped   chan struct{}
 
 	mu    sync.Mutex
 	text  string
 	width int
 }
 
-// newProgress returns a progress that stats fills with numbers.
+// newProgress returns a progress that prints the counters of stats.
 func newProgress(out io.Writer, stats func() metrics.Stats) *progress {
-	p := &progress{out: out, stats: stats, began: time.Now(), done: make(chan struct{}), gone: make(chan struct{})}
+	p := &progress{out: out, stats: stats, startTime: time.Now(), done: make(chan struct{}), stopped: make(chan struct{})}
 	if !isTerminal(out) {
-		close(p.gone)
+		close(p.stopped)
 		return p
 	}
 	go p.loop()
@@ -44,7 +44,7 @@ func newProgress(out io.Writer, stats func() metrics.Stats) *progress {
 }
 
 func (p *progress) loop() {
-	defer close(p.gone)
+	defer close(p.stopped)
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
@@ -64,16 +64,16 @@ func (p *progress) draw() {
 	s := p.stats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	line := fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, time.Since(p.began).Round(time.Second))
+	line := fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, time.Since(p.startTime).Round(time.Second))
 	p.erase()
 	if columns := terminalWidth(p.out); columns > 0 && len(line) >= columns {
-		line = line[:columns-1] // A line that goes on below cannot be written over.
+		line = line[:columns-1] // A wrapped line cannot be erased.
 	}
 	fmt.Fprint(p.out, line)
 	p.width = len(line)
 }
 
-// erase must be called with the lock held.
+// erase clears the status line. The caller holds mu.
 func (p *progress) erase() {
 	if p.width > 0 {
 		fmt.Fprint(p.out, "\r", strings.Repeat(" ", p.width), "\r")
@@ -81,14 +81,14 @@ func (p *progress) erase() {
 	}
 }
 
-// phase says what is being done.
-func (p *progress) phase(text string) {
+// setPhase sets the text of the status line.
+func (p *progress) setPhase(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.text = text
 }
 
-// note writes a line that stays.
+// note prints a permanent line.
 func (p *progress) note(out io.Writer, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,10 +96,10 @@ func (p *progress) note(out io.Writer, line string) {
 	fmt.Fprintln(out, line)
 }
 
-// stop erases the line and waits until nothing more is written.
+// stop clears the status line and waits for the goroutine to end.
 func (p *progress) stop() {
 	close(p.done)
-	<-p.gone
+	<-p.stopped
 }
 
 func isTerminal(w io.Writer) bool {
@@ -107,7 +107,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// terminalWidth is the width of a terminal in columns, 0 where w is none.
+// terminalWidth returns the width of the terminal in columns, or 0 if w is not a terminal.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,7 +14,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Environment variables that stand in for flags, so that secrets need not be on the command line.
+// Environment variables of flags, so that credentials are not visible on the command line.
 const (
 	envAddress  = "CRANE_PROMETHEUS_URL"
 	envUsername = "CRANE_PROMETHEUS_USERNAME"
@@ -23,7 +22,7 @@ const (
 	envToken    = "CRANE_PROMETHEUS_TOKEN"
 )
 
-// prometheusFlags say where Prometheus is and how to be let in.
+// prometheusFlags are the address and the credentials of Prometheus.
 type prometheusFlags struct {
 	address            string
 	username, password string
@@ -36,12 +35,12 @@ type prometheusFlags struct {
 	concurrency        int
 	timeout            time.Duration
 
-	// service is the one to reach through the API server.
+	// service is the service that is reached through the API server.
 	service string
-	// found is what locate has found, nil where an address is given.
-	found *found
-	// attempts of a request; 0 for the default.
-	attempts int
+	// discovered is the server found by discoverServer, nil if the address is set.
+	discovered *discoveredServer
+	// maxAttempts is the number of attempts of a request; 0 for the default.
+	maxAttempts int
 }
 
 func newPrometheusFlags() *prometheusFlags {
@@ -50,24 +49,24 @@ func newPrometheusFlags() *prometheusFlags {
 }
 
 func (p *prometheusFlags) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+envAddress+"); looked for in the cluster where not given")
-	fs.StringVar(&p.service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: found by its labels)")
-	fs.StringVar(&p.username, "prometheus-username", "", "user of basic authentication ($"+envUsername+")")
-	fs.StringVar(&p.password, "prometheus-password", "", "password of basic authentication (better in $"+envPassword+")")
-	fs.StringVar(&p.token, "prometheus-token", "", "bearer token (better in $"+envToken+")")
+	fs.StringVar(&p.address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+envAddress+"; default: discovered in the cluster)")
+	fs.StringVar(&p.service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
+	fs.StringVar(&p.username, "prometheus-username", "", "user for basic authentication ($"+envUsername+")")
+	fs.StringVar(&p.password, "prometheus-password", "", "password for basic authentication (preferably in $"+envPassword+")")
+	fs.StringVar(&p.token, "prometheus-token", "", "bearer token (preferably in $"+envToken+")")
 	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token")
-	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with authorities to trust beside the system's")
+	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
 	fs.StringVar(&p.certFile, "prometheus-cert-file", "", "PEM file with a client certificate")
 	fs.StringVar(&p.keyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
-	fs.BoolVar(&p.insecure, "prometheus-insecure-skip-verify", false, "do not check Prometheus's certificate")
-	fs.StringArrayVar(&p.headers, "prometheus-header", nil, "header for each request, as 'Name: value'; may be repeated")
-	fs.StringVar(&p.labels, "prometheus-labels", "", "label matchers for each query, as cluster=eu,tier=~a|b")
-	fs.IntVar(&p.concurrency, "prometheus-concurrency", p.concurrency, "queries at once")
-	fs.DurationVar(&p.timeout, "prometheus-timeout", p.timeout, "time for one query")
+	fs.BoolVar(&p.insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
+	fs.StringArrayVar(&p.headers, "prometheus-header", nil, "header of each request as 'Name: value'; may be repeated")
+	fs.StringVar(&p.labels, "prometheus-labels", "", "label matchers of each query, for example cluster=eu,tier=~a|b")
+	fs.IntVar(&p.concurrency, "prometheus-concurrency", p.concurrency, "maximum number of concurrent queries")
+	fs.DurationVar(&p.timeout, "prometheus-timeout", p.timeout, "timeout of one query")
 }
 
-// complete takes from the environment what no flag says. A flag for another way of authentication keeps the
-// environment's out, so that the two are not mixed.
+// complete reads unset flags from the environment. If a flag selects an authentication method, the other methods in
+// the environment are ignored.
 func (p *prometheusFlags) complete() {
 	if p.address == "" && p.service == "" {
 		p.address = os.Getenv(envAddress)
@@ -84,43 +83,43 @@ func (p *prometheusFlags) complete() {
 	}
 }
 
-// server is the address without its password, for messages.
-func (p *prometheusFlags) server() string {
-	if p.found != nil {
-		return "service " + p.found.service.String()
+// serverName returns the address without the password, for messages.
+func (p *prometheusFlags) serverName() string {
+	if p.discovered != nil {
+		return "service " + p.discovered.service.String()
 	}
 	u, err := url.Parse(p.address)
 	if err != nil {
-		return "the server" // open has refused it
+		return "the server" // rejected by open
 	}
 	return u.Redacted()
 }
 
-// open makes a source of the flags. It sends nothing yet.
+// open returns a source for the flags. It sends no request.
 func (p *prometheusFlags) open() (*prometheus.Source, error) {
 	cfg := prometheus.DefaultConfig()
 	cfg.Address = p.address
-	if p.found != nil {
-		// The kubeconfig's credentials open this way; the API server does not hand others on.
-		cfg.Address, cfg.Transport, cfg.GetOnly = p.found.address, p.found.transport, true
+	if p.discovered != nil {
+		// The API server authenticates with the kubeconfig and does not forward other credentials.
+		cfg.Address, cfg.Transport, cfg.GetOnly = p.discovered.address, p.discovered.transport, true
 	} else {
 		cfg.Username, cfg.Password = p.username, p.password
 		cfg.BearerToken, cfg.BearerTokenFile = p.token, p.tokenFile
 		cfg.TLS = prometheus.TLSConfig{CAFile: p.caFile, CertFile: p.certFile, KeyFile: p.keyFile, InsecureSkipVerify: p.insecure}
 	}
 	cfg.Concurrency, cfg.Timeout = p.concurrency, p.timeout
-	if p.attempts > 0 {
-		cfg.MaxAttempts = p.attempts
+	if p.maxAttempts > 0 {
+		cfg.MaxAttempts = p.maxAttempts
 	}
 	for _, h := range p.headers {
-		name, value, found := strings.Cut(h, ":")
-		if !found || strings.TrimSpace(name) == "" {
-			return nil, usageError(fmt.Errorf("--prometheus-header %q: want 'Name: value'", name))
+		name, value, err := prometheus.ParseHeader(h)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--prometheus-header: %w", err))
 		}
 		if cfg.Headers == nil {
 			cfg.Headers = map[string]string{}
 		}
-		cfg.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		cfg.Headers[name] = value
 	}
 	matchers, err := prometheus.ParseMatchers(p.labels)
 	if err != nil {

@@ -21,16 +21,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const recommendLong = `Recommend says what each container should request, from what it really used.
+const recommendLong = `Recommend computes the CPU and memory requests of each container from its measured usage.
 
-The history is read from Prometheus (--prometheus; without it one is looked for in the cluster and reached through the
-API server), or from CSV files (--from DIR) without any cluster. The workloads are listed from the Kubernetes API that the
-kubeconfig leads to; without a kubeconfig they are taken from kube-state-metrics' metrics in the same Prometheus. Finished
-days are kept for the next run (--cache-dir, --no-cache). Nothing is installed and nothing is changed; crane doctor says
-what is missing.
+The history is read from Prometheus (--prometheus; if not set, Prometheus is discovered in the cluster and reached through
+the API server) or from CSV files (--from DIR), which need no cluster. Workloads are listed from the Kubernetes API of the
+kubeconfig; without a kubeconfig they are read from the kube-state-metrics metrics in Prometheus. Finished days of history are
+cached (--cache-dir, --no-cache). The command installs and changes nothing. crane doctor reports missing prerequisites.
 
-Exit codes: 0 there is a recommendation; 1 the command failed; 2 the flags are wrong; 3 there is nothing to recommend; 4 a
-request is further from its recommendation than --fail-on allows.`
+Exit codes: 0 there is a recommendation; 1 the command failed; 2 the flags are invalid; 3 there is nothing to recommend; 4 a
+request deviates from its recommendation by more than --fail-on allows.`
 
 const recommendExample = `  crane recommend
   crane recommend --prometheus http://localhost:9090
@@ -59,13 +58,13 @@ type recommendOptions struct {
 	explain   string
 	failOn    []string
 
-	// failRules follow from failOn.
+	// failRules are parsed from failOn.
 	failRules []failRule
 
-	// policies, book and length follow from the flags.
-	policies rightsize.PolicySet
-	book     *cost.PriceBook
-	length   time.Duration
+	// policies, prices and historyLength are derived from the flags.
+	policies      rightsize.PolicySet
+	prices        *cost.PriceBook
+	historyLength time.Duration
 }
 
 func newRecommendCommand(s Streams) *cobra.Command {
@@ -73,14 +72,14 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "recommend",
 		Aliases: []string{"rec"},
-		Short:   "Say what each container should request",
+		Short:   "Recommend the requests of each container",
 		Long:    recommendLong,
 		Example: recommendExample,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.prometheus.complete()
 			if o.output == outputHTML && !cmd.Flags().Changed("evidence") {
-				o.evidence = true // A page is read where nobody can ask again.
+				o.evidence = true // The page is self-contained.
 			}
 			if err := errors.Join(o.complete(), o.validate(cmd.Flags())); err != nil {
 				return usageError(err)
@@ -92,28 +91,28 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)
 	o.cache.addFlags(fs)
-	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to look at (default: all); may be repeated")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "look at all namespaces; the default, for kubectl's habits")
+	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to analyze (default: all); may be repeated")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; this is the default")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of Prometheus; each file is a workload")
-	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "what the CSV files measure: cpu (cores) or memory (bytes)")
-	fs.StringVar(&o.history, "history", "", "how far back to look, for example 7d (default: the window of the policy)")
+	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
+	fs.StringVar(&o.history, "history", "", "length of the history, for example 7d (default: the window of the policy)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON (see docs/reference/sizing-policy.md)")
-	fs.BoolVar(&o.evidence, "evidence", false, "replay each recommendation over the history, beside today's setting and other tools' formulas (json, yaml; html has it unless --evidence=false)")
-	fs.StringVar(&o.priceBook, "price-book", "", "file in YAML or JSON that says what nodes cost (default: rough prices; see docs/reference/cost.md)")
-	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputNames(), ", "))
+	fs.BoolVar(&o.evidence, "evidence", false, "replay each recommendation, the current setting and the formulas of other tools over the history (json and yaml; the default for html)")
+	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
+	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputFormats(), ", "))
 	o.view.addFlags(fs)
-	fs.StringVar(&o.explain, "explain", "", "all that is behind the numbers of one workload, by name, kind/name or namespace/name")
-	fs.StringSliceVar(&o.failOn, "fail-on", nil, "exit with 4 where a request is that much above or below the recommendation or is not there: over=30%, under=10%, missing")
+	fs.StringVar(&o.explain, "explain", "", "explain the recommendations of one workload, by name, kind/name or namespace/name")
+	fs.StringSliceVar(&o.failOn, "fail-on", nil, "exit with 4 if a request exceeds (over=30%) or falls below (under=10%) the recommendation by more than a percentage, or is not set (missing)")
 	return cmd
 }
 
-// complete derives the policy and the length of history.
+// complete derives the policies, the prices and the length of the history.
 func (o *recommendOptions) complete() error {
 	var err error
 	if o.policies, err = loadPolicies(o.policyName); err != nil {
 		return fmt.Errorf("--policy: %w", err)
 	}
-	if o.book, err = pricebook.Load(o.priceBook); err != nil {
+	if o.prices, err = pricebook.Load(o.priceBook); err != nil {
 		return fmt.Errorf("--price-book: %w", err)
 	}
 	if o.history != "" {
@@ -121,10 +120,10 @@ func (o *recommendOptions) complete() error {
 		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
-		// The policy counts in whole days; whoever asks for fewer days than it wants to have seen gets a number anyway.
+		// The window of the policy is whole days. A history shorter than its minimum lowers that minimum.
 		const day, longest = 24 * time.Hour, 366
 		if length <= 0 || length > longest*day {
-			return fmt.Errorf("--history %s: want more than nothing and at most %dd", o.history, longest)
+			return fmt.Errorf("--history %s: must be above 0 and at most %dd", o.history, longest)
 		}
 		window := (length + day - 1) / day * day
 		o.policies.RequestedHistory = length
@@ -138,7 +137,7 @@ func (o *recommendOptions) complete() error {
 			return fmt.Errorf("--history %s: %w", o.history, err)
 		}
 	}
-	o.length = o.policies.Window()
+	o.historyLength = o.policies.Window()
 	return nil
 }
 
@@ -149,35 +148,35 @@ func (o *recommendOptions) validate(fs *pflag.FlagSet) error {
 	}
 	if o.from == "" {
 		if o.prometheus.service != "" && fs.Changed("prometheus") {
-			errs = append(errs, errors.New("--prometheus contradicts --prometheus-service"))
+			errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
 		}
 		if fs.Changed("resource") {
-			errs = append(errs, errors.New("--resource is for --from: from Prometheus both are read"))
+			errs = append(errs, errors.New("--resource applies to --from only: both resources are read from Prometheus"))
 		}
 	} else {
 		for _, name := range []string{"prometheus", "prometheus-service", "cache-dir", "no-cache", "namespace", "kubeconfig", "context", "all-namespaces", "price-book", "group-by", "fail-on"} {
 			if fs.Changed(name) {
-				errs = append(errs, fmt.Errorf("--%s has no meaning with --from", name))
+				errs = append(errs, fmt.Errorf("--%s cannot be combined with --from", name))
 			}
 		}
 	}
 	if o.all && len(o.namespaces) > 0 {
-		errs = append(errs, errors.New("--all-namespaces contradicts --namespace"))
+		errs = append(errs, errors.New("--all-namespaces and --namespace are mutually exclusive"))
 	}
 	if slices.Contains(o.namespaces, "") {
-		errs = append(errs, errors.New("--namespace: a namespace has a name"))
+		errs = append(errs, errors.New("--namespace must not be empty"))
 	}
 	return errors.Join(errs...)
 }
 
-// validateOutput checks what is to be shown, and reads the rules and expressions of it.
+// validateOutput checks the output flags and parses their rules and expressions.
 func (o *recommendOptions) validateOutput() error {
 	var errs []error
-	if rendererOf(o.output) == nil {
-		errs = append(errs, fmt.Errorf("--output %q: want one of %s", o.output, strings.Join(outputNames(), ", ")))
+	if rendererFor(o.output) == nil {
+		errs = append(errs, fmt.Errorf("--output %q: want one of %s", o.output, strings.Join(outputFormats(), ", ")))
 	}
 	if o.evidence && !slices.Contains([]string{outputJSON, outputYAML, outputHTML}, o.output) {
-		errs = append(errs, errors.New("--evidence is for --output json, yaml and html"))
+		errs = append(errs, errors.New("--evidence requires --output json, yaml or html"))
 	}
 	errs = append(errs, o.view.complete(o.output), o.validateExplain())
 	var err error
@@ -188,24 +187,24 @@ func (o *recommendOptions) validateOutput() error {
 }
 
 func (o *recommendOptions) run(ctx context.Context, s Streams) error {
-	gather := o.fromPrometheus
+	gather := o.collectFromPrometheus
 	if o.from != "" {
-		gather = o.fromFiles
+		gather = o.collectFromFiles
 	}
 	report, err := gather(ctx, s)
 	if err != nil {
 		return err
 	}
 	o.view.apply(report)
-	render := rendererOf(o.output)
+	render := rendererFor(o.output)
 	if o.explain != "" && o.output == outputTable {
 		render = renderExplain
 	}
 	if err := render(s, report); err != nil {
-		return fmt.Errorf("writing the recommendations: %w", err)
+		return fmt.Errorf("failed to write the recommendations: %w", err)
 	}
 	if !report.hasNumbers() {
-		return &exitError{code: exitNothing, err: errors.New(report.whyNothing())}
+		return &exitError{code: exitNoResult, err: errors.New(report.emptyMessage())}
 	}
 	return report.failOn(s.Err, o.failRules)
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -14,11 +13,8 @@ func TestRecommendEvidence(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	run := func(args ...string) (string, error) {
-		var stdout, stderr bytes.Buffer
-		cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
-		cmd.SetArgs(append([]string{"recommend", "--from", dir}, args...))
-		err := cmd.ExecuteContext(t.Context())
-		return stdout.String(), err
+		out, _, err := execute(t, append([]string{"recommend", "--from", dir}, args...)...)
+		return out, err
 	}
 	out, err := run("-o", "json", "--evidence")
 	if err != nil {
@@ -33,9 +29,9 @@ func TestRecommendEvidence(t *testing.T) {
 		t.Errorf("%+v", replay)
 	}
 	if out, err = run("-o", "json"); err != nil || strings.Contains(out, `"replay"`) {
-		t.Errorf("a replay that nobody asked for, or %v", err)
+		t.Errorf("the output contains a replay without --evidence: %v", err)
 	}
 	if _, err = run("--evidence"); err == nil || !strings.Contains(err.Error(), "--output json") {
-		t.Errorf("evidence in a table: %v", err)
+		t.Errorf("--evidence with a table: %v", err)
 	}
 }

@@ -21,64 +21,76 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// report is what a run found out, before it is written in some format.
+// report is the result of a run, independent of the output format.
 type report struct {
-	policy    string
-	window    time.Duration
-	now       time.Time
-	resources []metrics.Resource
-	items     []item
-	// replays asks for the replay of each recommendation, by the policy itself.
-	replays      bool
-	policyInFull rightsize.Policy
-	// otherPolicies are those of rules and classes, by their names.
+	policyName string
+	window     time.Duration
+	now        time.Time
+	resources  []metrics.Resource
+	items      []item
+	// withReplays requests the replay of each recommendation.
+	withReplays   bool
+	defaultPolicy rightsize.Policy
+	// otherPolicies are the policies selected by rules and classes, by name.
 	otherPolicies map[string]rightsize.Policy
-	// prices are nil where nothing is priced, as for files.
-	prices *prices
-	// groupBy is what lines are summed up by, empty for a line each; filtered tells that some were asked for only.
-	groupBy  string
+	// prices is nil if nothing is priced, as for files.
+	prices *priceInfo
+	// groupBy is the grouping of the rows, empty for one row per container; filtered is set if the view selects a
+	// part of the report.
+	groupBy string
+	// sortBy is the order of the items and, by the sums of their members, of the groups; empty for the order by name.
+	sortBy   string
 	filtered bool
-	// sources say what it rests on; deserted why namespaces that were asked for have no workload.
-	sources  sources
-	deserted []string
+	// sources names the data sources; emptyNamespaces explains why requested namespaces have no workload.
+	sources         sources
+	emptyNamespaces []string
 }
 
 // item is one workload.
 type item struct {
 	workload workload.Workload
 	plan     resource.Plan
-	// use is what each container of the plan used over the window, in the same order.
-	use []containerUse
-	// evidence is the replay of each container of the plan, in the same order; nil where it was not asked for.
+	// usage is the usage of each container of the plan over the window, in the same order.
+	usage []containerUsage
+	// evidence is the replay of each container of the plan, in the same order; nil if not requested.
 	evidence []rightsize.Evidence
-	// saving is what the plan is worth, savings that of each of its containers; empty where nothing is priced.
+	// saving is the saving of the plan, savings that of each of its containers; empty if nothing is priced.
 	saving  cost.Saving
 	savings []cost.Saving
-	// template is where the pods' template is, for kinds that do not tell; looked for where a patch is to be written.
+	// groupSavings holds the savings of the node groups of each container, in the order of plan.Containers[i].NodeGroups.
+	groupSavings [][]cost.Saving
+	// template is the location of the pod template of a custom kind, read only for patches.
 	template podTemplate
 }
 
-// containerUse holds the use of one container over the window.
-type containerUse struct{ cpu, memory use }
+// containerUsage is the usage of one container over the window.
+type containerUsage struct{ cpu, memory usageSummary }
 
-// use summarises samples; it is all zero where there are none.
-type use struct {
+func (u containerUsage) of(resource metrics.Resource) usageSummary {
+	if resource == metrics.CPU {
+		return u.cpu
+	}
+	return u.memory
+}
+
+// usageSummary summarizes samples; it is zero without samples.
+type usageSummary struct {
 	samples                  uint32
 	mean, p50, p95, p99, max float64
 }
 
 func (o *recommendOptions) newReport(now time.Time) *report {
 	return &report{
-		policy: o.policies.Default.Name, window: o.length, now: now, resources: []metrics.Resource{metrics.CPU, metrics.Memory},
-		replays: o.evidence || o.explain != "", policyInFull: o.policies.Default,
+		policyName: o.policies.Default.Name, window: o.historyLength, now: now, resources: []metrics.Resource{metrics.CPU, metrics.Memory},
+		withReplays: o.evidence || o.explain != "", defaultPolicy: o.policies.Default,
 	}
 }
 
-// inputOf is what is known of a workload, with the policy that it is sized by.
-func (o *recommendOptions) inputOf(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
-	policy, why := o.policies.For(w.Subject())
+// decisionInput returns the input of the decision for a workload, with the policy selected for it.
+func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
+	policy, reason := o.policies.For(w.Subject())
 	in := usage.ResourceInput(w, policy, now)
-	in.PolicyWhy = why
+	in.PolicyWhy = reason
 	return in
 }
 
@@ -91,24 +103,24 @@ func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usa
 		}
 		r.otherPolicies[in.Policy.Name] = in.Policy
 	}
-	if r.replays {
+	if r.withReplays {
 		it.evidence = resource.CollectEvidence(in)
 	}
 	for _, c := range plan.Containers {
-		it.use = append(it.use, summarise(usage.Profile(w.Ref, c.Container), now.Add(-r.window), now))
+		it.usage = append(it.usage, summariseUsage(usage.Profile(w.Ref, c.Container), now.Add(-r.window), now))
 	}
 	r.items = append(r.items, it)
 }
 
-// sort brings workloads in the order of their names; the sources have one of their own each.
-func (r *report) sort() {
+// sortByName sorts the items by namespace, name and kind.
+func (r *report) sortByName() {
 	slices.SortFunc(r.items, func(a, b item) int {
 		x, y := a.workload.Ref, b.workload.Ref
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
 	})
 }
 
-func summarise(p *rightsize.Profile, from, to time.Time) containerUse {
+func summariseUsage(p *rightsize.Profile, from, to time.Time) containerUsage {
 	var cpu, memory histogram.Counts
 	for _, d := range p.Days() {
 		if d.Day >= series.DayOf(from) && d.Day.Start().Before(to) {
@@ -116,14 +128,14 @@ func summarise(p *rightsize.Profile, from, to time.Time) containerUse {
 			memory.Merge(&d.Memory)
 		}
 	}
-	return containerUse{cpu: summaryOf(&cpu), memory: summaryOf(&memory)}
+	return containerUsage{cpu: summariseCounts(&cpu), memory: summariseCounts(&memory)}
 }
 
-func summaryOf(c *histogram.Counts) use {
+func summariseCounts(c *histogram.Counts) usageSummary {
 	if c.Total() == 0 {
-		return use{}
+		return usageSummary{}
 	}
-	return use{
+	return usageSummary{
 		samples: c.Total(), mean: c.Sum() / float64(c.Total()),
 		p50: c.Quantile(0.5), p95: c.Quantile(0.95), p99: c.Quantile(0.99), max: c.Max(),
 	}
@@ -138,56 +150,47 @@ func (r *report) hasNumbers() bool {
 	return false
 }
 
-// whyNothing says why there is no recommendation.
-func (r *report) whyNothing() string {
-	if len(r.items) == 0 && len(r.deserted) > 0 {
-		return "nothing to recommend: " + strings.Join(r.deserted, "; ")
+// emptyMessage explains why there is no recommendation.
+func (r *report) emptyMessage() string {
+	if len(r.items) == 0 && len(r.emptyNamespaces) > 0 {
+		return "nothing to recommend: " + strings.Join(r.emptyNamespaces, "; ")
 	}
 	if len(r.items) == 0 && r.filtered {
-		return "nothing to recommend: no workload matches what was asked for"
+		return "nothing to recommend: no workload matches the filters"
 	}
 	if len(r.items) == 0 {
-		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing is ")
+		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing metric: ")
 	}
 	for _, it := range r.items {
 		if it.plan.State == recommend.Learning {
-			return "nothing to recommend yet: no workload has enough history (a shorter --history asks for less)"
+			return "nothing to recommend yet: no workload has enough history (a shorter --history requires less)"
 		}
 	}
-	return "nothing to recommend: no use of any workload was found in the history"
+	return "nothing to recommend: the history contains no usage of any workload"
 }
 
-// totals are sums over pods: what all workloads with a number request today and should request. A container that
-// lacks either number is left out of both sums.
-type totals struct {
+// requestTotals are the current and recommended requests summed over the pods of all workloads, in cores and bytes. They include what
+// savings count: a resource that lacks either number is excluded from both sums, and a job counts with its mean number of running pods.
+type requestTotals struct {
 	cpuNow, cpuRecommended       float64
 	memoryNow, memoryRecommended float64
 }
 
-func (r *report) totals() totals { return totalsOf(r.items) }
+func (r *report) totals() requestTotals { return sumRequests(r.items) }
 
-func totalsOf(items []item) totals {
-	var t totals
+func sumRequests(items []item) requestTotals {
+	var t requestTotals
 	for _, it := range items {
-		pods := float64(it.workload.Replicas)
-		for _, c := range it.plan.Containers {
-			if c.Init {
-				continue // It holds nothing while the others run.
-			}
-			if c.Current.CPURequest != nil && c.Target.CPURequest != nil {
-				t.cpuNow += pods * float64(*c.Current.CPURequest) / 1000
-				t.cpuRecommended += pods * float64(*c.Target.CPURequest) / 1000
-			}
-			if c.Current.MemoryRequest != nil && c.Target.MemoryRequest != nil {
-				t.memoryNow += pods * float64(*c.Current.MemoryRequest)
-				t.memoryRecommended += pods * float64(*c.Target.MemoryRequest)
-			}
-		}
+		now, after := it.plan.Requests(it.workload.Replicas, runsToCompletion(it.workload.Ref))
+		t.cpuNow += float64(now.CPU) / 1000
+		t.cpuRecommended += float64(after.CPU) / 1000
+		t.memoryNow += float64(now.Memory)
+		t.memoryRecommended += float64(after.Memory)
 	}
 	return t
 }
 
-// ratio is after/before - 1; ok is false where there is no before.
+// ratio returns after/before - 1; ok is false without a positive before.
 func ratio(before, after float64) (change float64, ok bool) {
 	if before <= 0 || math.IsNaN(before) || math.IsNaN(after) {
 		return 0, false

@@ -14,18 +14,18 @@ import (
 	"crane.io/crane/internal/component/version"
 )
 
-// Streams are where a command reads and writes.
+// Streams are the standard streams of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// NewCommand returns the root command. called is how the program was called: as kubectl-crane it speaks of itself as
-// `kubectl crane`.
+// NewCommand returns the root command. If called, the path of the program, starts with kubectl-, help and examples
+// show `kubectl crane`.
 func NewCommand(s Streams, called string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "crane",
-		Short:         "Says what workloads should ask for, from what they really used",
+		Short:         "Recommend resource requests from measured usage",
 		Version:       version.Long(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -33,7 +33,6 @@ func NewCommand(s Streams, called string) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
-		// kubectl finds the plugin by this name; the user typed `kubectl crane`.
 		cmd.Use = "kubectl-crane"
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl crane"}
 	}
@@ -41,18 +40,18 @@ func NewCommand(s Streams, called string) *cobra.Command {
 	cmd.SetOut(s.Out)
 	cmd.SetErr(s.Err)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-	cmd.AddCommand(newRecommendCommand(s), newAdoptCommand(s), newCostCommand(s), newForecastCommand(s), newBacktestCommand(s), newSimulateCommand(s), newDoctorCommand(s), newExplainCommand(s), newVersionCommand(s))
+	cmd.AddCommand(newRecommendCommand(s), newAdoptCommand(s), newCostCommand(s), newForecastCommand(s), newBacktestCommand(s), newSimulateCommand(s), newDoctorCommand(s), newPauseCommand(s, true), newPauseCommand(s, false), newExplainCommand(s), newVersionCommand(s))
 	for _, sub := range cmd.Commands() {
-		exampleOf(sub, cmd.DisplayName())
+		setExampleName(sub, cmd.DisplayName())
 	}
 	return cmd
 }
 
-// exampleOf writes examples as the user calls the program.
-func exampleOf(cmd *cobra.Command, name string) {
+// setExampleName replaces the program name in the examples of a command and its subcommands.
+func setExampleName(cmd *cobra.Command, name string) {
 	cmd.Example = strings.ReplaceAll("\n"+cmd.Example, "\n  crane ", "\n  "+name+" ")[1:]
 	for _, sub := range cmd.Commands() {
-		exampleOf(sub, name)
+		setExampleName(sub, name)
 	}
 }
 
@@ -63,12 +62,12 @@ func newVersionCommand(s Streams) *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := fmt.Fprintln(s.Out, "crane", version.Long()); err != nil {
-				return fmt.Errorf("writing the version: %w", err)
+				return fmt.Errorf("failed to write the version: %w", err)
 			}
 			return nil
 		},
 	}
 }
 
-// noArgs is cobra.NoArgs with the exit code of a usage error.
+// noArgs rejects arguments with a usage error.
 func noArgs(cmd *cobra.Command, args []string) error { return usageError(cobra.NoArgs(cmd, args)) }

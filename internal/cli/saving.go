@@ -17,78 +17,87 @@ import (
 	"crane.io/crane/pkg/cost"
 )
 
-// prices are what the recommendations of a report are priced with.
-type prices struct {
+// priceInfo describes the prices of a report.
+type priceInfo struct {
 	book *cost.PriceBook
-	// note says what the prices do not know of the cluster, empty where they know it.
+	// note names data that is missing in the cluster, empty if the prices are complete.
 	note string
 }
 
-// price adds to each workload what its plan is worth.
-func (r *report) price(p *prices, tariff *cost.Tariff, placed workload.Placement) {
+// price adds the saving of its plan to each workload.
+// groupOf maps nodes to their node groups.
+func (r *report) price(p *priceInfo, tariff *cost.Tariff, placed workload.Placement, groupOf map[string]string) {
 	r.prices = p
 	for i := range r.items {
 		it := &r.items[i]
 		w := it.workload
-		unit := tariff.At(placed.PodsByNode(w.Ref))
-		it.saving = it.plan.SavingOf(unit, w.Replicas, runsToEnd(w.Ref))
+		pods := placed.PodsByNode(w.Ref)
+		unit := tariff.At(pods)
+		it.saving = it.plan.SavingOf(unit, w.Replicas, runsToCompletion(w.Ref))
 		for c := range it.plan.Containers {
-			it.savings = append(it.savings, it.plan.ContainerSaving(c, unit, w.Replicas, runsToEnd(w.Ref)))
+			it.savings = append(it.savings, it.plan.ContainerSaving(c, unit, w.Replicas, runsToCompletion(w.Ref)))
+			var groups []cost.Saving
+			for g, group := range it.plan.Containers[c].NodeGroups {
+				there := maps.Clone(pods)
+				maps.DeleteFunc(there, func(node string, _ int) bool { return groupOf[node] != group.Group })
+				groups = append(groups, it.plan.NodeGroupSaving(c, g, tariff.At(there)))
+			}
+			it.groupSavings = append(it.groupSavings, groups)
 		}
 	}
 }
 
-// runsToEnd tells workloads whose pods come and go.
-func runsToEnd(ref workload.Ref) bool { return ref.Kind == "Job" || ref.Kind == "CronJob" }
+// runsToCompletion reports whether the pods of the workload run to completion.
+func runsToCompletion(ref workload.Ref) bool { return ref.Kind == "Job" || ref.Kind == "CronJob" }
 
-// price finds out what the nodes cost. A cluster whose nodes cannot be listed has the default prices, and says so: the
-// requests are right all the same.
-func (o *recommendOptions) price(ctx context.Context, out *report, around *surroundings) error {
-	cluster, err := around.cluster(ctx, o.book.LabelKeys())
-	found := &prices{book: o.book}
+// priceReport prices the nodes. If the nodes cannot be listed, it uses the default prices and adds a note, because
+// the recommended requests do not depend on prices.
+func (o *recommendOptions) priceReport(ctx context.Context, out *report, state *clusterState, groupOf map[string]string) error {
+	cluster, err := state.cluster(ctx, o.prices.LabelKeys())
+	found := &priceInfo{book: o.prices}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		found.note = "the nodes could not be listed"
-		around.note(fmt.Sprintf("Warning: %v; savings are priced by the default of the price book", err))
+		found.note = "the nodes cannot be listed"
+		state.note(fmt.Sprintf("Warning: %v; savings use the default prices of the price book", err))
 	case len(cluster.Nodes) == 0:
-		found.note = "no nodes are known"
+		found.note = "there are no nodes"
 	}
-	tariff, err := cost.NewTariff(o.book, cluster.Nodes)
+	tariff, err := cost.NewTariff(o.prices, cluster.Nodes)
 	if err != nil {
-		return fmt.Errorf("pricing the nodes: %w", err)
+		return fmt.Errorf("failed to price the nodes: %w", err)
 	}
-	out.price(found, tariff, cluster.Placement())
+	out.price(found, tariff, cluster.Placement(), groupOf)
 	return nil
 }
 
-// namespaceSaving sums up what the workloads of a namespace save.
+// namespaceSaving is the sum of the savings in a namespace.
 type namespaceSaving struct {
 	namespace string
 	cost.Saving
-	// notCounted is the number of containers of which something is left out.
+	// notCounted is the number of containers with uncounted parts.
 	notCounted int
 }
 
-// savingsByNamespace returns the sums of the namespaces in their order, and the sum of all.
-func (r *report) savingsByNamespace() (each []namespaceSaving, all namespaceSaving) {
-	sums := map[string]*namespaceSaving{}
+// savingsByNamespace returns the sums sorted by namespace and the total.
+func (r *report) savingsByNamespace() (sums []namespaceSaving, all namespaceSaving) {
+	byName := map[string]*namespaceSaving{}
 	for _, it := range r.items {
-		sum := sums[it.workload.Namespace]
+		sum := byName[it.workload.Namespace]
 		if sum == nil {
 			sum = &namespaceSaving{namespace: it.workload.Namespace}
-			sums[it.workload.Namespace] = sum
+			byName[it.workload.Namespace] = sum
 		}
 		for _, s := range it.savings {
 			sum.add(s)
 			all.add(s)
 		}
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(sums), cmp.Compare) {
-		each = append(each, *sums[name])
+	for _, name := range slices.SortedFunc(maps.Keys(byName), cmp.Compare) {
+		sums = append(sums, *byName[name])
 	}
-	return each, all
+	return sums, all
 }
 
 func (n *namespaceSaving) add(s cost.Saving) {
@@ -101,56 +110,59 @@ func (n *namespaceSaving) add(s cost.Saving) {
 	}
 }
 
-// savingCell is the money that a container saves in a month; more requests cost, and nothing counted is nothing said.
+// savingCell returns the monthly saving of a container, "costs N" if its requests grow, or emptyCell if nothing was
+// counted.
 func savingCell(s cost.Saving) string {
 	monthly := s.Hourly.Total().PerMonth()
 	switch {
 	case s.Counted == 0:
-		return nothing
+		return emptyCell
 	case s.Hourly.Total() < 0:
 		return "costs " + formatMoney(-monthly)
 	}
 	return formatMoney(monthly)
 }
 
-// drawSavings are the sums below the table, and what they rest on.
-func drawSavings(r *report, columns int) string {
-	each, all := r.savingsByNamespace()
+// formatSavings returns the table of savings by namespace and the description of the prices.
+func formatSavings(r *report, columns int) string {
+	sums, all := r.savingsByNamespace()
 	t := newTable()
 	header := table.Row{"NAMESPACE", "CORES SAVED", "MEMORY SAVED", r.prices.book.Currency + "/MONTH"}
 	t.AppendHeader(header)
 	row := func(name string, s namespaceSaving) table.Row {
 		return table.Row{name, formatCores(float64(s.CPU) / 1000), formatGiB(float64(s.Memory)), formatMoney(s.Hourly.Total().PerMonth())}
 	}
-	for _, n := range each {
+	for _, n := range sums {
 		t.AppendRow(row(n.namespace, n))
 	}
 	t.AppendFooter(row("TOTAL", all))
 	t.SetColumnConfigs(columnConfigs(append(slices.Clone(header), ""), 1, maxNoteWidth)[:len(header)])
-	text := "\n" + t.Render() + "\n" + wrapped("", r.prices.sentence(), columns)
+	text := "\n" + t.Render() + "\n" + wrapText("", r.prices.description(), columns)
 	if all.notCounted > 0 {
-		text += wrapped("", fmt.Sprintf("Not counted: %s (no request today, no number yet, or no run of a job).", plural(all.notCounted, "container")), columns)
+		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", plural(all.notCounted, "container")), columns)
 	}
 	return text
 }
 
-// sentence says where the prices are from.
-func (p *prices) sentence() string {
+// description returns the source of the prices as a sentence.
+func (p *priceInfo) description() string {
 	text := fmt.Sprintf("Prices in %s of %s, a month of %d hours", p.book.Currency, p.book.Date, cost.HoursPerMonth)
 	if p.note != "" {
-		text += "; " + p.note + ", so all is priced by the default of the price book"
+		text += "; " + p.note + ", so the default prices of the price book apply"
 	}
-	return text + ". Below zero it costs more. Room becomes money when nodes go."
+	return text + ". Negative savings are costs. Savings are realized when nodes are removed."
 }
 
-func plural(n int, what string) string {
+// plural returns n and the noun, in the plural unless n is 1.
+func plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + what + "s"
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// formatMoney writes cents; an amount that is not nothing is not written as nothing.
+// formatMoney formats v with two decimals; small amounts keep one significant digit so that they do not appear as
+// zero.
 func formatMoney(v float64) string {
 	if v != 0 && v > -0.005 && v < 0.005 {
 		return strconv.FormatFloat(v, 'g', 1, 64)
@@ -158,27 +170,27 @@ func formatMoney(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// jsonPrices says what the savings are priced with.
+// jsonPrices describes the prices of the savings.
 type jsonPrices struct {
 	Currency      string  `json:"currency"`
 	Source        string  `json:"source"`
 	Date          string  `json:"date"`
 	HoursPerMonth float64 `json:"hoursPerMonth"`
-	// Note says what the prices do not know of the cluster.
+	// Note names data that is missing in the cluster.
 	Note string `json:"note,omitempty"`
 }
 
-// jsonSaving is what a change of requests is worth over all pods; below zero it costs.
+// jsonSaving is the saving by changed requests over all pods; negative values are costs.
 type jsonSaving struct {
 	// CPU is in cores, Memory in bytes; Hourly and Monthly are in the currency of the prices.
 	CPU     float64 `json:"cpu"`
 	Memory  int64   `json:"memory"`
 	Hourly  float64 `json:"hourly"`
 	Monthly float64 `json:"monthly"`
-	// PricedFrom and Groups say which nodes the prices are from.
+	// PricedFrom and Groups identify the nodes of the prices.
 	PricedFrom string   `json:"pricedFrom,omitempty"`
 	Groups     []string `json:"groups,omitempty"`
-	// NotCounted says what is left out and why.
+	// NotCounted lists the excluded parts with reasons.
 	NotCounted []string `json:"notCounted,omitempty"`
 }
 
@@ -187,38 +199,41 @@ type jsonNamespace struct {
 	Saving    jsonSaving `json:"saving"`
 }
 
-func (p *prices) json() *jsonPrices {
+func (p *priceInfo) json() *jsonPrices {
 	if p == nil {
 		return nil
 	}
 	return &jsonPrices{Currency: p.book.Currency, Source: p.book.Source, Date: p.book.Date, HoursPerMonth: cost.HoursPerMonth, Note: p.note}
 }
 
-func savingJSON(s cost.Saving) *jsonSaving {
+func newJSONSaving(s cost.Saving) *jsonSaving {
 	return &jsonSaving{
 		CPU: float64(s.CPU) / 1000, Memory: int64(s.Memory), Hourly: s.Hourly.Total().PerHour(), Monthly: s.Hourly.Total().PerMonth(),
 		PricedFrom: string(s.Price.From), Groups: s.Price.Groups, NotCounted: s.NotCounted,
 	}
 }
 
-// addSavings adds the money to the output.
+// addSavings adds prices and savings to the output.
 func (j *jsonReport) addSavings(r *report) {
 	if r.prices == nil {
 		return
 	}
 	j.Prices = r.prices.json()
 	for i, it := range r.items {
-		j.Workloads[i].Saving = savingJSON(it.saving)
+		j.Workloads[i].Saving = newJSONSaving(it.saving)
 		for c := range it.savings {
-			// The prices are those of the workload.
+			// The workload states the source of the prices.
 			one := it.savings[c]
 			one.Price = cost.UnitPrice{}
-			j.Workloads[i].Containers[c].Saving = savingJSON(one)
+			j.Workloads[i].Containers[c].Saving = newJSONSaving(one)
+			for g, s := range it.groupSavings[c] {
+				j.Workloads[i].Containers[c].NodeGroups[g].Saving = newJSONSaving(s)
+			}
 		}
 	}
-	each, all := r.savingsByNamespace()
-	for _, n := range each {
-		j.Namespaces = append(j.Namespaces, jsonNamespace{Namespace: n.namespace, Saving: *savingJSON(n.Saving)})
+	sums, all := r.savingsByNamespace()
+	for _, n := range sums {
+		j.Namespaces = append(j.Namespaces, jsonNamespace{Namespace: n.namespace, Saving: *newJSONSaving(n.Saving)})
 	}
-	j.Totals.Saving = savingJSON(all.Saving)
+	j.Totals.Saving = newJSONSaving(all.Saving)
 }

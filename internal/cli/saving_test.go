@@ -16,8 +16,9 @@ import (
 	"crane.io/crane/pkg/cost"
 )
 
-// TestPriceWithoutNodes: whoever cannot list nodes gets recommendations all the same, priced by the default, and is told.
-func TestPriceWithoutNodes(t *testing.T) {
+// TestDefaultPricesWithoutNodes checks that recommendations have default prices and a warning is printed if nodes
+// cannot be listed.
+func TestDefaultPricesWithoutNodes(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -31,19 +32,19 @@ func TestPriceWithoutNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	o := &recommendOptions{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, book: sampleBook(t), prometheus: newPrometheusFlags()}
-	o.prometheus.address = server.URL // Which is no help either.
+	o := &recommendOptions{kubernetes: &kubernetesFlags{kubeconfig: kubeconfig}, prices: fixturePriceBook(t), prometheus: newPrometheusFlags()}
+	o.prometheus.address = server.URL // It refuses queries as well.
 	source, err := o.prometheus.open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := sampleReport()
-	around := newSurroundings(o.kubernetes, nil, source, server.URL, func(text string) { fmt.Fprintln(&stderr, text) })
-	if err := o.price(t.Context(), r, around); err != nil {
+	r := fixtureReport()
+	state := newClusterState(o.kubernetes, nil, source, server.URL, func(text string) { fmt.Fprintln(&stderr, text) })
+	if err := o.priceReport(t.Context(), r, state, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(stderr.String(), "Warning: API server "+server.URL+": listing Node") || !strings.Contains(r.prices.sentence(), "could not be listed") {
-		t.Errorf("%s; %s", stderr.String(), r.prices.sentence())
+	if !strings.Contains(stderr.String(), "Warning: API server "+server.URL+": listing Node") || !strings.Contains(r.prices.description(), "cannot be listed") {
+		t.Errorf("%s; %s", stderr.String(), r.prices.description())
 	}
 	if s := r.items[0].saving; s.Price.From != cost.FromPriceBook || s.Counted != 3 || s.Hourly.Total() == 0 {
 		t.Errorf("%+v", s)

@@ -5,11 +5,11 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// newSimulateCommand holds the simulations: what a part of Crane would do to a model of the world.
+// newSimulateCommand groups the simulations of autoscaling and scheduling.
 func newSimulateCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Play load through a model of pods or nodes",
+		Short: "Simulate autoscaling or scheduling with a model of pods or nodes",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -15,25 +15,25 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const simulateAutoscaleLong = `Simulate autoscale plays series of real load through a model of pods and shows what each way of scaling would have done.
+const simulateAutoscaleLong = `Simulate autoscale runs measured load through a model of pods and compares scaling methods.
 
-  reactive  the HPA: sync 15 s, tolerance 0.1, stabilisation 300 s, metrics 30 s old
-  ehpa      the same with a forecast beside it, at the quantile that the workload's own past shows to be worth its replicas
-  cron      eight windows a day, sized once on the first days
-  oracle    the HPA that knows the load to come as far ahead as a pod takes to start
+  reactive  the HPA: sync 15 s, tolerance 0.1, stabilization 300 s, metrics 30 s old
+  ehpa      the HPA with a forecast, at the quantile whose benefit in the past of the workload justifies its replicas
+  cron      eight time windows a day, sized once from the first days
+  oracle    an HPA with exact knowledge of the load one pod startup ahead
 
-Load is shared by the ready pods. A pod's capacity is such that the 95th percentile of the series needs --pods at --target; it is
-ready --startup after it was asked for. The first --warmup of a series is only looked at; a forecast sees nothing but the past.
+Ready pods share the load. The capacity of a pod is chosen so that the 95th percentile of the series needs --pods at --target. A
+pod is ready --startup after its creation. The first --warmup of a series is not scored; a forecast uses only earlier samples.
 
-  under capacity  time with load above what the ready pods carry, in minutes
-  replica hours   sum of replicas over time, those that start included
-  scalings        how often the number of replicas changed
+  under capacity  minutes with load above the capacity of the ready pods
+  replica hours   sum of replicas over time, including those that are starting
+  scalings        number of changes of the replica count
 
-Series whose forecast follows a season, and the rest, are summed up apart; ratios are to reactive.
+Totals are separate for series whose forecast is seasonal and the others; ratios are relative to reactive.
 
 A series is a CSV file with the header ts,value; other files of a directory are skipped.
 
-Exit codes: 0 done; 1 a file cannot be read; 2 the flags are wrong; 3 no series is long enough.`
+Exit codes: 0 success; 1 a file cannot be read; 2 the flags are invalid; 3 no series is long enough.`
 
 // simulateAutoscaleOptions are the flags of `crane simulate autoscale`.
 type simulateAutoscaleOptions struct {
@@ -49,7 +49,7 @@ func newSimulateAutoscaleCommand(s Streams) *cobra.Command {
 	o := &simulateAutoscaleOptions{}
 	cmd := &cobra.Command{
 		Use:   "autoscale [flags] FILE|DIR...",
-		Short: "Replay ways of scaling replicas over series of real load",
+		Short: "Compare autoscaling methods on measured load",
 		Long:  simulateAutoscaleLong,
 		Example: `  crane simulate autoscale ./traces
   crane simulate autoscale --pods 20 --startup 2m -o json ./traces/checkout.csv`,
@@ -60,15 +60,15 @@ func newSimulateAutoscaleCommand(s Streams) *cobra.Command {
 	}
 	plan := replay.DefaultPlan()
 	fs := cmd.Flags()
-	fs.IntSliceVar(&o.pods, "pods", plan.Pods, "pods that the 95th percentile of a series needs; several are played one by one")
-	fs.StringSliceVar(&o.startups, "startup", []string{"60s", "180s"}, "time from a new replica to a ready pod; several are played one by one")
-	fs.Float64Var(&o.target, "target", plan.Target, "share of its capacity that a pod should carry, above 0 and at most 1")
-	fs.StringVar(&o.warmup, "warmup", "7d", "how much of a series is only looked at")
+	fs.IntSliceVar(&o.pods, "pods", plan.Pods, "number of pods required by the 95th percentile of a series; several values run one by one")
+	fs.StringSliceVar(&o.startups, "startup", []string{"60s", "180s"}, "time from the creation of a replica to a ready pod; several values run one by one")
+	fs.Float64Var(&o.target, "target", plan.Target, "target utilization of a pod's capacity, above 0 and at most 1")
+	fs.StringVar(&o.warmup, "warmup", "7d", "length of the start of a series that is not scored")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	return cmd
 }
 
-// plan reads the flags.
+// plan parses and validates the flags.
 func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 	plan := replay.Plan{Pods: o.pods, Target: o.target}
 	var errs []error
@@ -93,10 +93,10 @@ func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 	}
 	errs = append(errs, checkTableOrJSON(o.output))
 	if len(o.paths) == 0 {
-		errs = append(errs, errors.New("which series? Give files or directories"))
+		errs = append(errs, errors.New("missing argument: want files or directories with series"))
 	}
 	if len(o.pods) == 0 || len(o.startups) == 0 {
-		errs = append(errs, errors.New("--pods and --startup need a value each"))
+		errs = append(errs, errors.New("--pods and --startup require a value"))
 	}
 	return plan, usageError(errors.Join(errs...))
 }
@@ -112,27 +112,17 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	}
 	var results []replay.Result
 	for _, named := range all {
-		played, err := replay.Compare(plan, named.Name, named.Series)
+		compared, err := replay.Compare(plan, named.Name, named.Series)
 		if err != nil {
-			// What could not be played is said, and the rest is still worth its report.
 			fmt.Fprintln(s.Err, "skipping", err)
 			continue
 		}
-		results = append(results, played...)
+		results = append(results, compared...)
 	}
 	if len(results) == 0 {
-		return &exitError{code: exitNothing, err: errors.New("nothing to play: no series is long enough")}
+		return &exitError{code: exitNoResult, err: errors.New("nothing to simulate: no series is long enough")}
 	}
-	report := replay.NewReport(results)
-	if o.output == outputJSON {
-		err = encodeJSON(s.Out, report)
-	} else {
-		err = renderAutoscaleTable(s.Out, report)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the simulation: %w", err)
-	}
-	return nil
+	return writeReport(s.Out, o.output, "simulation", replay.NewReport(results), renderAutoscaleTable)
 }
 
 func renderAutoscaleTable(w io.Writer, report replay.Report) error {
@@ -156,7 +146,7 @@ func renderAutoscaleTable(w io.Writer, report replay.Report) error {
 
 func ratioText(r *float64) string {
 	if r == nil {
-		return nothing
+		return emptyCell
 	}
 	return fmt.Sprintf("%.3f", *r)
 }

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestSimulateSchedule: every flag goes to crane-scheduler, and its output and exit code come back.
+// TestSimulateSchedule checks that flags, output and exit code are passed through.
 func TestSimulateSchedule(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho \"$@\"\ncase \"$*\" in *fail*) exit 7;; esac\n"
@@ -21,11 +20,8 @@ func TestSimulateSchedule(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	run := func(args ...string) (string, error) {
-		var out bytes.Buffer
-		cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &out, Err: &out}, "crane")
-		cmd.SetArgs(append([]string{"simulate", "schedule"}, args...))
-		err := cmd.ExecuteContext(t.Context())
-		return out.String(), err
+		out, _, err := execute(t, append([]string{"simulate", "schedule"}, args...)...)
+		return out, err
 	}
 	out, err := run("--nodes", "300", "-o", "json")
 	if err != nil || out != "simulate --nodes 300 -o json\n" {
@@ -33,10 +29,10 @@ func TestSimulateSchedule(t *testing.T) {
 	}
 	_, err = run("--fail")
 	if coded, ok := errors.AsType[*exitError](err); !ok || coded.code != 7 {
-		t.Errorf("a failure is %v, want exit code 7", err)
+		t.Errorf("error %v, want exit code 7", err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err = run(); err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("without crane-scheduler: %v, want what to do", err)
+		t.Errorf("without crane-scheduler: %v, want the build command", err)
 	}
 }

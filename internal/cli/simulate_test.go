@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/pkg/scaling/replay"
 )
 
-// writeDaily writes nine days of a load that jumps each morning.
-func writeDaily(t *testing.T, dir, name string) {
+// writeDailyLoad writes nine days of load that increases every morning.
+func writeDailyLoad(t *testing.T, dir, name string) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("ts,value\n")
@@ -34,7 +34,7 @@ func writeDaily(t *testing.T, dir, name string) {
 
 func TestSimulateAutoscale(t *testing.T) {
 	dir := t.TempDir()
-	writeDaily(t, dir, "office.csv")
+	writeDailyLoad(t, dir, "office.csv")
 	if err := os.WriteFile(filepath.Join(dir, "idle.csv"), []byte("ts,value\n1700006400,0\n1700006460,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestSimulateAutoscale(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	if !strings.Contains(errOut.String(), "skipping idle") {
-		t.Errorf("a series of zeros is not spoken of: %q", errOut.String())
+		t.Errorf("no warning about a series of zeros: %q", errOut.String())
 	}
 	var report replay.Report
 	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
@@ -62,18 +62,18 @@ func TestSimulateAutoscale(t *testing.T) {
 	}
 }
 
-func TestSimulateAutoscaleRefuses(t *testing.T) {
+func TestSimulateAutoscaleErrors(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
 		want string
 	}{
-		{"", exitUsage, "which series"},
+		{"", exitUsage, "want files or directories"},
 		{"--pods 0 .", exitUsage, "--pods 0"},
 		{"--startup later .", exitUsage, "--startup"},
 		{"--target 1.2 .", exitUsage, "--target 1.2"},
 		{"-o yaml .", exitUsage, "--output"},
-		{"/does/not/exist", exitFailure, "reading series"},
+		{"/does/not/exist", exitFailure, "failed to read series"},
 	} {
 		var out, errOut strings.Builder
 		code := Main(append([]string{"crane", "simulate", "autoscale"}, strings.Fields(c.args)...), strings.NewReader(""), &out, &errOut)

@@ -20,27 +20,23 @@ import (
 )
 
 const (
-	// The note is the last column; it takes what a terminal has left, but no less than this.
+	// minNoteWidth is the minimum width of the note, the last column, which takes the remaining width of a terminal.
 	minNoteWidth = 20
-	// maxNoteWidth holds where the width is not known: a file or a pipe.
+	// maxNoteWidth limits the note if the width is unknown, as for a file or a pipe.
 	maxNoteWidth = 60
-	// nothing stands for what is not set or not known.
-	nothing = "-"
+	// emptyCell marks a value that is not set or unknown.
+	emptyCell = "-"
 )
 
-// newFigureTable is a table of figures with a header and nothing to wrap, as back-tests and simulations print.
+// newFigureTable returns a table with a separated header, for the figures of back-tests and simulations.
 func newFigureTable(header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.Style().Format.Header = text.FormatDefault
-	t.Style().Box.PaddingLeft = ""
-	t.Style().Box.PaddingRight = "  "
+	t := newTable()
+	t.Style().Options.SeparateHeader = true
 	t.AppendHeader(header)
 	return t
 }
 
-// newTable is a table without lines, as kubectl's.
+// newTable returns a table without borders, like that of kubectl.
 func newTable() table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleDefault)
@@ -54,43 +50,43 @@ func newTable() table.Writer {
 	return t
 }
 
-// renderTable writes a line for each container or group. Where w is a terminal lines fit its width, and changes are
-// coloured unless NO_COLOR asks for none.
+// renderTable writes one row per container or group. On a terminal, rows fit its width and changes are colored unless
+// NO_COLOR is set.
 func renderTable(w io.Writer, r *report) error {
-	return drawTable(w, r, terminalWidth(w), paintFor(w))
+	return writeTable(w, r, terminalWidth(w), newPainter(w))
 }
 
-// drawTable writes a table for so many columns; 0 where the width is not known. Where there is no workload there is no
-// table either.
-func drawTable(w io.Writer, r *report, columns int, paint painter) error {
+// writeTable writes a table of at most that number of columns; 0 means no limit. It writes nothing for a report without
+// workloads.
+func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 	if len(r.items) == 0 {
 		return nil
 	}
 	var text strings.Builder
-	text.WriteString(drawSheet(r, columns, paint))
+	text.WriteString(formatTable(r, columns, paint))
 	if r.prices != nil && r.groupBy == "" {
-		text.WriteString(drawSavings(r, columns))
+		text.WriteString(formatSavings(r, columns))
 	}
 	for _, line := range r.sources.lines() {
-		text.WriteString(wrapped("", line, columns))
+		text.WriteString(wrapText("", line, columns))
 	}
 	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("writing the table: %w", err)
+		return fmt.Errorf("failed to write the table: %w", err)
 	}
 	return nil
 }
 
-// drawSheet is the table itself.
-func drawSheet(r *report, columns int, paint painter) string {
-	s := r.sheet()
+// formatTable returns the table without savings and sources.
+func formatTable(r *report, columns int, paint painter) string {
+	s := r.tableData()
 	widths := s.widths()
-	if tooWide(widths, columns) > 0 {
+	if excessWidth(widths, columns) > 0 {
 		s.shortenKinds()
 		widths = s.widths()
-		if tooWide(widths, columns) > 0 && !r.fromFiles() {
-			return drawStacked(r.sheet(), columns, paint)
+		if excessWidth(widths, columns) > 0 && !r.fromFiles() {
+			return formatStackedTable(r.tableData(), columns, paint)
 		}
-		fitNames(widths, s.names, columns)
+		narrowNames(widths, s.names, columns)
 	}
 	t := newTable()
 	t.AppendHeader(s.header)
@@ -108,8 +104,8 @@ func drawSheet(r *report, columns int, paint painter) string {
 	return t.Render() + "\n"
 }
 
-// tooWide is how many columns a line lacks for all but the note, and a note that is broken over lines.
-func tooWide(widths []int, columns int) int {
+// excessWidth returns the number of columns by which a row with a wrapped note exceeds the terminal.
+func excessWidth(widths []int, columns int) int {
 	if columns == 0 {
 		return 0
 	}
@@ -121,18 +117,18 @@ func tooWide(widths []int, columns int) int {
 	return excess
 }
 
-// fitNames narrows the columns of names, the widest first. Names that are wider are broken over lines, not cut: they
-// are what people copy.
-func fitNames(widths []int, names, columns int) {
-	const least = 12
-	for excess := tooWide(widths, columns); excess > 0; excess-- {
+// narrowNames narrows the columns of names, the widest first. Longer names are wrapped, not truncated, because users
+// copy them.
+func narrowNames(widths []int, names, columns int) {
+	const minWidth = 12
+	for excess := excessWidth(widths, columns); excess > 0; excess-- {
 		widest := 0
 		for i := range names {
 			if widths[i] > widths[widest] {
 				widest = i
 			}
 		}
-		if widths[widest] <= least {
+		if widths[widest] <= minWidth {
 			return
 		}
 		widths[widest]--
@@ -150,9 +146,9 @@ func (r *report) tableRow(it item, i, names int) table.Row {
 	for _, resource := range r.resources {
 		switch resource {
 		case metrics.CPU:
-			row = append(row, r.cells(sizingCells(c.CPU, c.Current.CPURequest, c.Target.CPURequest, formatCPU))...)
+			row = append(row, r.visibleCells(sizingCells(c.CPU, c.Current.CPURequest, c.Target.CPURequest, formatCPU))...)
 		case metrics.Memory:
-			row = append(row, r.cells(sizingCells(c.Memory, c.Current.MemoryRequest, c.Target.MemoryRequest, rightsize.FormatMemory))...)
+			row = append(row, r.visibleCells(sizingCells(c.Memory, c.Current.MemoryRequest, c.Target.MemoryRequest, rightsize.FormatMemory))...)
 		}
 	}
 	if r.prices != nil {
@@ -161,17 +157,17 @@ func (r *report) tableRow(it item, i, names int) table.Row {
 	return append(row, r.note(it, i))
 }
 
-// cells leaves out what files cannot know.
-func (r *report) cells(all table.Row) table.Row {
+// visibleCells returns the cells that apply to the report: for files, the recommendation only.
+func (r *report) visibleCells(all table.Row) table.Row {
 	if r.fromFiles() {
 		return all[1:2]
 	}
 	return all
 }
 
-// sizingCells are what there is now, what is recommended, and the change.
+// sizingCells returns the current request, the recommended request and the change.
 func sizingCells[T series.MilliCPU | series.Bytes](s rightsize.Sizing, now, target *T, format func(T) string) table.Row {
-	row := table.Row{nothing, nothing, nothing}
+	row := table.Row{emptyCell, emptyCell, emptyCell}
 	if now != nil {
 		row[0] = format(*now)
 	}
@@ -188,7 +184,7 @@ func sizingCells[T series.MilliCPU | series.Bytes](s rightsize.Sizing, now, targ
 func percentText(now, target float64) string {
 	change, ok := ratio(now, target)
 	if !ok {
-		return nothing
+		return emptyCell
 	}
 	rounded := math.Round(change * 100)
 	if rounded == 0 {
@@ -212,7 +208,7 @@ func (r *report) totalsRow(names int) table.Row {
 	return append(row, "requests of all pods")
 }
 
-// formatCPU writes many cores so that they can be read at a glance; JSON has them exactly.
+// formatCPU returns a CPU quantity, with large amounts rounded to tenths of a core.
 func formatCPU(m series.MilliCPU) string {
 	const many = 10_000
 	if m < many {
@@ -225,19 +221,19 @@ func formatCores(v float64) string { return tenths(v) }
 
 func formatGiB(v float64) string { return tenths(v/(1<<30)) + "Gi" }
 
-// tenths has no zero with a sign.
+// tenths formats v with one decimal and without a negative zero.
 func tenths(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10+0, 'f', 1, 64) }
 
-// formatGiBFine is formatGiB for the sums of few containers.
+// formatGiBFine is formatGiB with two decimals, for the sums of a few containers.
 func formatGiBFine(v float64) string { return strconv.FormatFloat(v/(1<<30), 'f', 2, 64) + "Gi" }
 
-func widen(widths []int, row table.Row) {
+func updateWidths(widths []int, row table.Row) {
 	for i, cell := range row {
 		widths[i] = max(widths[i], text.StringWidthWithoutEscSequences(fmt.Sprint(cell)))
 	}
 }
 
-// noteWidth is what a line of total columns leaves for the note.
+// noteWidth returns the width that a row of total columns leaves for the note.
 func noteWidth(total int, widths []int) int {
 	if total == 0 {
 		return maxNoteWidth

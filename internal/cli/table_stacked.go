@@ -11,21 +11,21 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// stackIndent leads in what belongs to the line above, stackNote what is said of it.
+// stackIndent indents containers below their workload, stackNoteIndent notes below their container.
 const (
-	stackIndent = "  "
-	stackNote   = "      "
+	stackIndent     = "  "
+	stackNoteIndent = "      "
 )
 
-// drawStacked is the table for a narrow terminal: what several lines have in common stands above them on a line of its
-// own (the workload above its containers), and notes stand below, so that names are not broken.
-func drawStacked(s sheet, columns int, paint painter) string {
-	first, last := s.names, len(s.header)-1 // Of the numbers, which lie between the names and the note.
+// formatStackedTable returns the table for a narrow terminal: the workload is a line above its containers, and notes
+// are lines below, so that names need no wrapping.
+func formatStackedTable(s tableData, columns int, paint painter) string {
+	first, last := s.names, len(s.header)-1 // The columns of numbers, between the names and the note.
 	if s.header[first] == workloadsTitle {
 		first++
 	}
 	narrow := func(row table.Row) table.Row {
-		cells := texts(row)
+		cells := cellTexts(row)
 		out := table.Row{cells[s.names-1]}
 		if s.names > 1 {
 			out[0] = stackIndent + cells[s.names-1]
@@ -36,7 +36,7 @@ func drawStacked(s sheet, columns int, paint painter) string {
 		return out
 	}
 	header := narrow(s.header)
-	for i, title := range texts(header) {
+	for i, title := range cellTexts(header) {
 		header[i] = strings.Replace(title, "MEMORY ", "MEM ", 1)
 	}
 	footer := narrow(s.footer)
@@ -50,7 +50,7 @@ func drawStacked(s sheet, columns int, paint painter) string {
 	t.AppendHeader(header)
 	for _, row := range rows {
 		cells := paint.row(header, row)
-		if tooLong(row, width) { // It has a line of its own.
+		if exceedsWidth(row, width) { // The name is printed on a separate line.
 			cells = append(table.Row{stackIndent}, cells[1:]...)
 		}
 		t.AppendRow(cells)
@@ -58,41 +58,41 @@ func drawStacked(s sheet, columns int, paint painter) string {
 	t.AppendFooter(paint.footer(footer))
 	t.SetColumnConfigs(columnConfigs(append(slices.Clone(header), ""), 1, maxNoteWidth)[:len(header)])
 
-	lines := strings.Split(t.Render(), "\n") // The header, one for each row, and the footer.
+	lines := strings.Split(t.Render(), "\n") // The header, one line per row, and the footer.
 	var b strings.Builder
 	b.WriteString(lines[0] + "\n")
 	above := ""
 	for i, row := range s.rows {
-		if names := strings.TrimSpace(strings.Join(texts(row)[:s.names-1], " ")); names != above {
+		if names := strings.TrimSpace(strings.Join(cellTexts(row)[:s.names-1], " ")); names != above {
 			above = names
-			b.WriteString(paint.in(colourBold, names) + "\n")
+			b.WriteString(paint.paint(colorBold, names) + "\n")
 		}
-		if tooLong(rows[i], width) {
-			b.WriteString(texts(rows[i])[0] + "\n")
+		if exceedsWidth(rows[i], width) {
+			b.WriteString(cellTexts(rows[i])[0] + "\n")
 		}
 		b.WriteString(lines[i+1] + "\n")
-		if note := texts(row)[last]; note != "" {
-			b.WriteString(wrapped(stackNote, note, columns))
+		if note := cellTexts(row)[last]; note != "" {
+			b.WriteString(wrapText(stackNoteIndent, note, columns))
 		}
 	}
 	b.WriteString(lines[len(s.rows)+1] + "\n")
 	return b.String()
 }
 
-func tooLong(row table.Row, width int) bool {
-	return text.StringWidthWithoutEscSequences(texts(row)[0]) > width
+func exceedsWidth(row table.Row, width int) bool {
+	return text.StringWidthWithoutEscSequences(cellTexts(row)[0]) > width
 }
 
-// nameWidth is what the numbers leave for the names of containers.
+// nameWidth returns the width that the numbers leave for the container names.
 func nameWidth(rows []table.Row, columns int) int {
-	const least = 12
+	const minWidth = 12
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
-		widen(widths, row)
+		updateWidths(widths, row)
 	}
-	left := columns - 1
+	remaining := columns - 1
 	for _, w := range widths[1:] {
-		left -= w + len("  ")
+		remaining -= w + len("  ")
 	}
-	return max(least, min(widths[0], left))
+	return max(minWidth, min(widths[0], remaining))
 }

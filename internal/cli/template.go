@@ -17,32 +17,32 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// podTemplate is where an object of a custom kind has the spec of its pods, or why that is not known.
+// podTemplate is the path of the pod spec in an object of a custom kind, or the reason why it is unknown.
 type podTemplate struct {
-	path []string
-	why  string
+	path          []string
+	unknownReason string
 }
 
-// place is where the pod spec is, or why there is no patch.
-func (t podTemplate) place(ref workload.Ref) (path []string, why string) {
-	if t.path == nil && t.why == "" {
-		return nil, templateUnknown(ref) + "nobody looked"
+// podSpecPath returns the path of the pod spec, or the reason why it is unknown.
+func (t podTemplate) podSpecPath(ref workload.Ref) (path []string, reason string) {
+	if t.path == nil && t.unknownReason == "" {
+		return nil, templateUnknownPrefix(ref) + "the object was not read"
 	}
-	return t.path, t.why
+	return t.path, t.unknownReason
 }
 
-func templateUnknown(ref workload.Ref) string {
-	return "where " + strings.TrimSpace(ref.Kind+" "+ref.APIVersion) + " has its pod template is not known: "
+func templateUnknownPrefix(ref workload.Ref) string {
+	return "the pod template of " + strings.TrimSpace(ref.Kind+" "+ref.APIVersion) + " is unknown: "
 }
 
-// templatePaths are where kinds that make pods have their spec: most, and those that make jobs.
+// templatePaths returns the usual paths of pod specs: of kinds that create pods and of kinds that create jobs.
 func templatePaths() [][]string {
 	return [][]string{{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}}
 }
 
-// findTemplates looks at each object of a custom kind that should change. What cannot be read is the reason why there is
-// no patch; only the end of the context is an error.
-func (e *surroundings) findTemplates(ctx context.Context, r *report) error {
+// findTemplates reads each object of a custom kind whose requests should change. A failed read becomes the reason for
+// skipping the patch; only a canceled context is an error.
+func (e *clusterState) findTemplates(ctx context.Context, r *report) error {
 	for i := range r.items {
 		it := &r.items[i]
 		if !isCustom(it.workload.Ref) {
@@ -50,8 +50,8 @@ func (e *surroundings) findTemplates(ctx context.Context, r *report) error {
 		}
 		var changed []string
 		for _, c := range it.plan.Containers {
-			if one, changes := patchOf(it.workload, c); changes {
-				changed = append(changed, one.list+"/"+one.Name)
+			if change, ok := newContainerPatch(it.workload, c); ok {
+				changed = append(changed, change.list+"/"+change.Name)
 			}
 		}
 		if len(changed) > 0 {
@@ -64,39 +64,39 @@ func (e *surroundings) findTemplates(ctx context.Context, r *report) error {
 	return nil
 }
 
-// template reads an object. containers are those that it must have, each behind the name of its list.
-func (e *surroundings) template(ctx context.Context, ref workload.Ref, containers []string) podTemplate {
-	unknown := templateUnknown(ref)
+// template reads an object and locates its pod template. containers are the required containers as list/name.
+func (e *clusterState) template(ctx context.Context, ref workload.Ref, containers []string) podTemplate {
+	unknown := templateUnknownPrefix(ref)
 	lister, _, err := e.kubernetes.lister()
-	if err != nil || e.from.workloads == fromMetrics {
-		return podTemplate{why: unknown + "only the Kubernetes API can tell (see --kubeconfig)"}
+	if err != nil || e.sources.workloads == sourceMetrics {
+		return podTemplate{unknownReason: unknown + "it can be read from the Kubernetes API only (see --kubeconfig)"}
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return podTemplate{why: unknown + err.Error()}
+		return podTemplate{unknownReason: unknown + err.Error()}
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gv.WithKind(ref.Kind))
 	err = lister.Sources(object.GroupVersionKind()).Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
 	switch {
 	case apierrors.IsForbidden(err):
-		return podTemplate{why: unknown + "the rights to read it are missing: " + err.Error()}
+		return podTemplate{unknownReason: unknown + "permission to read the object is missing: " + err.Error()}
 	case err != nil:
-		return podTemplate{why: unknown + err.Error()}
+		return podTemplate{unknownReason: unknown + err.Error()}
 	}
 	return templateOf(object, containers)
 }
 
-// templateOf looks where the usual kinds have it, and takes it only with all of the containers in it.
+// templateOf locates the pod template in the usual paths and checks that it contains all containers.
 func templateOf(object *unstructured.Unstructured, containers []string) podTemplate {
 	for _, path := range templatePaths() {
-		names := namesIn(object, path)
+		names := containerKeys(object, path)
 		if len(names) == 0 {
 			continue
 		}
 		for _, c := range containers {
 			if !slices.Contains(names, c) {
-				return podTemplate{why: fmt.Sprintf("its template at %s has no %s, which something else must have put into its pods", strings.Join(path, "."), c)}
+				return podTemplate{unknownReason: fmt.Sprintf("its template at %s has no %s; the container was probably injected into its pods", strings.Join(path, "."), c)}
 			}
 		}
 		return podTemplate{path: path}
@@ -104,13 +104,13 @@ func templateOf(object *unstructured.Unstructured, containers []string) podTempl
 	kind, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "kind")
 	name, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "name")
 	if kind != "" && name != "" {
-		return podTemplate{why: fmt.Sprintf("its pods are made from the template of %s/%s (spec.workloadRef): change that one", kind, name)}
+		return podTemplate{unknownReason: fmt.Sprintf("its pods are created from the template of %s/%s (spec.workloadRef): patch that object", kind, name)}
 	}
-	return podTemplate{why: fmt.Sprintf("%s %s has no pod template at spec.template or spec.jobTemplate.spec.template", object.GetKind(), object.GetAPIVersion())}
+	return podTemplate{unknownReason: fmt.Sprintf("%s %s has no pod template at spec.template or spec.jobTemplate.spec.template", object.GetKind(), object.GetAPIVersion())}
 }
 
-// namesIn lists list/name of the containers of a pod spec; none where there is no such spec.
-func namesIn(object *unstructured.Unstructured, path []string) []string {
+// containerKeys returns list/name of the containers in a pod spec, or nil if there is no valid pod spec.
+func containerKeys(object *unstructured.Unstructured, path []string) []string {
 	var names []string
 	for _, list := range []string{"containers", "initContainers"} {
 		containers, _, err := unstructured.NestedSlice(object.Object, append(slices.Clone(path), list)...)

@@ -19,22 +19,22 @@ func TestTemplateOf(t *testing.T) {
 	spec := `{"containers": [{"name": "app"}, {"name": "b"}], "initContainers": [{"name": "proxy"}]}`
 	all := []string{"containers/app", "initContainers/proxy"}
 	for name, c := range map[string]struct {
-		object     string
-		containers []string
-		path, why  string
+		object       string
+		containers   []string
+		path, reason string
 	}{
-		"where most have it":   {`{"spec": {"template": {"spec": ` + spec + `}}}`, all, "spec.template.spec", ""},
-		"of jobs":              {`{"spec": {"jobTemplate": {"spec": {"template": {"spec": ` + spec + `}}}}}`, all, "spec.jobTemplate.spec.template.spec", ""},
-		"somewhere else":       {`{"spec": {"pods": {"spec": ` + spec + `}}}`, all, "", "Rollout argoproj.io/v1alpha1 has no pod template at"},
-		"another's":            {`{"spec": {"workloadRef": {"kind": "Deployment", "name": "web"}}}`, all, "", "template of Deployment/web (spec.workloadRef)"},
-		"nothing":              {`{}`, all, "", "has no pod template"},
-		"a container is not":   {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"containers/mesh"}, "", "no containers/mesh"},
-		"in the other list":    {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"initContainers/app"}, "", "no initContainers/app"},
-		"a text as template":   {`{"spec": {"template": "spec"}}`, all, "", "has no pod template"},
-		"texts as containers":  {`{"spec": {"template": {"spec": {"containers": ["app"]}}}}`, all, "", "has no pod template"},
-		"containers by name":   {`{"spec": {"template": {"spec": {"containers": {"app": {}}}}}}`, all, "", "has no pod template"},
-		"a number as a name":   {`{"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}}`, all, "", "has no pod template"},
-		"no list of templates": {`{"spec": {"template": {"spec": {}}}}`, all, "", "has no pod template"},
+		"spec.template":         {`{"spec": {"template": {"spec": ` + spec + `}}}`, all, "spec.template.spec", ""},
+		"job template":          {`{"spec": {"jobTemplate": {"spec": {"template": {"spec": ` + spec + `}}}}}`, all, "spec.jobTemplate.spec.template.spec", ""},
+		"unknown path":          {`{"spec": {"pods": {"spec": ` + spec + `}}}`, all, "", "Rollout argoproj.io/v1alpha1 has no pod template at"},
+		"workloadRef":           {`{"spec": {"workloadRef": {"kind": "Deployment", "name": "web"}}}`, all, "", "template of Deployment/web (spec.workloadRef)"},
+		"empty object":          {`{}`, all, "", "has no pod template"},
+		"missing container":     {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"containers/mesh"}, "", "no containers/mesh"},
+		"wrong list":            {`{"spec": {"template": {"spec": ` + spec + `}}}`, []string{"initContainers/app"}, "", "no initContainers/app"},
+		"string as template":    {`{"spec": {"template": "spec"}}`, all, "", "has no pod template"},
+		"strings as containers": {`{"spec": {"template": {"spec": {"containers": ["app"]}}}}`, all, "", "has no pod template"},
+		"map of containers":     {`{"spec": {"template": {"spec": {"containers": {"app": {}}}}}}`, all, "", "has no pod template"},
+		"number as name":        {`{"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}}`, all, "", "has no pod template"},
+		"no container list":     {`{"spec": {"template": {"spec": {}}}}`, all, "", "has no pod template"},
 	} {
 		object := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(c.object), &object.Object); err != nil {
@@ -43,15 +43,16 @@ func TestTemplateOf(t *testing.T) {
 		object.SetAPIVersion("argoproj.io/v1alpha1")
 		object.SetKind("Rollout")
 		got := templateOf(object, c.containers)
-		if strings.Join(got.path, ".") != c.path || !strings.Contains(got.why, c.why) || (got.why == "") != (c.why == "") {
+		if strings.Join(got.path, ".") != c.path || !strings.Contains(got.unknownReason, c.reason) || (got.unknownReason == "") != (c.reason == "") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
-// TestCustomKind: a merge would replace the containers of a custom kind, so it is patched by operations alone.
+// TestCustomKind checks that custom kinds are patched by JSON operations only, because a merge would replace their
+// list of containers.
 func TestCustomKind(t *testing.T) {
-	r := patchReport(t)
+	r := patchFixtureReport(t)
 	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "argoproj.io/v1alpha1", "Rollout"
 	r.items[0].template = podTemplate{path: []string{"spec", "template", "spec"}}
 
@@ -61,7 +62,7 @@ func TestCustomKind(t *testing.T) {
 			Patch  string
 		}
 	}
-	if err := yaml.Unmarshal([]byte(rendered(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
+	if err := yaml.Unmarshal([]byte(render(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
 		t.Fatalf("%v, %+v", err, component)
 	}
 	if target := component.Patches[0].Target; target.Group != "argoproj.io" || target.Kind != "Rollout" {
@@ -75,21 +76,21 @@ func TestCustomKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patched, err := p.Apply(encoded(t, podsOf()))
+	patched, err := p.Apply(mustMarshal(t, fixtureDeployment()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	held(t, patched)
+	checkPatched(t, patched)
 
 	var out, errOut bytes.Buffer
 	if err := renderStrategicMerge(Streams{Out: &out, Err: &errOut}, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
 		t.Errorf("%v\n%s\n%s", err, out.String(), errOut.String())
 	}
 	r.items[0].template = podTemplate{}
-	if out := rendered(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
-		t.Errorf("values need no template, and have none:\n%s", out)
+	if out := render(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
+		t.Errorf("Helm values do not contain the workload without a known template:\n%s", out)
 	}
-	if patches, left := r.patches(false); len(patches) > 0 || !slices.ContainsFunc(left, func(l string) bool { return strings.Contains(l, "not known") }) {
-		t.Errorf("without a look at the object: %v, %q", patches, left)
+	if patches, skipped := r.patches(false); len(patches) > 0 || !slices.ContainsFunc(skipped, func(l string) bool { return strings.Contains(l, "is unknown") }) {
+		t.Errorf("unread object: %v, %q", patches, skipped)
 	}
 }

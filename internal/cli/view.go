@@ -16,15 +16,16 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
 )
 
-// viewFlags say which of the recommendations are shown, in which order, and summed up by what.
+// viewFlags select, sort and group the recommendations.
 type viewFlags struct {
 	workloads, kinds, only []string
 	sortBy, groupBy        string
 
-	// names follow from workloads.
+	// names are the compiled expressions of workloads.
 	names []*regexp.Regexp
 }
 
@@ -45,22 +46,22 @@ const (
 	onlyLearning = "learning"
 )
 
-// byKind is a grouping of --group-by, beside byWorkload and byNamespace.
+// byKind is the third grouping of --group-by, with byWorkload and byNamespace.
 const byKind = "kind"
 
-func sortNames() []string  { return []string{sortName, sortSaving, sortCPU, sortMemory, sortChange} }
-func onlyNames() []string  { return []string{onlyOver, onlyUnder, onlyMissing, onlyLearning} }
-func groupNames() []string { return []string{byWorkload, byNamespace, byKind} }
+func sortNames() []string     { return []string{sortName, sortSaving, sortCPU, sortMemory, sortChange} }
+func findingNames() []string  { return []string{onlyOver, onlyUnder, onlyMissing, onlyLearning} }
+func groupingNames() []string { return []string{byWorkload, byNamespace, byKind} }
 
 func (v *viewFlags) addFlags(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&v.workloads, "workload", nil, "only workloads of this name; a regular expression that the whole name matches; may be repeated")
-	fs.StringSliceVar(&v.kinds, "kind", nil, "only workloads of these kinds, as Deployment or deploy; may be repeated")
-	fs.StringSliceVar(&v.only, "only", nil, "only containers that request more (over) or less (under) than recommended, lack a request (missing) or a number (learning); may be repeated")
-	fs.StringVar(&v.sortBy, "sort", sortName, "order: "+strings.Join(sortNames(), ", ")+"; saving, cpu and memory put what saves most first, change what moves most")
-	fs.StringVar(&v.groupBy, "group-by", "", "sum up by "+strings.Join(groupNames(), ", "))
+	fs.StringArrayVar(&v.workloads, "workload", nil, "only workloads whose whole name matches this name or regular expression; may be repeated")
+	fs.StringSliceVar(&v.kinds, "kind", nil, "only workloads of these kinds, for example Deployment or deploy; may be repeated")
+	fs.StringSliceVar(&v.only, "only", nil, "only containers that request more (over) or less (under) than recommended, have no request (missing) or no recommendation yet (learning); may be repeated")
+	fs.StringVar(&v.sortBy, "sort", sortName, "order: "+strings.Join(sortNames(), ", ")+"; saving, cpu and memory list the largest saving first, change the largest relative change")
+	fs.StringVar(&v.groupBy, "group-by", "", "print sums by "+strings.Join(groupingNames(), ", "))
 }
 
-// complete reads the expressions and checks the words.
+// complete compiles the expressions and validates the flags.
 func (v *viewFlags) complete(output string) error {
 	var errs []error
 	for _, text := range v.workloads {
@@ -75,40 +76,40 @@ func (v *viewFlags) complete(output string) error {
 		errs = append(errs, fmt.Errorf("--sort %q: want one of %s", v.sortBy, strings.Join(sortNames(), ", ")))
 	}
 	for _, only := range v.only {
-		if !slices.Contains(onlyNames(), only) {
-			errs = append(errs, fmt.Errorf("--only %q: want one of %s", only, strings.Join(onlyNames(), ", ")))
+		if !slices.Contains(findingNames(), only) {
+			errs = append(errs, fmt.Errorf("--only %q: want one of %s", only, strings.Join(findingNames(), ", ")))
 		}
 	}
 	if v.groupBy == "" {
 		return errors.Join(errs...)
 	}
-	if !slices.Contains(groupNames(), v.groupBy) {
-		errs = append(errs, fmt.Errorf("--group-by %q: want one of %s", v.groupBy, strings.Join(groupNames(), ", ")))
+	if !slices.Contains(groupingNames(), v.groupBy) {
+		errs = append(errs, fmt.Errorf("--group-by %q: want one of %s", v.groupBy, strings.Join(groupingNames(), ", ")))
 	}
 	if isPatch(output) {
-		errs = append(errs, fmt.Errorf("--group-by has no meaning with --output %s", output))
+		errs = append(errs, fmt.Errorf("--group-by cannot be combined with --output %s", output))
 	}
 	return errors.Join(errs...)
 }
 
-// keep returns the workloads that are asked for by name and kind: of the others no history need be read.
-func (v *viewFlags) keep(all []workload.Workload) []workload.Workload {
-	return slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.wants(w.Ref) })
+// filterWorkloads returns the workloads that match the name and kind filters, so that no other history is read.
+func (v *viewFlags) filterWorkloads(all []workload.Workload) []workload.Workload {
+	return slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.matches(w.Ref) })
 }
 
-func (v *viewFlags) wants(ref workload.Ref) bool {
+func (v *viewFlags) matches(ref workload.Ref) bool {
 	named := func(name *regexp.Regexp) bool { return name.MatchString(ref.Name) }
 	ofKind := func(kind string) bool { return kindMatches(kind, ref.Kind) }
 	return (len(v.names) == 0 || slices.ContainsFunc(v.names, named)) && (len(v.kinds) == 0 || slices.ContainsFunc(v.kinds, ofKind))
 }
 
-// kindMatches takes kubectl's ways to write a kind: in any case, in the plural, or short.
+// kindMatches compares kinds as kubectl does: case-insensitively, in the plural, or by short name.
 func kindMatches(written, kind string) bool {
 	written, kind = strings.ToLower(written), strings.ToLower(kind)
 	return written == kind || written == kind+"s" || shortKinds()[written] == kind
 }
 
-// shortKinds are kubectl's short names of kinds.
+// shortKinds returns kubectl's short names of kinds.
 func shortKinds() map[string]string {
 	return map[string]string{
 		"deploy": "deployment", "sts": "statefulset", "ds": "daemonset", "cj": "cronjob", "rs": "replicaset",
@@ -116,17 +117,17 @@ func shortKinds() map[string]string {
 	}
 }
 
-// apply narrows and orders a report.
+// apply filters and sorts the report.
 func (v *viewFlags) apply(r *report) {
-	r.groupBy = v.groupBy
+	r.groupBy, r.sortBy = v.groupBy, v.sortBy
 	r.filtered = len(v.names)+len(v.kinds)+len(v.only) > 0
 	var kept []item
 	for _, it := range r.items {
-		if !v.wants(it.workload.Ref) {
+		if !v.matches(it.workload.Ref) {
 			continue
 		}
 		if len(v.only) > 0 {
-			it = it.where(func(c rightsize.Recommendation) bool { return r.found(c, v.only) })
+			it = it.filterContainers(func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
 		if len(v.only) == 0 || len(it.plan.Containers) > 0 {
 			kept = append(kept, it)
@@ -138,23 +139,27 @@ func (v *viewFlags) apply(r *report) {
 	}
 }
 
-// where leaves out the containers that want does not take, with what they save.
-func (it item) where(want func(rightsize.Recommendation) bool) item {
+// filterContainers returns the item with the containers that keep accepts and the sum of their savings.
+func (it item) filterContainers(keep func(rightsize.Recommendation) bool) item {
 	out := it
-	out.plan.Containers, out.use, out.evidence, out.savings = nil, nil, nil, nil
+	out.plan.Containers, out.usage, out.evidence, out.savings, out.groupSavings = nil, nil, nil, nil, nil
 	sum := cost.Saving{Price: it.saving.Price}
 	for i, c := range it.plan.Containers {
-		if !want(c) {
+		if !keep(c) {
+			if i == 0 {
+				out.plan.Pod = resource.PodRequest{} // The change of init containers belongs to the first container.
+			}
 			continue
 		}
 		out.plan.Containers = append(out.plan.Containers, c)
-		out.use = append(out.use, it.use[i])
+		out.usage = append(out.usage, it.usage[i])
 		if i < len(it.evidence) {
 			out.evidence = append(out.evidence, it.evidence[i])
 		}
 		if i < len(it.savings) {
 			s := it.savings[i]
 			out.savings = append(out.savings, s)
+			out.groupSavings = append(out.groupSavings, it.groupSavings[i])
 			sum.CPU, sum.Memory, sum.Hourly, sum.NotCounted = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.NotCounted, s.NotCounted...)
 		}
 	}
@@ -162,10 +167,10 @@ func (it item) where(want func(rightsize.Recommendation) bool) item {
 	return out
 }
 
-// found reports whether one of the findings holds for a resource of the container.
-func (r *report) found(c rightsize.Recommendation, only []string) bool {
-	for _, s := range r.sizes(c) {
-		difference, known := s.difference()
+// hasFinding reports whether one of the findings applies to a resource of the container.
+func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
+	for _, s := range r.resourceSizes(c) {
+		difference, known := s.reduction()
 		for _, finding := range only {
 			switch finding {
 			case onlyOver:
@@ -177,7 +182,7 @@ func (r *report) found(c rightsize.Recommendation, only []string) bool {
 					return true
 				}
 			case onlyMissing:
-				if s.now <= 0 && !r.fromFiles() {
+				if s.current <= 0 && !r.fromFiles() {
 					return true
 				}
 			case onlyLearning:
@@ -190,34 +195,29 @@ func (r *report) found(c rightsize.Recommendation, only []string) bool {
 	return false
 }
 
-// sortKey returns what is larger for what comes first; nil for the order of the names.
+// sortKey returns the function of the sort key, largest first, or nil for the order by name.
 func (r *report) sortKey(by string) func(item) float64 {
 	switch by {
 	case sortSaving:
-		return func(it item) float64 {
-			if r.prices == nil {
-				return 0
-			}
-			return it.saving.Hourly.Total().PerHour()
-		}
+		return func(it item) float64 { return it.saving.Hourly.Total().PerHour() }
 	case sortCPU, sortMemory:
-		return func(it item) float64 { return r.freed(it, by) }
+		return func(it item) float64 { return r.requestReduction(it, by) }
 	case sortChange:
 		return r.largestChange
 	}
 	return nil
 }
 
-// freed is what the workload requests less of a resource, over all pods. Of a file, which requests nothing today, it is
-// the request itself.
-func (r *report) freed(it item, name string) float64 {
+// requestReduction returns the reduction of a request over all pods. For a file, which has no current request, it
+// returns the recommended request.
+func (r *report) requestReduction(it item, name string) float64 {
 	sum := 0.0
 	for _, c := range it.plan.Containers {
-		for _, s := range r.sizes(c) {
+		for _, s := range r.resourceSizes(c) {
 			if string(s.resource) != name {
 				continue
 			}
-			if difference, known := s.difference(); known {
+			if difference, known := s.reduction(); known {
 				sum += difference * float64(it.workload.Replicas)
 			} else if r.fromFiles() {
 				sum += s.target
@@ -227,16 +227,15 @@ func (r *report) freed(it item, name string) float64 {
 	return sum
 }
 
-// largestChange is by how much the request of one container moves at most, up or down; a new request has no ratio and
-// comes after all that have one.
+// largestChange returns the largest relative change of a request of the item, or -1 if no request has one.
 func (r *report) largestChange(it item) float64 {
-	most := -1.0
+	largest := -1.0
 	for _, c := range it.plan.Containers {
-		for _, s := range r.sizes(c) {
-			if change, ok := ratio(s.now, s.target); ok && s.status == rightsize.Ready {
-				most = max(most, math.Abs(change))
+		for _, s := range r.resourceSizes(c) {
+			if change, ok := ratio(s.current, s.target); ok && s.status == rightsize.Ready {
+				largest = max(largest, math.Abs(change))
 			}
 		}
 	}
-	return most
+	return largest
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +12,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
-// viewed applies flags to a report and returns namespace/kind/name/container of what is left, in order.
-func viewed(t *testing.T, r *report, args ...string) []string {
+// applyView applies flags to a report and returns workload/container of the remaining items in order.
+func applyView(t *testing.T, r *report, args ...string) []string {
 	t.Helper()
 	v := &viewFlags{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -52,22 +56,22 @@ func TestView(t *testing.T) {
 		"--only learning":               "long-name/app",
 		"--sort change":                 "web/proxy web/app long-name/app",
 		"--sort cpu":                    "web/proxy web/app long-name/app",
-		"--sort memory":                 "long-name/app web/proxy web/app", // web requests more in sum
+		"--sort memory":                 "long-name/app web/proxy web/app", // the total request of web increases
 		"--sort saving":                 "long-name/app web/proxy web/app",
 		"--sort saving --only over":     "web/proxy",
 		"--group-by kind --only over":   "web/proxy",
 		"--workload web --workload .*e": "web/proxy web/app long-name/app",
 	} {
-		if got := strings.Join(viewed(t, sampleWithPrices(t), strings.Fields(args)...), " "); got != want {
-			t.Errorf("%q leaves %q, want %q", args, got, want)
+		if got := strings.Join(applyView(t, pricedFixtureReport(t), strings.Fields(args)...), " "); got != want {
+			t.Errorf("%q selects %q, want %q", args, got, want)
 		}
 	}
 }
 
-// TestOnlyKeepsSums: what a workload saves is what its containers that are left save.
-func TestOnlyKeepsSums(t *testing.T) {
-	r := sampleWithPrices(t)
-	viewed(t, r, "--only", "over")
+// TestOnlyUpdatesSums checks that the saving of a workload is the sum of its remaining containers.
+func TestOnlyUpdatesSums(t *testing.T) {
+	r := pricedFixtureReport(t)
+	applyView(t, r, "--only", "over")
 	if it := r.items[0]; it.saving.Memory != it.savings[0].Memory || it.saving.Hourly != it.savings[0].Hourly || it.saving.Memory != 3*64<<20 {
 		t.Errorf("%+v", it.saving)
 	}
@@ -81,27 +85,27 @@ func TestViewErrors(t *testing.T) {
 		{"--only big", "want one of over, under"},
 		{"--group-by node", "want one of workload, namespace, kind"},
 	} {
-		code, _, errOut := crane(t, append([]string{"recommend", "--prometheus", "http://x"}, strings.Fields(c.args)...)...)
+		code, _, errOut := runCrane(t, append([]string{"recommend", "--prometheus", "http://x"}, strings.Fields(c.args)...)...)
 		if code != exitUsage || !strings.Contains(errOut, c.want) {
 			t.Errorf("%s: exit %d, %q, want %q in it", c.args, code, errOut, c.want)
 		}
 	}
-	if code, _, errOut := crane(t, "recommend", "--from", seriesDir(t), "--workload", "none"); code != exitNothing || !strings.Contains(errOut, "no workload matches") {
+	if code, _, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "--workload", "none"); code != exitNoResult || !strings.Contains(errOut, "no workload matches") {
 		t.Errorf("exit %d, %q", code, errOut)
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestFilterWorkloads(t *testing.T) {
 	v := &viewFlags{kinds: []string{"cj"}}
 	all := []workload.Workload{{Ref: workload.Ref{Kind: "CronJob", Name: "a"}}, {Ref: workload.Ref{Kind: "Job", Name: "b"}}}
-	if kept := v.keep(all); len(kept) != 1 || kept[0].Name != "a" || !slices.ContainsFunc(all, func(w workload.Workload) bool { return w.Name == "b" }) {
+	if kept := v.filterWorkloads(all); len(kept) != 1 || kept[0].Name != "a" || !slices.ContainsFunc(all, func(w workload.Workload) bool { return w.Name == "b" }) {
 		t.Errorf("%v of %v", kept, all)
 	}
 }
 
 func TestGroups(t *testing.T) {
 	for by, want := range map[string]string{byWorkload: "shop/Deployment/web", byNamespace: "shop", byKind: "Deployment"} {
-		r := sampleWithPrices(t)
+		r := pricedFixtureReport(t)
 		r.groupBy = by
 		g := r.json().Groups
 		if len(g) == 0 || g[0].Name != want {
@@ -113,5 +117,44 @@ func TestGroups(t *testing.T) {
 		if g[0].Workloads != 2 || g[0].Containers != 3 || g[0].WithoutNumber != 1 || g[0].Saving.Monthly != r.json().Totals.Saving.Monthly {
 			t.Errorf("by %s: %+v", by, g)
 		}
+	}
+}
+
+// TestGroupsSortBySum checks that groups are sorted by their sums and not by their best members, and that the totals of requests differ by
+// the saving, jobs included.
+func TestGroupsSortBySum(t *testing.T) {
+	r := pricedFixtureReport(t)
+	web := r.items[0]
+	add := func(namespace, kind string, after series.MilliCPU, meanPods float64) {
+		it := web
+		it.workload.Namespace, it.workload.Kind = namespace, kind
+		c := web.plan.Containers[0]
+		c.Current.CPURequest, c.Target.CPURequest = ptr(series.MilliCPU(1000)), ptr(after)
+		it.plan.Containers, it.plan.MeanPods = []rightsize.Recommendation{c}, meanPods
+		it.usage, it.saving, it.savings, it.groupSavings = it.usage[:1], cost.Saving{}, nil, nil
+		r.items = append(r.items, it)
+	}
+	r.items = nil
+	add("one-large", "Deployment", 400, 0)
+	add("two-small", "Deployment", 600, 0)
+	add("two-small", "CronJob", 600, 2.5)
+	book := fixturePriceBook(t)
+	tariff, err := cost.NewTariff(book, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
+	(&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r)
+	groups := r.json().Groups
+	if len(groups) != 2 || groups[0].Name != "two-small" {
+		t.Fatalf("order %+v", groups)
+	}
+	for _, g := range groups {
+		if saved := g.CPU.Current - g.CPU.Recommended; math.Abs(saved-g.Saving.CPU) > 1e-9 {
+			t.Errorf("%s: the totals differ by %g cores, the saving is %g", g.Name, saved, g.Saving.CPU)
+		}
+	}
+	if total := r.json().Totals; math.Abs(total.CPU.Current-total.CPU.Recommended-total.Saving.CPU) > 1e-9 || math.Abs(total.Saving.CPU-(3*0.6+3*0.4+2.5*0.4)) > 1e-9 {
+		t.Errorf("totals %+v", total)
 	}
 }

@@ -55,7 +55,7 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 	}
 	settings.DryRun = p.Adoption.DryRun
 	cfg := controller.Config{
-		Settings: settings,
+		Settings: settings, SystemNamespace: p.Namespace, Pause: p.pause,
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.source != nil {

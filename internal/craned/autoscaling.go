@@ -7,16 +7,17 @@ import (
 	"context"
 	"fmt"
 	"time"
-	_ "time/tzdata" // cron schedules name time zones, and an image may have none
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/autoscaling/controller/ehpa"
 	"crane.io/crane/internal/autoscaling/controller/substitute"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
@@ -26,7 +27,7 @@ const effectiveHPAController = "effectivehpa"
 // Autoscaling are the settings of EffectiveHorizontalPodAutoscalers.
 type Autoscaling struct {
 	Propagation ehpa.Propagation
-	// LocalTime interprets cron schedules without a time zone in the local one, as gocrane does; otherwise in UTC.
+	// LocalTime evaluates cron schedules without a time zone in the local one, as gocrane does; otherwise in UTC.
 	LocalTime bool
 	// Rules locates prometheus-adapter's configuration.
 	Rules RulesLocation
@@ -58,7 +59,7 @@ func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&p.Annotations, "ehpa-propagation-annotations", p.Annotations,
 		"Annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.BoolVar(&a.LocalTime, "ehpa-cron-local-time", a.LocalTime,
-		"Read cron schedules that name no time zone in the local one, as gocrane does. By default they are read in UTC.")
+		"Evaluate cron schedules without a time zone in the local one, as gocrane does, instead of UTC. Set it as for metric-adapter.")
 	fs.DurationVar(&a.Probe, "ehpa-metrics-probe-interval", a.Probe,
 		"Time between two looks at whether the cluster serves the metric with the forecasts.")
 	fs.DurationVar(&a.Grace, "ehpa-metrics-grace", a.Grace,
@@ -105,15 +106,15 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
-	local := time.UTC
-	if p.Autoscaling.LocalTime {
-		local = time.Local
+	queries := &ehpa.QueryBuilder{Selector: p.data.selector, Pods: prometheus.PodMatchers, Rules: rules.Current}
+	if p.source == nil {
+		queries.NoPromQL = fmt.Errorf("its forecast needs PromQL, and --datasource has no %s", dataSourceProm)
 	}
 	err = ehpa.AddToManager(ctx, p.mgr, ehpa.Config{
-		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Local: local},
-		Queries:       &ehpa.QueryBuilder{Selector: p.source.Selector, Pods: prometheus.PodMatchers, Rules: rules.Current},
+		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Zones: scalingmetric.NewZones(p.Autoscaling.LocalTime)},
+		Queries:       queries,
 		ProbeInterval: p.Autoscaling.Probe, ProbeGracePeriod: p.Autoscaling.Grace,
-		Mapper: p.mapper, Changed: changed, Clock: clock.RealClock{},
+		Mapper: p.mapper, Changed: changed, RuleErrors: rules.Problem, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)

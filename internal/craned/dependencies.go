@@ -13,6 +13,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/optionalcrd"
+	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/internal/kube/podwebhook"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/predictor"
@@ -20,31 +21,31 @@ import (
 	"crane.io/crane/internal/recommendation/controller/oomrecord"
 )
 
-// dependencies are what features are made of: the options, the manager, and what several features share. It lives while the
-// manager is put together.
+// dependencies holds the options, the manager and the objects that several features share, while the manager is built.
 type dependencies struct {
 	*Options
 
 	mgr manager.Manager
-	// mapper maps optional kinds for all controllers.
+	// pause is the switch that stops all writes.
+	pause *pause.Switch
+	// mapper maps kinds for all controllers, including kinds whose CRD may be absent.
 	mapper meta.ResettableRESTMapper
-	// data are all data sources; source is Prometheus among them, nil where it is not: features that cannot do without say
-	// promQL in their line.
+	// data holds all data sources. source is the Prometheus among them, or nil.
 	data   *sources
 	source *prometheus.Source
-	// ledger prices things, also where the cost controller is not wanted.
+	// ledger holds prices. It exists even where the cost controller is off.
 	ledger *costcontroller.Ledger
-	// recorder of OOM kills, nil where it is not wanted.
+	// recorder records OOM kills; nil where recording is off.
 	recorder *oomrecord.Recorder
-	// models of models, nil until a feature asks models for it.
+	// models computes forecasts; nil until a feature needs it.
 	models *predictor.Predictor
-	// mutators are asked about each new pod, in this order; a feature that has one appends it.
+	// mutators change each new pod, in this order; features append theirs.
 	mutators []podwebhook.Mutator
-	// validateRecommender says why a rule's recommender could not run, nil where nobody runs them.
+	// validateRecommender returns an error for a recommender that could not run; nil where the recommendation controller is off.
 	validateRecommender func(analysisv1alpha1.Recommender) error
 }
 
-// newDependencies builds what features share. It sends nothing.
+// newDependencies creates the objects that features share. It sends no request.
 func newDependencies(ctx context.Context, mgr manager.Manager, o *Options) (*dependencies, error) {
 	data, err := newSources(ctx, mgr, o)
 	if err != nil {
@@ -64,8 +65,7 @@ func newDependencies(ctx context.Context, mgr manager.Manager, o *Options) (*dep
 	return &dependencies{Options: o, mgr: mgr, mapper: mapper, data: data, source: data.prom, ledger: ledger}, nil
 }
 
-// predictor returns the owner of models, and adds it to the manager for the first who asks. While nobody asks it for a
-// forecast it does nothing.
+// predictor returns the shared predictor. The first call adds it to the manager; it is idle until a feature requests a forecast.
 func (p *dependencies) predictor(ctx context.Context) (*predictor.Predictor, error) {
 	if p.models != nil {
 		return p.models, nil

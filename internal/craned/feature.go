@@ -5,10 +5,11 @@ package craned
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	corefeaturegate "k8s.io/component-base/featuregate"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/component/featuregate"
 )
@@ -21,8 +22,8 @@ type feature struct {
 	names []string
 	// gate must be enabled; empty for none.
 	gate corefeaturegate.Feature
-	// promQL reports whether the feature needs Prometheus; it is left out without that source.
-	promQL bool
+	// kinds are the kinds of objects that only this feature processes.
+	kinds []string
 	// add builds the feature and adds it to the manager. It sends no request; the feature starts with the manager.
 	add func(context.Context, *dependencies) error
 }
@@ -34,12 +35,21 @@ func features() []feature {
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},
 		{gate: featuregate.Analysis, add: addTargets},
-		{names: []string{recommendationController}, gate: featuregate.Analysis, add: addRecommendation},
+		{names: []string{recommendationController}, gate: featuregate.Analysis, kinds: []string{"RecommendationRule", "Analytics"}, add: addRecommendation},
 		{names: []string{adoptionController}, gate: featuregate.Analysis, add: addAdoption},
-		{names: []string{timeSeriesPredictionController}, gate: featuregate.TimeSeriesPrediction, add: addTimeSeriesPrediction},
-		{names: []string{clusterNodePredictionController}, gate: featuregate.ClusterNodePrediction, add: addClusterNodePrediction},
-		{names: []string{effectiveHPAController}, gate: featuregate.Autoscaling, promQL: true, add: addAutoscaling},
-		{names: []string{effectiveVPAController}, gate: featuregate.Autoscaling, add: addVerticalAutoscaling},
+		{names: []string{timeSeriesPredictionController}, gate: featuregate.TimeSeriesPrediction, kinds: []string{"TimeSeriesPrediction"}, add: addTimeSeriesPrediction},
+		{
+			names: []string{clusterNodePredictionController}, gate: featuregate.ClusterNodePrediction, kinds: []string{"ClusterNodePrediction"},
+			add: addClusterNodePrediction,
+		},
+		{
+			names: []string{effectiveHPAController}, gate: featuregate.Autoscaling,
+			kinds: []string{"EffectiveHorizontalPodAutoscaler", "Substitute"}, add: addAutoscaling,
+		},
+		{
+			names: []string{effectiveVPAController}, gate: featuregate.Autoscaling, kinds: []string{"EffectiveVerticalPodAutoscaler"},
+			add: addVerticalAutoscaling,
+		},
 		{names: []string{nodeLoadController, rebalanceController}, add: addScheduling},
 		{gate: featuregate.QOSInitializer, add: addQOSInitializer},
 		{add: addWebhooks}, // After all features that mutate new pods.
@@ -54,14 +64,30 @@ func (o *Options) isEnabled(f feature) bool {
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runsController)
 }
 
-// addFeatures adds the enabled features that are available.
+// disabledKinds returns the kinds that no controller processes, with the setting that disables it.
+func (o *Options) disabledKinds() map[string]string {
+	out := map[string]string{}
+	for _, f := range features() {
+		var reason string
+		switch {
+		case f.gate != "" && !o.FeatureGates.Enabled(f.gate):
+			reason = fmt.Sprintf("the feature gate %s is off", f.gate)
+		case !o.isEnabled(f):
+			reason = fmt.Sprintf("--controllers excludes %s", strings.Join(f.names, ", "))
+		default:
+			continue
+		}
+		for _, kind := range f.kinds {
+			out[kind] = reason
+		}
+	}
+	return out
+}
+
+// addFeatures adds the enabled features.
 func addFeatures(ctx context.Context, p *dependencies) error {
 	for _, f := range features() {
 		if !p.isEnabled(f) {
-			continue
-		}
-		if f.promQL && p.source == nil {
-			ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", f.names)
 			continue
 		}
 		if err := f.add(ctx, p); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -66,13 +67,17 @@ type fixture struct {
 	lock   *lease
 	cancel context.CancelFunc
 	ended  chan error
+	clock  *clocktesting.FakeClock
 }
 
-func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, add ...manager.Runnable) *fixture {
+func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, configure func(*Options), add ...manager.Runnable) *fixture {
 	t.Helper()
 	o := NewOptions()
 	o.MetricsBindAddress, o.HealthProbeBindAddress = "0", "0"
 	o.ShutdownTimeout = shutdown
+	if configure != nil {
+		configure(o)
+	}
 	// A long deadline: it does not end leadership in these tests.
 	o.LeaderElection = LeaderElection{Enabled: true, LeaseDuration: 300 * time.Second, RenewDeadline: 200 * time.Second, RetryPeriod: 100 * time.Millisecond}
 	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(t.Context()), logr.Discard()))
@@ -92,8 +97,8 @@ func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, add ..
 			t.Fatal(err)
 		}
 	}
-	l := &fixture{probedManager: h, lock: lock, cancel: cancel, ended: make(chan error, 1)}
-	go func() { l.ended <- start(ctx, h, lock.lost) }()
+	l := &fixture{probedManager: h, lock: lock, cancel: cancel, ended: make(chan error, 1), clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	go func() { l.ended <- start(ctx, h, o.ShutdownDelay, l.clock, lock.lost) }()
 	t.Cleanup(func() {
 		cancel()
 		lock.close()
@@ -139,7 +144,7 @@ func TestLife(t *testing.T) {
 	m := newFakeAPIServer(t)
 	hook, every, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("every", false), m.runnable("leading", true)
 	// Added in reverse order.
-	l := startFixture(t, m, patience, leading, every, hook)
+	l := startFixture(t, m, patience, nil, leading, every, hook)
 	await(t, "the leader's work", leading.started)
 	await(t, "the work of every replica", every.started)
 	expectOrder(t, m.noted(), "webhook", "every", "elected", "leading")
@@ -170,10 +175,10 @@ func TestLife(t *testing.T) {
 func TestStandbyDoesNothing(t *testing.T) {
 	m := newFakeAPIServer(t)
 	first := m.runnable("first", true)
-	one := startFixture(t, m, patience, first)
+	one := startFixture(t, m, patience, nil, first)
 	await(t, "the first", first.started)
 	every, second := m.runnable("every", false), m.runnable("second", true)
-	two := startFixture(t, m, patience, every, second)
+	two := startFixture(t, m, patience, nil, every, second)
 	await(t, "the work of every replica", every.started)
 	for l, want := range map[*fixture]string{one: "[+]role-leader ok", two: "[+]role-standby ok"} {
 		if page := l.probePage(t, "/readyz?verbose"); !strings.Contains(page, want) {
@@ -201,6 +206,32 @@ func (l *fixture) probePage(t *testing.T, path string) string {
 	return w.Body.String()
 }
 
+// TestShutdownDelay checks that a replica that receives a signal is not ready, and serves webhooks and leads until the delay has passed.
+func TestShutdownDelay(t *testing.T) {
+	m := newFakeAPIServer(t)
+	hook, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("leading", true)
+	l := startFixture(t, m, patience, func(o *Options) { o.ShutdownDelay = time.Minute }, leading, hook)
+	await(t, "the leader's work", leading.started)
+	if page := l.probePage(t, "/readyz/shutdown"); page != "ok" {
+		t.Errorf("before the signal: %s", page)
+	}
+	l.cancel()
+	for !l.clock.HasWaiters() {
+		runtime.Gosched()
+	}
+	if page := l.probePage(t, "/readyz/shutdown"); !strings.Contains(page, "shutting down") {
+		t.Errorf("after the signal: %s", page)
+	}
+	if noted := m.noted(); strings.Contains(noted, "end-") {
+		t.Errorf("parts ended before the delay: %s", noted)
+	}
+	l.clock.Step(time.Minute)
+	if err := l.waitEnd(t); err != nil {
+		t.Error(err)
+	}
+	expectOrder(t, m.noted(), "end-leading", "released")
+}
+
 // TestStolenLease checks that the leader's contexts end with the lease and that Run returns an error although a runnable does not
 // stop; the lease is not released.
 func TestStolenLease(t *testing.T) {
@@ -208,7 +239,7 @@ func TestStolenLease(t *testing.T) {
 	leading, stuck := m.runnable("leading", true), m.runnable("stuck", true)
 	stuck.stuck = make(chan struct{})
 	t.Cleanup(func() { close(stuck.stuck) })
-	l := startFixture(t, m, patience, leading, stuck)
+	l := startFixture(t, m, patience, nil, leading, stuck)
 	await(t, "the leader's work", leading.started)
 	await(t, "the leader's work", stuck.started)
 	m.steal("thief")
@@ -233,7 +264,7 @@ func TestStopIsBounded(t *testing.T) {
 	stuck := m.runnable("stuck", true)
 	stuck.stuck = make(chan struct{})
 	t.Cleanup(func() { close(stuck.stuck) })
-	l := startFixture(t, m, 200*time.Millisecond, stuck)
+	l := startFixture(t, m, 200*time.Millisecond, nil, stuck)
 	await(t, "the leader's work", stuck.started)
 	l.cancel()
 	if err := l.waitEnd(t); !errors.Is(err, context.DeadlineExceeded) {
@@ -247,7 +278,7 @@ func TestNothingLeft(t *testing.T) {
 	for i := range 4 {
 		m := newFakeAPIServer(t)
 		leading := m.runnable("leading", true)
-		l := startFixture(t, m, patience, leading, m.runnable("every", false))
+		l := startFixture(t, m, patience, nil, leading, m.runnable("every", false))
 		await(t, "the leader's work", leading.started)
 		l.cancel()
 		if err := l.waitEnd(t); err != nil {
@@ -304,6 +335,9 @@ func TestProbes(t *testing.T) {
 	}
 	if page := l.probePage(t, "/readyz/webhook"); !strings.Contains(page, "no certificate yet") {
 		t.Error(page)
+	}
+	if page := l.probePage(t, "/readyz?exclude=webhook"); page != "ok" {
+		t.Errorf("without a failing check: %q", page)
 	}
 	if page := l.probePage(t, "/healthz"); page != "ok" {
 		t.Errorf("alive: %q", page)

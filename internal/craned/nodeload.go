@@ -44,7 +44,9 @@ type NodeLoad struct {
 	// APIQPS is the maximum rate of patches in 1/s, Workers the maximum number at a time.
 	APIQPS  float32
 	Workers int
-	DryRun  bool
+	// TaintAbove is the share of the mark schedule above which nodes are tainted; 0 for never.
+	TaintAbove float64
+	DryRun     bool
 }
 
 // newNodeLoad returns the defaults. 5,000 nodes at 100 patches per second take 50 s, less than the shortest usual period of 3
@@ -66,6 +68,8 @@ func (n *NodeLoad) addFlags(fs *pflag.FlagSet) {
 		"Time zone of the times in annotations, such as Asia/Shanghai, for readers and writers of gocrane. Empty: UTC.")
 	fs.Float32Var(&n.APIQPS, "node-load-api-qps", n.APIQPS, "Patches of nodes per second, beside --api-qps.")
 	fs.IntVar(&n.Workers, "node-load-workers", n.Workers, "Nodes that are patched at once.")
+	fs.Float64Var(&n.TaintAbove, "node-load-taint-above", n.TaintAbove,
+		"Share of the water mark schedule, such as 0.9, above which nodes get a NoSchedule taint that node autoscalers see. 0: nodes are not tainted.")
 	fs.BoolVar(&n.DryRun, "node-load-dry-run", n.DryRun, "Log what would be written on nodes, and write nothing.")
 }
 
@@ -82,6 +86,9 @@ func (n *NodeLoad) validate() field.ErrorList {
 	}
 	if !(n.APIQPS > 0) {
 		errs = append(errs, field.Invalid(flag("node-load-api-qps"), n.APIQPS, "must be more than 0"))
+	}
+	if !(n.TaintAbove >= 0 && n.TaintAbove <= 1) {
+		errs = append(errs, field.Invalid(flag("node-load-taint-above"), n.TaintAbove, "must be a fraction from 0 to 1"))
 	}
 	if n.Workers < 1 {
 		errs = append(errs, field.Invalid(flag("node-load-workers"), n.Workers, "must be 1 or more"))
@@ -150,7 +157,7 @@ func addNodeLoad(
 		Labels:   o.NodeLoad.Labels,
 		Material: series.Ratio(o.NodeLoad.Material),
 		Workers:  o.NodeLoad.Workers,
-		DryRun:   o.NodeLoad.DryRun, Namespace: o.Namespace,
+		DryRun:   o.NodeLoad.DryRun, TaintAbove: series.Ratio(o.NodeLoad.TaintAbove), Namespace: o.Namespace,
 		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
 	})
 	if err != nil {

@@ -27,6 +27,8 @@ const (
 	oomBytes = 900 << 10
 	// oomAge is longer than the 14 days of history that sizing reads by default.
 	oomAge = 30 * 24 * time.Hour
+	// oomPerContainer suffices for sizing, which uses the largest and the latest kills of a container.
+	oomPerContainer = 20
 	// oomClean is the interval between two removals of old records.
 	oomClean = time.Hour
 )
@@ -64,7 +66,7 @@ func addOOM(_ context.Context, p *dependencies) error {
 	p.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
 		Pods: clients.CoreV1(), ConfigMaps: clients.CoreV1(), Objects: p.mgr.GetAPIReader(),
 		Namespace:  p.Namespace,
-		Limits:     oom.Limits{Count: p.OOM.MaxRecords, Bytes: oomBytes, Age: oomAge},
+		Limits:     oom.Limits{Count: p.OOM.MaxRecords, Bytes: oomBytes, PerContainer: oomPerContainer, Age: oomAge},
 		CleanEvery: oomClean,
 		Events:     p.mgr.GetEventRecorder("craned"), Metrics: series, Clock: clock.RealClock{},
 	})

@@ -41,7 +41,9 @@ type Options struct {
 	// PprofBindAddress is the address of profiles; empty for none.
 	PprofBindAddress       string
 	HealthProbeBindAddress string
-	ShutdownTimeout        time.Duration
+	// ShutdownDelay is the time between a signal and the stop of craned, during which /readyz fails.
+	ShutdownDelay   time.Duration
+	ShutdownTimeout time.Duration
 
 	LeaderElection LeaderElection
 
@@ -64,6 +66,7 @@ type Options struct {
 	CostInterval time.Duration
 
 	Prediction  Prediction
+	Isolation   Isolation
 	NodeLoad    NodeLoad
 	Autoscaling Autoscaling
 	// VerticalAutoscaling are the settings of EffectiveVerticalPodAutoscalers.
@@ -124,6 +127,7 @@ func NewOptions() *Options {
 		RecommendationOutdated:          24 * time.Hour,
 		CostInterval:                    5 * time.Minute,
 		Prediction:                      newPrediction(),
+		Isolation:                       Isolation{Label: "namespace"},
 		NodeLoad:                        newNodeLoad(),
 		Autoscaling:                     newAutoscaling(),
 		VerticalAutoscaling:             newVerticalAutoscaling(),
@@ -149,6 +153,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addMetricsFlags(fs)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"Address that serves /healthz and /readyz; 0 serves none.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay,
+		"Time to keep serving, with a failing /readyz, after a termination signal, so that the API server stops sending webhook requests.")
 	fs.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", o.ShutdownTimeout,
 		"Time that running work gets to end after a signal to stop.")
 
@@ -178,6 +184,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.CostInterval, "cost-interval", o.CostInterval,
 		"Time between two readings of what the cluster costs, for metrics and savings.")
 	o.Prediction.addFlags(fs)
+	o.Isolation.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
 	o.Autoscaling.addFlags(fs)
 	o.VerticalAutoscaling.addFlags(fs)

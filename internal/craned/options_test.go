@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"crane.io/crane/internal/component/featuregate"
@@ -97,6 +98,7 @@ func TestValidate(t *testing.T) {
 		"no points":           {[]string{address, "--prometheus-maxpoints=1"}, "--prometheus-maxpoints: Invalid value"},
 		"no time":             {[]string{address, "--prometheus-timeout=0s"}, "--prometheus-timeout: Invalid value"},
 		"two tokens":          {[]string{address, "--prometheus-auth-bearertoken=a", "--prometheus-auth-bearertoken-file=b"}, "--prometheus-auth-bearertoken-file: Forbidden"},
+		"header":              {[]string{address, "--prometheus-header=A"}, "--prometheus-header[0]: Invalid value: want 'Name: value'"},
 		"user and token":      {[]string{address, "--prometheus-auth-username=a", "--prometheus-auth-bearertoken=b"}, "--prometheus-auth-username: Forbidden"},
 		"password alone":      {[]string{address, "--prometheus-auth-password=a"}, "--prometheus-auth-username: Required value"},
 		"half a certificate":  {[]string{address, "--prometheus-cert-file=a"}, "--prometheus-cert-file: Required value"},
@@ -106,6 +108,7 @@ func TestValidate(t *testing.T) {
 		"no requests":         {[]string{address, "--api-qps=0"}, "--api-qps: Invalid value"},
 		"no burst":            {[]string{address, "--api-burst=0"}, "--api-burst: Invalid value"},
 		"no end":              {[]string{address, "--shutdown-timeout=0s"}, "--shutdown-timeout: Invalid value"},
+		"negative delay":      {[]string{address, "--shutdown-delay-duration=-1s"}, "--shutdown-delay-duration: Invalid value"},
 		"never outdated":      {[]string{address, "--recommendation-outdate-interval=0s"}, "--recommendation-outdate-interval: Invalid value"},
 		"no node labels":      {[]string{address, "--node-load-labels="}, "--node-load-labels: Required value"},
 		"change in percent":   {[]string{address, "--node-load-material-change=2"}, "--node-load-material-change: Invalid value"},
@@ -224,5 +227,25 @@ func TestNodeLoadAlone(t *testing.T) {
 	format, err := (&NodeLoad{TimeZone: "Asia/Shanghai"}).format()
 	if err != nil || format.Zone.String() != "Asia/Shanghai" {
 		t.Errorf("zone %v, %v", format.Zone, err)
+	}
+}
+
+// TestDisabledKinds checks that every kind without a running controller is listed with the setting that disables it.
+func TestDisabledKinds(t *testing.T) {
+	o := NewOptions()
+	want := map[string]string{"ClusterNodePrediction": "the feature gate ClusterNodePrediction is off"}
+	if diff := cmp.Diff(want, o.disabledKinds()); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	o.Controllers = []string{"*", "-" + effectiveVPAController}
+	if err := o.FeatureGates.Set("Analysis=false,ClusterNodePrediction=true"); err != nil {
+		t.Fatal(err)
+	}
+	want = map[string]string{
+		"RecommendationRule": "the feature gate Analysis is off", "Analytics": "the feature gate Analysis is off",
+		"EffectiveVerticalPodAutoscaler": "--controllers excludes " + effectiveVPAController,
+	}
+	if diff := cmp.Diff(want, o.disabledKinds()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

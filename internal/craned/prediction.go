@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,13 +36,21 @@ type Prediction struct {
 	StateDir string
 	// MaxSeries is the maximum number of models in memory.
 	MaxSeries int
+	// MaxMemory and MaxNamespaceMemory bound the memory of models, of all and of those for the objects of one namespace.
+	MaxMemory, MaxNamespaceMemory resource.QuantityValue
 }
 
 func newPrediction() Prediction {
 	c := predictor.DefaultConfig()
 	return Prediction{
 		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, AtOnce: 10, MaxSeries: c.MaxSeries,
+		MaxMemory:          bytesValue(c.MaxBytes),
+		MaxNamespaceMemory: bytesValue(c.MaxNamespaceBytes),
 	}
+}
+
+func bytesValue(n int64) resource.QuantityValue {
+	return resource.QuantityValue{Quantity: *resource.NewQuantity(n, resource.BinarySI)}
 }
 
 func (p *Prediction) addFlags(fs *pflag.FlagSet) {
@@ -57,6 +66,9 @@ func (p *Prediction) addFlags(fs *pflag.FlagSet) {
 		"Directory for checkpoints of models, so that a restart reads what is new and not all history. Empty: none are kept.")
 	fs.IntVar(&p.MaxSeries, "prediction-max-series", p.MaxSeries,
 		"Series that are forecast at most; each takes some 40 KiB of memory.")
+	fs.Var(&p.MaxMemory, "prediction-max-memory", "Memory that the models of all forecasts use at most.")
+	fs.Var(&p.MaxNamespaceMemory, "prediction-max-memory-per-namespace",
+		"Memory that the models of the TimeSeriesPredictions of one namespace use at most. Crane's own namespace has no such limit.")
 }
 
 func (p *Prediction) validate() field.ErrorList {
@@ -74,15 +86,58 @@ func (p *Prediction) validate() field.ErrorList {
 	if p.AtOnce < 1 {
 		errs = append(errs, field.Invalid(flag("time-series-prediction-max-concurrent-reconciles"), p.AtOnce, "must be 1 or more"))
 	}
+	for name, q := range map[string]resource.QuantityValue{
+		"prediction-max-memory": p.MaxMemory, "prediction-max-memory-per-namespace": p.MaxNamespaceMemory,
+	} {
+		if q.Value() < 1 {
+			errs = append(errs, field.Invalid(flag(name), q.String(), "must be more than 0"))
+		}
+	}
 	if p.MaxSeries < 1 {
 		errs = append(errs, field.Invalid(flag("prediction-max-series"), p.MaxSeries, "must be 1 or more"))
 	}
 	return errs
 }
 
+// Isolation are the settings of what predictions of tenants read.
+type Isolation struct {
+	Enabled bool
+	// Label is the label of series with their namespace.
+	Label string
+	// Unrestricted are the namespaces whose predictions read all series.
+	Unrestricted []string
+	// ClusterScope honours spec.queryScope Cluster.
+	ClusterScope bool
+}
+
+func (i *Isolation) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&i.Enabled, "tenant-isolation", i.Enabled,
+		"Let TimeSeriesPredictions read series and targets of their own namespace only. Expressions must be PromQL then.")
+	fs.StringVar(&i.Label, "tenant-namespace-label", i.Label, "Label of series with the namespace that they belong to, for --tenant-isolation.")
+	fs.StringSliceVar(&i.Unrestricted, "tenant-unrestricted-namespaces", i.Unrestricted,
+		"Namespaces beside Crane's own whose TimeSeriesPredictions read all series under --tenant-isolation.")
+	fs.BoolVar(&i.ClusterScope, "tenant-cluster-scope", i.ClusterScope,
+		"Honour queryScope Cluster under --tenant-isolation. Only for clusters with the admission policy crane-prediction-query-scope.")
+}
+
+func (i *Isolation) validate() field.ErrorList {
+	if err := (prometheus.Matcher{Label: i.Label, Op: "="}).Validate(); err != nil {
+		return field.ErrorList{field.Invalid(flag("tenant-namespace-label"), i.Label, err.Error())}
+	}
+	return nil
+}
+
+// isolation returns the restriction of predictions.
+func (p *dependencies) isolation() controller.Isolation {
+	i := p.Isolation
+	return controller.Isolation{
+		Enabled: i.Enabled, Label: i.Label, SystemNamespace: p.Namespace, Unrestricted: i.Unrestricted, ClusterScope: i.ClusterScope,
+	}
+}
+
 // addClusterNodePrediction adds the controller behind ClusterNodePrediction.
 func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
-	if err := controller.AddNodesToManager(ctx, p.mgr, clock.RealClock{}); err != nil {
+	if err := controller.AddNodesToManager(ctx, p.mgr, p.Namespace, clock.RealClock{}); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
 	return nil
@@ -96,7 +151,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	}
 	err = controller.AddToManager(p.mgr, controller.Config{
 		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
-		Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
+		Isolation: p.isolation(), Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)
@@ -109,6 +164,7 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 	config := predictor.DefaultConfig()
 	config.Source, config.IsQueryError = p.data.list, isRequestError
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
+	config.MaxBytes, config.MaxNamespaceBytes = p.Prediction.MaxMemory.Value(), p.Prediction.MaxNamespaceMemory.Value()
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
 	config.ModelUpdate = p.Prediction.ModelUpdate
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")

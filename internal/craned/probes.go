@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -38,14 +39,23 @@ type probes struct {
 
 	mu          sync.RWMutex
 	live, ready map[string]healthz.Checker
+	draining    atomic.Bool
 }
 
 func newProbes(elected <-chan struct{}) *probes {
-	return &probes{
-		elected: elected,
-		live:    map[string]healthz.Checker{"ping": healthz.Ping},
-		ready:   map[string]healthz.Checker{},
+	p := &probes{elected: elected, live: map[string]healthz.Checker{"ping": healthz.Ping}}
+	p.ready = map[string]healthz.Checker{"shutdown": p.checkDraining}
+	return p
+}
+
+// drain makes /readyz fail from now on.
+func (p *probes) drain() { p.draining.Store(true) }
+
+func (p *probes) checkDraining(*http.Request) error {
+	if p.draining.Load() {
+		return errors.New("shutting down")
 	}
+	return nil
 }
 
 // isLeader reports whether this replica leads.

@@ -5,12 +5,16 @@ package craned
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +28,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/kube/pause"
 )
 
 // leaderElectionID is the name of the lease, as gocrane's.
@@ -44,12 +49,17 @@ const leaderElectionID = "craned"
 //
 // A runnable that is added later starts at once, or with the others of its group.
 //
-// When ctx ends, the groups stop in the order 5, 4, 3, 2, 1, within Options.ShutdownTimeout together; the lease is released after
+// When ctx ends, /readyz fails and everything runs on for Options.ShutdownDelay, so that the API server no longer sends webhook
+// requests to this replica. Then the groups stop in the order 5, 4, 3, 2, 1, within Options.ShutdownTimeout together; the lease is released after
 // that, so that another replica starts only after this one has stopped. When the lease is lost, because it could not be renewed
 // within its deadline or another replica has acquired it, all contexts end and Run returns an error at once: the process must
 // exit, which ends what still runs.
 func Run(ctx context.Context, o *Options) error {
 	config, err := restConfig(o)
+	if err != nil {
+		return err
+	}
+	stop, err := newPause(config, o)
 	if err != nil {
 		return err
 	}
@@ -66,6 +76,10 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	p.pause = stop
+	if err := errors.Join(h.Add(stop), ctrlmetrics.Registry.Register(stop)); err != nil {
+		return fmt.Errorf("adding the switch that stops writes: %w", err)
+	}
 	if err := addHealth(h, p.data); err != nil {
 		return err
 	}
@@ -74,13 +88,26 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
-	return start(ctx, h, lock.lost)
+	return start(ctx, h, o.ShutdownDelay, clock.RealClock{}, lock.lost)
 }
 
-// start runs the manager until it stops or another replica holds its lease.
-func start(ctx context.Context, mgr manager.Manager, lost <-chan string) error {
-	running, stop := context.WithCancel(ctx)
+// start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during
+// which the replica is not ready.
+func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan string) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	drain := context.AfterFunc(ctx, func() {
+		mgr.probes.drain()
+		if delay > 0 {
+			ctrl.LoggerFrom(ctx).Info("Shutting down after a delay", "delay", delay)
+			select {
+			case <-clk.After(delay):
+			case <-running.Done():
+			}
+		}
+		stop()
+	})
+	defer drain()
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
 	select {
@@ -105,6 +132,17 @@ func restConfig(o *Options) (*rest.Config, error) {
 	config.QPS, config.Burst = o.APIQPS, o.APIBurst
 	config.UserAgent = "craned/" + version.String()
 	return config, nil
+}
+
+// newPause returns the switch that stops writes, through which all clients of the configuration write.
+func newPause(config *rest.Config, o *Options) (*pause.Switch, error) {
+	clients, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the switch that stops writes: %w", err)
+	}
+	out := pause.New(clients, o.Namespace)
+	config.Wrap(out.Wrap)
+	return out, nil
 }
 
 // newScheme returns a scheme with Kubernetes' kinds and those of Crane's five groups, independent of the enabled features.

@@ -32,6 +32,8 @@ func addRebalanceFlags(fs *pflag.FlagSet, s *rebalancer.Settings) {
 	fs.IntVar(&s.PerHour, "rebalance-max-moves-per-hour", s.PerHour, "Pods that are moved in any hour.")
 	fs.DurationVar(&s.CoolDown, "rebalance-cool-down", s.CoolDown,
 		"Time for which a node that a pod has left, and the pod's workload, are left alone.")
+	fs.StringSliceVar(&s.Schedulers, "rebalance-schedulers", s.Schedulers,
+		"Names of the scheduler profiles that run plugin Dynamic. Only pods with one of them as schedulerName are moved.")
 	fs.StringSliceVar(&s.Protected, "rebalance-protected-namespaces", s.Protected, "Namespaces whose pods are never moved.")
 }
 
@@ -55,6 +57,9 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 		if at.n < 1 {
 			errs = append(errs, field.Invalid(flag(at.name), at.n, "must be 1 or more"))
 		}
+	}
+	if len(s.Schedulers) == 0 {
+		errs = append(errs, field.Required(flag("rebalance-schedulers"), "names the schedulers whose pods may be moved"))
 	}
 	return errs
 }
@@ -114,10 +119,14 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 	if err != nil {
 		return fmt.Errorf("building the client of evictions: %w", err)
 	}
+	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, max(1, int(o.NodeLoad.APIQPS)))
+	if err != nil {
+		return err
+	}
 	metrics := rebalancer.NewMetrics()
 	controller, err := rebalancer.New(rebalancer.Config{
 		Settings: o.Rebalance, Policy: policy, Format: format, Nodes: mgr.GetCache(), Live: mgr.GetAPIReader(),
-		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()},
+		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()}, Patches: patches,
 		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
 	})
 	if err != nil {

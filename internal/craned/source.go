@@ -31,7 +31,7 @@ const (
 	dataSourceCSV           = "csv"
 )
 
-// dataSourceName is the name under which a source is known, for each of the names that users know it by.
+// dataSourceName returns the canonical name of a data source for any of its accepted names.
 func dataSourceName(name string) (string, bool) {
 	known := map[string]string{
 		dataSourceProm: dataSourceProm, "prometheus": dataSourceProm,
@@ -48,19 +48,19 @@ func dataSourceNames() []string {
 
 func knownDataSources() string { return strings.Join(dataSourceNames(), ", ") }
 
-// keepsHistory tells whether a source of that name can say what was used in the past.
+// keepsHistory reports whether the data source of that name serves past usage.
 func keepsHistory(name string) bool { return name != dataSourceMetricsServer }
 
-// sources are the data sources in their order.
+// sources holds the data sources in the order of preference.
 type sources struct {
 	list *fallback.List
-	// prom answers what only PromQL can ask; nil where it is not one of the sources.
+	// prom evaluates PromQL; nil where Prometheus is not one of the sources.
 	prom *prometheus.Source
-	// health of each source, in the same order.
+	// health holds the health of each source, in the same order.
 	health []*sourceHealth
 }
 
-// newSources opens the data sources that the options name. It sends nothing yet.
+// newSources opens the data sources that the options name. It sends no request.
 func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources, error) {
 	s := &sources{}
 	var members []fallback.Source
@@ -78,7 +78,7 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 	return s, nil
 }
 
-// open opens one source, and returns what asks it whether it answers.
+// open opens one source. ask is its health check.
 func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Capabilities, func(context.Context) error, error) {
 	switch name {
 	case dataSourceProm:
@@ -141,7 +141,7 @@ func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, er
 	return s.prom.Selector(metric, own...)
 }
 
-// newSource opens Prometheus. It sends nothing yet.
+// newSource opens Prometheus. It sends no request.
 func newSource(p Prometheus) (*prometheus.Source, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -154,7 +154,7 @@ func newSource(p Prometheus) (*prometheus.Source, error) {
 	return source, nil
 }
 
-// probeSource is the cheapest question that any server with this API answers.
+// probeSource sends the cheapest query that every server with this API supports.
 func probeSource(q metrics.Querier) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := q.Instant(ctx, "vector(1)", time.Now())

@@ -25,6 +25,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.validateControllers()...)
 	errs = append(errs, o.WebAPI.validate()...)
 	errs = append(errs, o.Prediction.validate()...)
+	errs = append(errs, o.Isolation.validate()...)
 	errs = append(errs, o.NodeLoad.validate()...)
 	errs = append(errs, o.Autoscaling.validate()...)
 	errs = append(errs, o.VerticalAutoscaling.validate()...)
@@ -50,6 +51,9 @@ func (o *Options) validateAPI() field.ErrorList {
 	}
 	if o.APIBurst < 1 {
 		errs = append(errs, field.Invalid(flag("api-burst"), o.APIBurst, "must be 1 or more"))
+	}
+	if o.ShutdownDelay < 0 {
+		errs = append(errs, field.Invalid(flag("shutdown-delay-duration"), o.ShutdownDelay.String(), "must not be negative"))
 	}
 	if o.ShutdownTimeout <= 0 {
 		errs = append(errs, notPositive("shutdown-timeout", o.ShutdownTimeout))

@@ -150,7 +150,7 @@ func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 func (p *dependencies) pastSeries(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {
-	query, err := controller.QueryOf(tsp, metric, p.data.selector)
+	query, err := controller.QueryOf(tsp, metric, p.data.selector, p.isolation())
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}

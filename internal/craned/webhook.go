@@ -88,8 +88,9 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 		return nil
 	}
 	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
+	chain.Stopped = p.pause.Paused
 	endpoints, err := admission.Endpoints(admission.CachedFacts{
-		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender,
+		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender, DisabledKinds: p.disabledKinds(),
 	}, chain)
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)

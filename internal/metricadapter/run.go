@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -110,10 +109,7 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 	}
 	a.runners = append(a.runners, store.Start)
 	a.addReadyCheck("informers", store.checkSynced)
-	own := &cranemetrics.Provider{Reader: store, CheckSynced: store.checkSynced, Zones: &scalingmetric.Zones{}, Clock: clock.RealClock{}}
-	if a.options.CronLocalTime {
-		own.Zones.Local = time.Local
-	}
+	own := &cranemetrics.Provider{Reader: store, CheckSynced: store.checkSynced, Zones: scalingmetric.NewZones(a.options.CronLocalTime), Clock: clock.RealClock{}}
 	a.external.add("crane", own)
 	return nil
 }

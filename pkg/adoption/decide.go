@@ -167,7 +167,7 @@ func lower(in Input, p Plan) Plan {
 	}
 	policy := in.Policy
 	if p.State.Reach == Recreate {
-		policy.Step = 1 // Each step replaces all pods, so one step goes all the way.
+		policy.Step = 1 // Each step replaces all pods, so one step applies the final size.
 	}
 	to, changed := Lower(currentSize(in, p.State), in.DesiredSize, policy, in.MinHealthy)
 	if !changed {
@@ -188,7 +188,7 @@ func lower(in Input, p Plan) Plan {
 		withSummary("lowering, step %d: %s", s.Steps, s.Current).withRequeue(in.Policy.PollInterval)
 }
 
-// delayReason returns why nothing is lowered now, or "".
+// delayReason returns why no reduction starts now, or "".
 func delayReason(in Input) string {
 	a := in.Allowance
 	if reason := cmp.Or(in.Blocked, in.Stale, a.BreakerOpen, a.WindowClosed, a.BudgetSpent); reason != "" {
@@ -203,7 +203,7 @@ func delayReason(in Input) string {
 	return unhealthyReason(in)
 }
 
-// changePods brings running pods to the current size.
+// changePods resizes running pods to the current size.
 func changePods(in Input, p Plan) Plan {
 	if p.State.Phase == Untouched || p.State.Phase == Stopped {
 		return p
@@ -276,7 +276,7 @@ func withdraw(in Input, p Plan) Plan {
 	return p
 }
 
-// updateTemplate writes the final size into the pod template where the workload asks for it.
+// updateTemplate writes the final size into the pod template if the workload requests it.
 func updateTemplate(in Input, p Plan) Plan {
 	if !in.UpdateTemplate || p.State.Phase != Resting || p.State.Current.Replicas != nil || p.Template != nil {
 		return p

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// findDrift returns what another client has changed of an adopted workload, or "". The owner of a workload always wins.
+// findDrift returns the change of an adopted workload by another client, or "". Changes of the owner take precedence.
 func findDrift(in Input, s State) string {
 	if s.Original.Replicas != nil {
 		return findReplicasDrift(in, s)

@@ -22,7 +22,7 @@ const (
 	InPlaceOrRecreate Reach = "InPlaceOrRecreate"
 )
 
-// Eviction is the eviction of one pod, whose replacement gets another size.
+// Eviction is the eviction of a pod whose replacement has another size.
 type Eviction struct {
 	Pod, UID string
 	From, To Size
@@ -33,8 +33,8 @@ const (
 	// defaultMinReplicas is the number of pods that must run before one is evicted, unless Input.MinReplicas overrides it. It is the
 	// default of VerticalPodAutoscaler: the only pod of a workload is not evicted to become smaller.
 	defaultMinReplicas = 2
-	// webhookDelay is the time until the webhook for new pods knows a size that was just stored. No pod is evicted earlier, and pods
-	// created earlier may still be evicted.
+	// webhookDelay is the time until the webhook for new pods reads a stored size. No pod is evicted earlier, and
+	// pods created earlier may still be evicted.
 	webhookDelay = 3 * time.Second
 )
 
@@ -54,7 +54,7 @@ func (p Pod) replacementSize(goal Size) (to Size, reason string) {
 	return to, ""
 }
 
-// targetSize returns the size that adoption gives to a running pod with this reach, or the reason why it gives none.
+// targetSize returns the size of a running pod with this reach, or the reason why it has none.
 func (s State) targetSize(p Pod, goal Size) (to Size, reason string) {
 	switch s.Reach {
 	case NewPods:

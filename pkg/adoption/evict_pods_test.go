@@ -89,7 +89,7 @@ func TestNewPodsOnly(t *testing.T) {
 	n.wait(3 * time.Hour)
 	n.expectSize(requests(1000, 512))
 	given, ok := n.in.State.NewPodSize()
-	if !ok || !given.Equal(appSize(requests(512, 512))) || n.in.State.Steps != 3 { // The rest is below what is worth a step.
+	if !ok || !given.Equal(appSize(requests(512, 512))) || n.in.State.Steps != 3 { // The remaining change is below the minimum of a step.
 		t.Errorf("new pods get %s in %d steps", given, n.in.State.Steps)
 	}
 	n.in.DesiredSize = Size{}
@@ -118,7 +118,7 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestRecreateWithoutWebhook: a pod whose replacement did not get the size is not evicted again for it.
+// TestRecreateWithoutWebhook checks that a pod whose replacement did not get the size is not evicted again for it.
 func TestRecreateWithoutWebhook(t *testing.T) {
 	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	n.webhookDown = true
@@ -170,12 +170,13 @@ func TestRecreateIsLimited(t *testing.T) {
 	}
 }
 
-// TestInfeasible: a pod whose node can never provide the size is evicted only with the reach InPlaceOrRecreate.
+// TestInfeasible checks that a pod whose node can never provide the size is evicted only with the reach
+// InPlaceOrRecreate.
 func TestInfeasible(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 1} {
 		n := newEvictionFixture(t, 4, reach, requests(1000, 512), requests(3000, 512))
 		n.reconcile()
-		for i := range n.in.Pods { // Every pod has the new size in its spec; one node says that it never will.
+		for i := range n.in.Pods { // Every pod has the new size in its spec; one node reports it as infeasible.
 			if n.in.Pods[i].Name == "web-2" {
 				n.in.Pods[i].ResizeStatus, n.in.Pods[i].ResizeMessage = ResizeInfeasible, "Node didn't have enough capacity"
 			}

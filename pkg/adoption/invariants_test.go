@@ -47,8 +47,8 @@ func (w *clusterFixture) harm(b *fixture) {
 	}
 }
 
-// TestInvariants: for random sizes and regressions, budgets hold, no step exceeds its share, its goal or its floor, a rollback
-// restores exactly what was lowered, and the same input gives the same plan.
+// TestInvariants checks for random sizes and regressions that budgets hold, that no step exceeds its share, its goal
+// or its floor, that a rollback restores the original sizes exactly, and that the same input gives the same plan.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newClusterFixture(t, seed)
@@ -197,7 +197,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// FuzzState: every annotation is either rejected or leads to a plan whose state can be parsed again.
+// FuzzState checks that every annotation is either rejected or leads to a plan whose state can be parsed again.
 func FuzzState(f *testing.F) {
 	f.Add("", int64(500), int64(100))
 	f.Add(`{"phase":"Watching","since":"2026-03-01T11:59:00Z","earlier":{"containers":{"app":{"cpuRequest":1000}}},"before":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":800}}},"steps":1}`, int64(1), int64(1))

@@ -33,7 +33,8 @@ type Plan struct {
 	Targets []Target
 	// Replicas is the number to scale to; nil leaves it.
 	Replicas *int32
-	// Template is the size to write into the pod template; nil leaves it. RestoreTemplate hands the fields back to the owner.
+	// Template is the size for the pod template; nil leaves it unchanged. RestoreTemplate returns the fields to the
+	// owner.
 	Template        *Size
 	RestoreTemplate bool
 	Events          []Event
@@ -88,7 +89,7 @@ func shorterWait(a, b time.Duration) time.Duration {
 // maxRemarks bounds the remarks of a plan.
 const maxRemarks = 10
 
-// podChanges are the changes that bring the pods of a workload to a size.
+// podChanges are the changes that resize the pods of a workload.
 type podChanges struct {
 	resizes   []PodResize
 	evictions []Eviction

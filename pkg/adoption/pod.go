@@ -16,7 +16,7 @@ type ResizeStatus string
 const (
 	// ResizeDone means: the pod has the size of its spec.
 	ResizeDone ResizeStatus = ""
-	// ResizeDeferred means: the node has no room now; the kubelet retries.
+	// ResizeDeferred means that the node has no free capacity now; the kubelet retries.
 	ResizeDeferred ResizeStatus = "Deferred"
 	// ResizeInfeasible means: this node can never provide the size.
 	ResizeInfeasible ResizeStatus = "Infeasible"
@@ -26,7 +26,7 @@ const (
 	ResizeFailed ResizeStatus = "Failed"
 )
 
-// Pod holds what decisions need of a pod.
+// Pod holds the state of a pod that decisions require.
 type Pod struct {
 	Name, UID string
 	Created   time.Time
@@ -58,7 +58,7 @@ type Container struct {
 	KilledAt, EndedAt time.Time
 }
 
-// qosClass is the QoS class that Kubernetes gives to a pod.
+// qosClass returns the QoS class of a pod in Kubernetes.
 type qosClass int
 
 const (

@@ -19,8 +19,8 @@ type Signals struct {
 	Throttled *series.Ratio
 }
 
-// findRegression returns what got worse since the last step, or "". During a step every signal counts; afterwards, for
-// Policy.BreakerWindow, only OOM kills.
+// findRegression returns the degradation since the last step, or "". During a step every signal counts; afterwards,
+// for Policy.BreakerWindow, only OOM kills.
 func findRegression(in Input, s State) string {
 	onlyKills := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Equal(s.Previous)
 	// If one step back did not help, the original size may.

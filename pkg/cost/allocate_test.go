@@ -69,9 +69,9 @@ func TestAllocateGPUs(t *testing.T) {
 	}
 }
 
-// TestAllocationAddsUp: for each measure and resource, workloads (or namespaces) and idle are the cost of the nodes to
-// the last billionth, nothing is below zero, and by max nobody pays less than by the larger of the others did the node
-// have room.
+// TestAllocationAddsUp checks, for each measure and resource, that the costs of workloads (or namespaces) and the idle cost add up to the
+// cost of the nodes within 1e-9, that no cost is negative, and that the measure max costs a workload at least as much as the larger of the
+// other two where the node has enough capacity.
 func TestAllocationAddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := mustParse(t, book)
@@ -117,7 +117,7 @@ func TestAllocationAddsUp(t *testing.T) {
 	}
 }
 
-// TestMoreRequestedNeverCheaper: who requests more does not pay less for it.
+// TestMoreRequestedNeverCheaper checks that a larger request never reduces the charge.
 func TestMoreRequestedNeverCheaper(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB}}})
 	before := Nanos(-1)

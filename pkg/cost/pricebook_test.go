@@ -77,7 +77,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestQuoteSplits: the parts of a whole price stand to each other as the parts at the rates.
+// TestQuoteSplits checks that the parts of a whole price have the ratio of the parts at the rates.
 func TestLabelKeys(t *testing.T) {
 	want := []string{"cheap", "karpenter.sh/capacity-type", "pool", "reserved", "zone"}
 	if got := mustParse(t, book).LabelKeys(); !slices.Equal(got, want) {
@@ -223,7 +223,7 @@ func FuzzParsePriceBook(f *testing.F) {
 		for _, labels := range []map[string]string{nil, {"pool": "big"}, {"cheap": ""}} {
 			q, err := b.Quote(Node{Name: "n", Labels: labels, Size: Amounts{CPU: 1000, Memory: oneGiB}})
 			if err != nil {
-				continue // Out of range, and said so.
+				continue // Out of range, with an error.
 			}
 			if q.Cost.CPU < 0 || q.Cost.Memory < 0 || q.Group == "" || q.CapacityType == "" {
 				t.Fatalf("quote %+v", q)

@@ -18,11 +18,13 @@ type Machine struct {
 	Reserved numa.CPUSet
 	// Memory is the memory available to containers by zone, without empty zones.
 	Memory map[string]series.Bytes
+	// OtherMemory is the part of Memory in use by zone by what BindMemory does not bind.
+	OtherMemory map[string]series.Bytes
 	// MemoryBoundByKubelet means that the kubelet binds containers to memory zones, so that BindMemory binds none.
 	MemoryBoundByKubelet bool
 }
 
-// Pod is a pod whose containers request CPUs of their own.
+// Pod is a pod whose containers request exclusive CPUs.
 type Pod struct {
 	UID    string
 	Policy numa.Policy

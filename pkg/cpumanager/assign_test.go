@@ -189,7 +189,7 @@ func TestBindMemory(t *testing.T) {
 		newPod("numa", numa.PolicyNUMA, map[string]int{"node0": 1}, 1), newPod("late", numa.PolicyNUMA, map[string]int{"node0": 1}, 1),
 	}
 	plan := Assign(m, nil, pods)
-	zones, why := BindMemory(m, &plan, pods)
+	zones, why := BindMemory(m, &plan, pods, nil)
 	for uid, want := range map[string]string{"fits": "node0", "too": "node0", "none": "no limit", "bare": "zone node1 has 0 MiB left", "both": "zone node1", "numa": "node0", "late": "zone node0 has 0 MiB left"} {
 		id := ID{uid, "a"}
 		if got := strings.Join(zones[id], ",") + why[id]; !strings.Contains(got, want) {
@@ -197,8 +197,32 @@ func TestBindMemory(t *testing.T) {
 		}
 	}
 	m.MemoryBoundByKubelet = true
-	if zones, why = BindMemory(m, &plan, pods); len(zones) != 0 || len(why) != len(pods) {
+	if zones, why = BindMemory(m, &plan, pods, nil); len(zones) != 0 || len(why) != len(pods) {
 		t.Errorf("the kubelet binds memory: %v, %v", zones, why)
+	}
+}
+
+// TestOtherMemory checks that memory in use by unbound pods counts: a container is bound only beside it and a margin, and stays bound as
+// long as its limit fits.
+func TestOtherMemory(t *testing.T) {
+	m := newMachine(t, 1, 4)
+	pods := []Pod{newPod("web", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)} // 1 of 8 GiB
+	plan := Assign(m, nil, pods)
+	id := ID{"web", "a"}
+	for _, test := range []struct {
+		others       series.Bytes
+		first, stays bool
+	}{{0, true, true}, {6 << 30, true, true}, {13 << 29, false, true}, {7 << 30, false, true}, {15 << 29, false, false}, {9 << 30, false, false}} {
+		m.OtherMemory = map[string]series.Bytes{"node0": test.others}
+		for bound, want := range map[bool]bool{false: test.first, true: test.stays} {
+			var now map[ID][]string
+			if bound {
+				now = map[ID][]string{id: {"node0"}}
+			}
+			if zones, why := BindMemory(m, &plan, pods, now); (zones[id] != nil) != want || (why[id] == "") != want {
+				t.Errorf("%d MiB of others, bound %t: %v, %v", test.others>>20, bound, zones, why)
+			}
+		}
 	}
 }
 

@@ -11,11 +11,15 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
+// otherMemoryMargin is the share of OtherMemory that must be free in addition before a container is bound, so that small changes of it do
+// not bind and release a container in turn.
+const otherMemoryMargin = 8
+
 // BindMemory returns the memory zones of containers: those of their CPUs. A container bound to zones is OOM-killed when these are full,
 // even if others have free memory. Therefore only containers with a memory limit are bound, and only while the limits of all bound
-// containers fit into the zone; a limit is divided among zones in proportion to the CPUs. why holds the reason for assigned containers
-// that are not bound.
-func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why map[ID]string) {
+// containers fit into the zone beside everything else in use there; a limit is divided among zones in proportion to the CPUs. bound holds
+// the containers that are bound now, which may use the last of a zone. why holds the reason for assigned containers that are not bound.
+func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones map[ID][]string, why map[ID]string) {
 	zones, why = map[ID][]string{}, map[ID]string{}
 	limits := map[ID]series.Bytes{}
 	for i := range pods {
@@ -24,10 +28,17 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 		}
 	}
 	left := maps.Clone(m.Memory)
+	for zone, used := range m.OtherMemory {
+		left[zone] -= used
+	}
 	for _, h := range plan.Assignments {
 		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
-			reason = reserveMemory(left, h.Zones, limits[h.ID])
+			var margins map[string]series.Bytes
+			if bound[h.ID] == nil {
+				margins = m.OtherMemory
+			}
+			reason = reserveMemory(left, margins, h.Zones, limits[h.ID])
 		}
 		if reason != "" {
 			why[h.ID] = reason
@@ -42,8 +53,8 @@ func BindMemory(m Machine, plan *Plan, pods []Pod) (zones map[ID][]string, why m
 	return zones, why
 }
 
-// reserveMemory subtracts a limit from what is left of the zones, or returns why it cannot.
-func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
+// reserveMemory subtracts a limit from what is left of the zones, or returns why it cannot. A part of others must stay free.
+func reserveMemory(left, others map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {
 		return "it has no CPUs in any zone"
@@ -61,8 +72,8 @@ func reserveMemory(left map[string]series.Bytes, zones map[string]int, limit ser
 		}
 	}
 	for _, zone := range slices.Sorted(maps.Keys(needs)) {
-		if needs[zone] > left[zone] {
-			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, left[zone]>>20, needs[zone]>>20)
+		if needs[zone]+others[zone]/otherMemoryMargin > left[zone] {
+			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, max(left[zone], 0)>>20, needs[zone]>>20)
 		}
 	}
 	for zone, n := range needs {

@@ -1,11 +1,12 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package histogram has distributions of non-negative values in buckets of equal relative width.
+// Package histogram implements distributions of non-negative values in buckets of equal relative width.
 //
 // Two types share one bucket grid: Counts, the small sketch of one day, kept in large numbers; and Histogram, a
-// weighted sum of such sketches. Age weights apply when sketches are summed, so nothing decays in place. The grid has
-// no configured range: it covers every float64 above ValueFloor, so the unit of the values does not matter.
+// weighted sum of such sketches. Age weights apply when sketches are summed, so stored data never decays in place.
+// The grid has no configured range: it covers every float64 above ValueFloor, so the unit of the values does not
+// matter.
 package histogram
 
 import (
@@ -27,8 +28,8 @@ const (
 	// A bucket is at most 1/64 of its lower edge wide, and both estimate and exact value lie inside it.
 	RelativeError = 1.0 / BucketsPerOctave
 
-	// ValueFloor is the smallest value that is distinguished from zero: 2^-30, about 1e-9 (a nanocore, a billionth of a
-	// byte). What is below counts as zero.
+	// ValueFloor is the smallest value that is distinguished from zero: 2^-30, about 1e-9 (a nanocore, a billionth of
+	// a byte). Smaller values count as zero.
 	ValueFloor = 1.0 / (1 << 30)
 
 	// maxBucket is the last bucket that holds finite values: exponent 2046, all mantissa bits.
@@ -44,7 +45,7 @@ func lowerEdge(bucket int) float64 { return math.Float64frombits(uint64(bucket) 
 // usable reports whether v can be a measurement of use: finite and not below zero.
 func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 
-// number is what a bucket may hold.
+// number is the type of a bucket's content.
 type number interface{ ~uint16 | ~uint32 | ~float64 }
 
 // view is a read-only window of buckets; the statistics of Histogram and Counts are written once, over it.
@@ -60,7 +61,7 @@ type view[T number] struct {
 	low, high float64
 }
 
-// edges returns the range of values that bins[i] stands for: its bucket, cut to the extremes that were added.
+// edges returns the range of values of bins[i]: its bucket, limited to the smallest and largest added value.
 func (v view[T]) edges(i int) (lower, upper float64) {
 	lower, upper = lowerEdge(v.first+i), lowerEdge(v.first+i+1)
 	if v.high < upper {
@@ -83,7 +84,7 @@ func (v view[T]) quantile(q float64) float64 {
 	case q <= 0:
 		return v.low
 	}
-	// From the top: the quantiles that are asked for lie there.
+	// Iterate from the top, where the usual quantiles are.
 	above := (1 - q) * v.total
 	for i, v0 := range slices.Backward(v.bins) {
 		n := v0

@@ -11,14 +11,14 @@ import (
 	"math"
 )
 
-// The first two bytes of a checkpoint: what it holds and the version of its layout.
+// The first two bytes of a checkpoint: the kind of its content and the version of its layout.
 const (
 	kindCounts   = 'C'
 	codecVersion = 1
 	checksumSize = 4
 )
 
-// ErrCorrupt is returned, wrapped, when a checkpoint cannot be what was written: cut off, altered or out of bounds.
+// ErrCorrupt is wrapped by the errors of invalid checkpoints: truncated, altered or out of range.
 var ErrCorrupt = errors.New("corrupt histogram checkpoint")
 
 // MarshalBinary writes the counts as a versioned, checksummed checkpoint of one to two bytes a bucket. It never fails.
@@ -26,7 +26,7 @@ func (c *Counts) MarshalBinary() ([]byte, error) {
 	return c.AppendBinary(make([]byte, 0, 48+2*c.len()))
 }
 
-// AppendBinary appends what MarshalBinary returns to out.
+// AppendBinary appends the result of MarshalBinary to out.
 func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
 	begin := len(out)
 	out = append(out, kindCounts, codecVersion)
@@ -81,7 +81,7 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// open checks the kind, the version and checksum and returns a reader of what is between.
+// open checks kind, version and checksum and returns a reader of the content.
 func open(data []byte) (*reader, error) {
 	if len(data) < 2+checksumSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
@@ -144,7 +144,7 @@ func (r *reader) float32() float32 {
 	return v
 }
 
-// done returns an error unless everything was read and nothing failed.
+// done returns an error unless the whole content was read without failure.
 func (r *reader) done() error {
 	if r.bad || len(r.rest) != 0 {
 		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// MaxCountBuckets bounds Counts: 7 octaves, a factor of 128 below the largest value. What is lower is counted in
-	// the lowest bucket; sum, mean, count and maximum stay exact. 896 bytes at most while no bucket passes 65,535.
+	// MaxCountBuckets limits Counts to 7 octaves, a factor of 128 below the largest value. Lower values are counted
+	// in the lowest bucket; sum, mean, count and maximum stay exact. The size is at most 896 bytes while no bucket
+	// exceeds 65,535.
 	MaxCountBuckets = 7 * BucketsPerOctave
 	// growCountsBy is how many spare buckets the window gets when it grows to either side.
 	growCountsBy = 8
@@ -112,8 +113,7 @@ func (c *Counts) Quantile(q float64) float64 {
 	return viewOf(c, c.narrow).quantile(q)
 }
 
-// Above returns how many samples lie above x (an estimate, hence a fraction), and the sum of what each of them has
-// above x.
+// Above returns the estimated number of samples above x, and the sum of their differences to x.
 func (c *Counts) Above(x float64) (samples, excess float64) {
 	if c.wide != nil {
 		return viewOf(c, c.wide).above(x)
@@ -124,9 +124,9 @@ func (c *Counts) Above(x float64) (samples, excess float64) {
 // Point is a point in the tail of a distribution: the share of the samples that lies above a value.
 type Point struct{ Value, Share float64 }
 
-// AppendTail appends to dst the lower edges of the buckets that hold samples, from the largest value downwards to the
-// one in which the given share of the samples is reached: there, the value at which it is, linear inside the bucket.
-// It needs no memory of its own where dst has room for MaxCountBuckets+1 points.
+// AppendTail appends to dst the lower edges of the buckets with samples, from the largest value down to the bucket in
+// which the given share of the samples is reached, where it appends the interpolated value. It allocates nothing if
+// dst has capacity for MaxCountBuckets+1 points.
 func (c *Counts) AppendTail(dst []Point, share float64) []Point {
 	if c.wide != nil {
 		return appendTail(dst, c, c.wide, share)
@@ -192,7 +192,7 @@ func countAbove[T uint16 | uint32](c *Counts, bins []T, x float64) float64 {
 	return float64(seen) + float64(bins[at])*(upper-x)/(upper-lower)
 }
 
-// Compact releases spare memory; call it when nothing more is added for long.
+// Compact releases spare memory; call it after the last addition.
 func (c *Counts) Compact() {
 	if c.narrow != nil && cap(c.narrow) > len(c.narrow) {
 		c.narrow = append(make([]uint16, 0, len(c.narrow)), c.narrow...)
@@ -230,7 +230,7 @@ func (c *Counts) bump(i int, n uint32) {
 	c.narrow[i] += uint16(n)
 }
 
-// broaden goes over to four bytes for a bucket.
+// broaden converts the buckets to four bytes.
 func (c *Counts) broaden() {
 	c.wide = make([]uint32, len(c.narrow))
 	for i, n := range c.narrow {
@@ -283,7 +283,7 @@ func (c *Counts) widen(low, high int) {
 	c.first = int32(first)
 }
 
-// moveWide returns n buckets in which old[i] stands at i+offset; what would stand below 0 is added to 0.
+// moveWide returns n buckets with old[i] at i+offset; the content of negative indexes is added to bucket 0.
 func moveWide(old []uint32, offset, n int) []uint32 {
 	moved := make([]uint32, n)
 	for i, v := range old {
@@ -294,7 +294,7 @@ func moveWide(old []uint32, offset, n int) []uint32 {
 	return moved
 }
 
-// moveNarrow is moveWide for two-byte buckets; lost is what did not fit in bucket 0 and must be added to it.
+// moveNarrow is moveWide for two-byte buckets; lost is the excess of bucket 0, which the caller must add to it.
 func moveNarrow(old []uint16, offset, n int) (moved []uint16, lost uint32) {
 	moved = make([]uint16, n)
 	folded := uint32(0)

@@ -4,8 +4,8 @@
 package histogram
 
 const (
-	// MaxBuckets bounds a Histogram: 24 octaves, a factor of 1.6e7 between the largest value and the lowest bucket.
-	// What is lower is counted in the lowest bucket. 12 KiB at most.
+	// MaxBuckets limits a Histogram to 24 octaves, a factor of 1.6e7 between the largest value and the lowest bucket.
+	// Lower values are counted in the lowest bucket. The size is at most 12 KiB.
 	MaxBuckets = 24 * BucketsPerOctave
 	// growBy is how many spare buckets a window gets when it must grow downwards.
 	growBy = BucketsPerOctave / 2
@@ -26,7 +26,7 @@ func (h *Histogram) Reset() {
 	*h = Histogram{weights: h.weights[:0]}
 }
 
-// Add adds all that c holds, each sample with the given weight. A weight that is NaN, infinite, zero or below adds nothing.
+// Add adds the samples of c, each with the given weight. A weight that is NaN, infinite or not positive adds nothing.
 func (h *Histogram) Add(c *Counts, weight float64) {
 	if c.Total() == 0 || !usable(weight) || weight == 0 {
 		return
@@ -99,7 +99,7 @@ func addBins[T number](h *Histogram, first int, bins []T, weight float64) {
 	}
 }
 
-// resize returns s with length n, keeping what it holds and reusing its memory where that is enough.
+// resize returns s with length n and its content, reusing its memory if possible.
 func resize(s []float64, n int) []float64 {
 	if n <= cap(s) {
 		return s[:n]

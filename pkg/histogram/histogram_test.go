@@ -65,7 +65,7 @@ func TestQuantileError(t *testing.T) {
 	}
 }
 
-// sum is a histogram of what counts hold, each with weight 1.
+// sum returns a histogram of counts with weight 1.
 func sum(all ...*Counts) *Histogram {
 	h := &Histogram{}
 	for _, c := range all {
@@ -131,7 +131,7 @@ func TestMergeEqualsAddingAll(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var a, b, all Counts
 	for i := range 4000 {
-		v := 1 + 3*rng.Float64() // Nothing is so low beside the highest that it is folded.
+		v := 1 + 3*rng.Float64() // No value is low enough relative to the highest to be folded.
 		all.Add(v)
 		if i%3 == 0 {
 			a.Add(v)
@@ -204,7 +204,7 @@ func TestCountsBroaden(t *testing.T) {
 	if samples, _ := c.Above(1.5); samples != 1 {
 		t.Errorf("%v samples above 1.5, want 1", samples)
 	}
-	// The lowest buckets fold into one, past what two bytes hold.
+	// The lowest buckets fold into one, beyond the range of two bytes.
 	var low Counts
 	for range 40_000 {
 		low.Add(1)
@@ -253,7 +253,7 @@ func FuzzUnmarshal(f *testing.F) {
 	data, _ := c.MarshalBinary()
 	f.Add(data[:len(data)-checksumSize])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// The checksum is made right, so that what it protects is tested too.
+		// The checksum is corrected, so that the checks after it are tested too.
 		var c Counts
 		if c.UnmarshalBinary(binary.LittleEndian.AppendUint32(body, crc32.ChecksumIEEE(body))) != nil || c.Total() == 0 {
 			return

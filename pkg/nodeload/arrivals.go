@@ -15,7 +15,10 @@ const Warmup = 30 * time.Second
 
 // pendingPod is a pod that is not fully contained in the samples of its node.
 type pendingPod struct {
+	// use is the expected usage.
 	use Amount
+	// credit replaces use after the end.
+	credit Credit
 	// started is when the pod started to run; zero before.
 	started time.Time
 	// ended is when it ended; zero before.
@@ -75,13 +78,13 @@ func (a *Arrivals) Remove(pod string) bool {
 	return true
 }
 
-// End records the end of a pod. A pod that never ran is removed; one that ran stays until the averages that contain
-// its usage have passed. use and started apply to a pod that has been dropped already, because its start is covered;
-// started is zero for one that never ran. It reports whether the end was new.
-func (a *Arrivals) End(pod string, use Amount, started, ended time.Time) bool {
+// End records the end of a pod. A pod that never ran is removed; of one that ran, the credit is subtracted until the
+// averages that contain its usage have passed. started applies to a pod that has been dropped already, because its start
+// is covered; it is zero for one that never ran. It reports whether the end changed anything.
+func (a *Arrivals) End(pod string, credit Credit, started, ended time.Time) bool {
 	p, on := a.pods[pod]
 	if !on {
-		p = pendingPod{use: use, started: started}
+		p = pendingPod{started: started}
 	}
 	switch {
 	case !p.ended.IsZero():
@@ -92,7 +95,7 @@ func (a *Arrivals) End(pod string, use Amount, started, ended time.Time) bool {
 	if a.pods == nil {
 		a.pods = map[string]pendingPod{}
 	}
-	p.ended = ended
+	p.credit, p.ended = credit, ended
 	a.pods[pod] = p
 	return true
 }
@@ -129,17 +132,20 @@ func ResidualShare(started, ended, measured time.Time, window time.Duration) ser
 }
 
 // pendingLoad returns the usage of arriving pods that a metric does not contain, less that of ended pods that it
-// still contains, in units of its resource.
+// still contains, in units of its resource. Estimated credits only make up for arriving pods, such as those that
+// replace the ended ones: they never make a node look less loaded than measured.
 func (a *Arrivals) pendingLoad(kind kind, measured time.Time, window time.Duration) float64 {
-	var sum float64
+	var coming, estimated, left float64
 	for _, p := range a.pods {
 		if p.ended.IsZero() {
-			sum += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
-		} else {
-			sum -= p.use.of(kind) * float64(ResidualShare(p.started, p.ended, measured, window))
+			coming += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
+			continue
 		}
+		residual := float64(ResidualShare(p.started, p.ended, measured, window))
+		estimated += p.credit.Estimated.of(kind) * residual
+		left += p.credit.Measured.of(kind) * residual
 	}
-	return sum
+	return max(coming-estimated, 0) - left
 }
 
 // dropCovered removes the pods that every counting metric covers.

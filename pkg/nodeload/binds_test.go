@@ -62,7 +62,7 @@ func TestBindsMoveAndGo(t *testing.T) {
 	}
 }
 
-// TestBindsCountExactly compares with counting all placements anew, in any order of arrival.
+// TestBindsCountExactly compares with a full recount of the placements, in any order of arrival.
 func TestBindsCountExactly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := NewBinds(hotRanges())

@@ -171,7 +171,7 @@ func TestDepartureIsTakenOff(t *testing.T) {
 			// Covered long ago: nothing was kept of it.
 			arrivals = Arrivals{}
 		}
-		if !arrivals.End("pod", Amount{CPU: 1000}, at(-lived-30), at(0)) || arrivals.End("pod", Amount{CPU: 1000}, at(-lived-30), at(9)) {
+		if !arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(0)) || arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(9)) {
 			t.Fatal("the end was no news, or twice")
 		}
 		if arrivals.Len() != 0 {
@@ -196,14 +196,14 @@ func TestDepartureIsTakenOff(t *testing.T) {
 	}
 	// Never more is subtracted than there is, and nothing without a fresh sample.
 	var arrivals Arrivals
-	arrivals.End("pod", Amount{CPU: 9000}, at(-3000), at(0))
+	arrivals.End("pod", Credit{Measured: Amount{CPU: 9000}}, at(-3000), at(0))
 	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
 		t.Errorf("%v is left of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
 	}
 	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(-90000)), &arrivals, at(0)); n.Loads[0].OnWay != 0 {
 		t.Errorf("%v is taken off a stale load", n.Loads[0].OnWay)
 	}
-	if arrivals = (Arrivals{}); arrivals.End("never ran", Amount{CPU: 1}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
+	if arrivals = (Arrivals{}); arrivals.End("never ran", Credit{Measured: Amount{CPU: 1}}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
 		t.Error("a pod that never ran is remembered")
 	}
 }

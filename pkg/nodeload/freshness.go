@@ -8,6 +8,9 @@ import "time"
 const (
 	// Grace is how much longer than its period a value is valid, as in gocrane.
 	Grace = 5 * time.Minute
+	// UndatedAge is how much older than its reading a value counts whose sample time is unknown: the samples of a dead
+	// exporter remain in an average of five minutes, half of that on average.
+	UndatedAge = 150 * time.Second
 	// MaxSkew is how far in the future a time may be: clocks synchronised by NTP differ by less, writers in another
 	// time zone by more.
 	MaxSkew = time.Minute

@@ -49,7 +49,7 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 				arrivals.Add(fmt.Sprint("new", i), Amount{CPU: 1000}, time.Time{})
 			}
 			for i := range c.ended {
-				arrivals.End(fmt.Sprint("old", i), Amount{CPU: 1000}, at(-3000), at(0))
+				arrivals.End(fmt.Sprint("old", i), Credit{Measured: Amount{CPU: 1000}}, at(-3000), at(0))
 			}
 			n := r.NodeAt(report(r, c.now, c.peak, at(0)), &arrivals, at(0))
 			for _, metric := range []int{hourly, daily} {
@@ -86,7 +86,7 @@ func TestMaximumWithoutPresent(t *testing.T) {
 	alone := rules(t, Strategy{}, func(s *Spec) {
 		s.Metrics, s.Predicates, s.Priorities = s.Metrics[1:2], s.Predicates[1:2], s.Priorities[1:2]
 	})
-	arrivals.End("old", Amount{CPU: 3000}, at(-3000), at(0))
+	arrivals.End("old", Credit{Measured: Amount{CPU: 3000}}, at(-3000), at(0))
 	one := Report{Capacity: testCapacity(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
 	if l := alone.NodeAt(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
 		t.Errorf("a maximum alone: %+v", l)
@@ -97,7 +97,7 @@ func TestMaximumWithoutPresent(t *testing.T) {
 }
 
 // TestMaxima checks for random events that a fresh maximum with pending load is the larger of itself and the present
-// load with pending load, and that placing a pod incrementally gives the same node as building it anew.
+// load with pending load, and that incremental placement gives the same node as a rebuild.
 func TestMaxima(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
@@ -111,7 +111,7 @@ func TestMaxima(t *testing.T) {
 			case 1:
 				arrivals.Add(fmt.Sprint(i), use, started)
 			default:
-				arrivals.End(fmt.Sprint(i), use, started.Add(-time.Hour), started)
+				arrivals.End(fmt.Sprint(i), Credit{Measured: use}, started.Add(-time.Hour), started)
 			}
 		}
 		seen := report(r, series.Ratio(rng.Float64()), series.Ratio(rng.Float64()), at(-rng.IntN(200)))
@@ -127,7 +127,7 @@ func TestMaxima(t *testing.T) {
 		arrivals.Add("pod", pod, time.Time{})
 		looked := r.NodeAt(seen, &arrivals, at(0))
 		for i := range joined.Loads {
-			// An average that pods that ended would bring below zero is held there, so that what comes counts from there.
+			// An average cannot become negative by pods that ended: it stays at 0, and new load is added from there.
 			average := n.Loads[i/3*3]
 			if average.OnWay > -average.Value && !near(joined.Loads[i].OnWay, looked.Loads[i].OnWay) {
 				t.Fatalf("metric %d: placed %+v, looked %+v", i, joined.Loads[i], looked.Loads[i])
@@ -148,7 +148,7 @@ func TestChurnDoesNotClose(t *testing.T) {
 	for now := 0; now < 4*3600; now += 15 {
 		if now%(life/pods) == 0 {
 			name := func(born int) string { return fmt.Sprint(born) }
-			arrivals.End(name(now-life), Amount{CPU: use}, at(now-life), at(now))
+			arrivals.End(name(now-life), Credit{Measured: Amount{CPU: use}}, at(now-life), at(now))
 			f := fleet(r, at(now), r.NodeAt(seen, &arrivals, at(now)))
 			if limit, _ := f.Closed(r.NodeAt(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
 				t.Fatalf("after %v closed by %s", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
@@ -248,11 +248,11 @@ func TestEnd(t *testing.T) {
 	var a Arrivals
 	use := Amount{CPU: 100}
 	a.Add("waiting", use, time.Time{})
-	if !a.End("waiting", use, time.Time{}, at(0)) || a.Has("waiting") {
+	if !a.End("waiting", Credit{Measured: use}, time.Time{}, at(0)) || a.Has("waiting") {
 		t.Error("a pod that did not run is remembered after its end")
 	}
 	a.Add("running", use, at(-60))
-	if !a.End("running", use, at(-60), at(0)) || a.End("running", use, at(-60), at(1)) || !a.Has("running") || a.Len() != 0 {
+	if !a.End("running", Credit{Measured: use}, at(-60), at(0)) || a.End("running", Credit{Measured: use}, at(-60), at(1)) || !a.Has("running") || a.Len() != 0 {
 		t.Error("the end of a pod that ran is not told once")
 	}
 	if a.Start("running", at(5)) {
@@ -261,7 +261,7 @@ func TestEnd(t *testing.T) {
 	if !a.Remove("running") || a.Has("running") {
 		t.Error("it cannot be taken off")
 	}
-	if !a.End("covered", use, at(-9000), at(0)) || a.Len() != 0 || !a.Has("covered") {
+	if !a.End("covered", Credit{Measured: use}, at(-9000), at(0)) || a.Len() != 0 || !a.Has("covered") {
 		t.Error("the end of a pod that was covered is no news")
 	}
 }

@@ -34,6 +34,9 @@ type Metric struct {
 	Period time.Duration
 	// Query is PromQL for the percentage, 0 to 100, of every node; empty for the series called Name.
 	Query string
+	// SampleTime is PromQL for the time of the newest raw sample of every node, in seconds since 1970; empty for the
+	// series of DefaultSampleTime.
+	SampleTime string
 	// Resource is the measured resource; empty if unknown.
 	Resource Resource
 	// From is its source; empty for Prometheus.
@@ -42,6 +45,21 @@ type Metric struct {
 
 // Active returns how long a value of the metric is valid.
 func (m Metric) Active() time.Duration { return m.Period + Grace }
+
+// DefaultSampleTime returns the name of the recorded series with the times of the newest raw samples of the nodes, for
+// a metric that names no query of its own; empty for none.
+func (m Metric) DefaultSampleTime() string {
+	if m.Query != "" || m.SampleTime != "" {
+		return ""
+	}
+	switch m.Resource {
+	case CPU:
+		return "node_cpu_sample_time_seconds"
+	case Memory:
+		return "node_memory_sample_time_seconds"
+	}
+	return ""
+}
 
 // NamedLimit is a predicate: a node above Max gets no new pod. A Max of 0 disables it.
 type NamedLimit struct {
@@ -98,7 +116,7 @@ type Policy struct {
 	Weights []Weight
 	Hot     []HotRange
 	Marks   map[Resource]WaterMarks
-	// Warnings are sentences about parts of the Spec without effect.
+	// Warnings are sentences about parts of the Spec without effect or with an unintended one.
 	Warnings []string
 }
 
@@ -131,6 +149,11 @@ func NewPolicy(spec Spec) (*Policy, error) {
 	errs = append(errs, p.applyMarks()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	for _, m := range p.Metrics {
+		if m.From == FromMetricsServer && m.Resource == Memory {
+			p.warnf("metric %q counts page cache in use as load: metrics-server reports no other memory of nodes; read it from Prometheus", m.Name)
+		}
 	}
 	return p, nil
 }

@@ -105,6 +105,17 @@ func TestPartsWithoutEffect(t *testing.T) {
 	}
 }
 
+// TestMemoryOfMetricsServer checks that memory of metrics-server, which includes page cache, is accepted with a warning.
+func TestMemoryOfMetricsServer(t *testing.T) {
+	p, err := nodeload.NewPolicy(nodeload.Spec{Metrics: []nodeload.Metric{
+		{Name: "cpu_usage_active", Period: time.Minute, From: nodeload.FromMetricsServer},
+		{Name: "mem_usage_active", Period: time.Minute, From: nodeload.FromMetricsServer},
+	}})
+	if err != nil || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "page cache") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 func TestBadSpecs(t *testing.T) {
 	metrics := []nodeload.Metric{{Name: "a", Period: time.Minute}}
 	for name, test := range map[string]struct {

@@ -34,7 +34,7 @@ type Strategy struct {
 }
 
 const (
-	// DefaultPackTarget leaves a limit of 65 % some room above.
+	// DefaultPackTarget leaves capacity below a limit of 65%.
 	DefaultPackTarget series.Ratio = 0.55
 	// DefaultRiskMargin is one standard deviation, as in Trimaran's LoadVariationRiskBalancing.
 	DefaultRiskMargin = 1

@@ -9,7 +9,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource is what a load is a share of.
+// Resource is the resource of a load.
 type Resource string
 
 // The resources that loads are measured of.
@@ -21,7 +21,7 @@ const (
 // WaterMarks are the usage marks of one resource that scheduler, rebalancing and node agent share, as fractions of a
 // node's capacity. They are in order, so that nothing is scheduled onto a node from which pods are evicted.
 type WaterMarks struct {
-	// Low is the mark below which a node takes what others have too much of.
+	// Low is the mark below which a node receives pods of overloaded nodes.
 	Low series.Ratio
 	// Schedule is the mark above which a node takes no new pod.
 	Schedule series.Ratio

@@ -70,6 +70,14 @@ func (k Kill) isSame(other Kill) bool {
 // containerPath returns the container that was killed.
 func (k Kill) containerPath() string { return k.Namespace + "/" + k.Pod + "/" + k.Container }
 
+// ownerPath returns the container of the workload that was killed, the same for all pods of a workload whose owner is known.
+func (k Kill) ownerPath() string {
+	if k.Owner.Kind == "" {
+		return k.containerPath()
+	}
+	return k.Namespace + "/" + k.Owner.APIVersion + "/" + k.Owner.Kind + "/" + k.Owner.Name + "/" + k.Container
+}
+
 // record is a kill in gocrane's format, with additional fields that gocrane ignores.
 type record struct {
 	Namespace string

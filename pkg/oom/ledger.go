@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -18,6 +19,8 @@ type Limits struct {
 	Count int
 	// Bytes is the maximum size of the encoded records, more than 2.
 	Bytes int
+	// PerContainer is the maximum number of records of one container of a workload; 0 for no limit.
+	PerContainer int
 	// Age is the age up to which a record is kept, more than 0.
 	Age time.Duration
 }
@@ -32,11 +35,11 @@ const (
 // Ledger holds kills, oldest first. The zero value is empty. It is not safe for concurrent use.
 //
 // Kills that were dropped for lack of space are not added again, though the status of their pods may still show them: the
-// ledger stores the time up to which it has dropped kills.
+// ledger stores, by namespace, the time up to which it has dropped kills.
 type Ledger struct {
 	kills []Kill
-	// droppedThrough is the time of the youngest kill that was dropped for lack of space.
-	droppedThrough time.Time
+	// droppedThrough is the time of the youngest kill of each namespace that was dropped for lack of space.
+	droppedThrough map[string]time.Time
 }
 
 // UnreadableRecord is the text of an invalid record and its error.
@@ -126,10 +129,10 @@ func (x index) has(k Kill) bool {
 
 // Add adds kills and returns the new ones: those that are not known, not older than the limit, and not dropped before.
 func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
-	seen := newIndex(l.kills)
+	seen, surplus := newIndex(l.kills), l.surplus(limits)
 	var added []Kill
 	for _, k := range kills {
-		if seen.has(k) || now.Sub(k.At) > limits.Age || !k.At.After(l.droppedThrough) {
+		if seen.has(k) || now.Sub(k.At) > limits.Age || l.isDropped(k) || surplus(k) {
 			continue
 		}
 		seen.add(k)
@@ -142,34 +145,69 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 
 // Known reports whether a kill is in the ledger or too old for it.
 func (l *Ledger) Known(k Kill, now time.Time, limits Limits) bool {
-	if now.Sub(k.At) > limits.Age || !k.At.After(l.droppedThrough) {
+	if now.Sub(k.At) > limits.Age || l.isDropped(k) || l.surplus(limits)(k) {
 		return true
 	}
 	return slices.ContainsFunc(l.kills, k.isSame)
 }
 
-// Prune drops records that are too old, then the oldest ones until the rest is within the limits, and returns the number of
-// dropped records.
+// Prune drops records that are too old, then the oldest ones of containers with too many, then the oldest ones of the namespace with the most
+// bytes until the rest is within the limits, and returns the number of dropped records. So a namespace whose containers are killed all the
+// time drops its own records.
 func (l *Ledger) Prune(now time.Time, limits Limits) int {
 	before := len(l.kills)
 	l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { return now.Sub(k.At) > limits.Age })
-	sizes, total := make([]int, len(l.kills)), 2 // The brackets.
+	maps.DeleteFunc(l.droppedThrough, func(_ string, t time.Time) bool { return now.Sub(t) > limits.Age })
+	if limits.PerContainer > 0 {
+		surplus := map[string]int{}
+		for _, k := range l.kills {
+			surplus[k.ownerPath()]++
+		}
+		l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { // The oldest come first.
+			surplus[k.ownerPath()]--
+			return surplus[k.ownerPath()] >= limits.PerContainer
+		})
+	}
+	l.dropLargest(limits)
+	return before - len(l.kills)
+}
+
+// dropLargest drops the oldest record of the namespace with the most bytes until the ledger is within the limits.
+func (l *Ledger) dropLargest(limits Limits) {
+	type share struct {
+		bytes int
+		// records are the indices of the records of the namespace that are left, oldest first.
+		records []int
+	}
+	shares, sizes, total := map[string]*share{}, make([]int, len(l.kills)), 2 // The brackets.
 	for i, k := range l.kills {
 		raw, err := json.Marshal(k)
 		if err != nil {
 			continue // Encoding a kill does not fail.
 		}
+		s := shares[k.Namespace]
+		if s == nil {
+			s = &share{}
+			shares[k.Namespace] = s
+		}
 		sizes[i] = len(raw) + 1 // The comma.
-		total += sizes[i]
+		total, s.bytes, s.records = total+sizes[i], s.bytes+sizes[i], append(s.records, i)
 	}
-	drop := 0
-	for drop < len(l.kills) && (len(l.kills)-drop > limits.Count || total > limits.Bytes) {
-		total -= sizes[drop]
-		l.droppedThrough = later(l.droppedThrough, l.kills[drop].At)
-		drop++
+	names, dropped := slices.Sorted(maps.Keys(shares)), map[int]bool{}
+	for len(dropped) < len(l.kills) && (len(l.kills)-len(dropped) > limits.Count || total > limits.Bytes) {
+		largest := shares[slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(shares[a].bytes, shares[b].bytes) })]
+		i := largest.records[0]
+		dropped[i], largest.records = true, largest.records[1:]
+		total, largest.bytes = total-sizes[i], largest.bytes-sizes[i]
+		l.setDroppedThrough(l.kills[i].Namespace, l.kills[i].At)
 	}
-	l.kills = slices.Clone(l.kills[drop:])
-	return before - len(l.kills)
+	kept := make([]Kill, 0, len(l.kills)-len(dropped))
+	for i, k := range l.kills {
+		if !dropped[i] {
+			kept = append(kept, k)
+		}
+	}
+	l.kills = kept
 }
 
 func later(a, b time.Time) time.Time {
@@ -182,11 +220,53 @@ func later(a, b time.Time) time.Time {
 // Kills returns the records, oldest first. They must not be modified.
 func (l *Ledger) Kills() []Kill { return l.kills }
 
-// DroppedThrough returns the time up to which kills were dropped for lack of space; zero if none was.
-func (l *Ledger) DroppedThrough() time.Time { return l.droppedThrough }
+// DroppedThrough returns, by namespace, the time up to which kills were dropped for lack of space. The empty namespace stands for all.
+func (l *Ledger) DroppedThrough() map[string]time.Time { return maps.Clone(l.droppedThrough) }
 
-// SetDroppedThrough restores the time that DroppedThrough returned in an earlier process.
-func (l *Ledger) SetDroppedThrough(t time.Time) { l.droppedThrough = later(l.droppedThrough, t) }
+// SetDroppedThrough restores a time that DroppedThrough returned in an earlier process.
+func (l *Ledger) SetDroppedThrough(namespace string, t time.Time) { l.setDroppedThrough(namespace, t) }
+
+// maxNamespaces bounds the namespaces for which the ledger stores the time of dropped kills.
+const maxNamespaces = 500
+
+func (l *Ledger) setDroppedThrough(namespace string, t time.Time) {
+	if l.droppedThrough == nil {
+		l.droppedThrough = map[string]time.Time{}
+	}
+	l.droppedThrough[namespace] = later(l.droppedThrough[namespace], t)
+	if len(l.droppedThrough) > maxNamespaces {
+		oldest := slices.MinFunc(slices.Sorted(maps.Keys(l.droppedThrough)), func(a, b string) int {
+			return l.droppedThrough[a].Compare(l.droppedThrough[b])
+		})
+		delete(l.droppedThrough, oldest)
+	}
+}
+
+// isDropped reports whether a kill is as old as one of its namespace that was dropped for lack of space.
+func (l *Ledger) isDropped(k Kill) bool {
+	return !k.At.After(l.droppedThrough[k.Namespace]) || !k.At.After(l.droppedThrough[""])
+}
+
+// surplus returns a function that reports whether a kill is older than all records of a container that has as many as it may.
+func (l *Ledger) surplus(limits Limits) func(Kill) bool {
+	type records struct {
+		count  int
+		oldest time.Time
+	}
+	byOwner := map[string]records{}
+	for _, k := range l.kills { // The oldest come first.
+		r := byOwner[k.ownerPath()]
+		if r.count == 0 {
+			r.oldest = k.At
+		}
+		r.count++
+		byOwner[k.ownerPath()] = r
+	}
+	return func(k Kill) bool {
+		r := byOwner[k.ownerPath()]
+		return limits.PerContainer > 0 && r.count >= limits.PerContainer && k.At.Before(r.oldest)
+	}
+}
 
 // Encode returns the ledger as text.
 func (l *Ledger) Encode() (string, error) {

@@ -25,7 +25,8 @@ func kill(n int, at time.Time) Kill {
 	}
 }
 
-// TestReadGocrane: what gocrane wrote is read, and what it wrote of a kill that is still to be seen is that kill.
+// TestReadGocrane checks that records of gocrane are read, and that its record of a kill that is still visible is
+// that kill.
 func TestReadGocrane(t *testing.T) {
 	const theirs = `[{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"},
 		{"Namespace":"shop","Pod":"web-2","Container":"app","Memory":"1073741824","OOMAt":"2026-03-01T13:00:00+02:00"}]`
@@ -109,13 +110,13 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestDroppedStaysDropped: what had to make room does not come back, also after a restart.
+// TestDroppedStaysDropped checks that a dropped record does not return, not even after a restart.
 func TestDroppedStaysDropped(t *testing.T) {
 	tight := Limits{Count: 2, Bytes: 1 << 20, Age: roomy.Age}
 	l := &Ledger{}
 	all := []Kill{kill(1, noon), kill(2, noon.Add(time.Minute)), kill(3, noon.Add(2*time.Minute))}
 	l.Add(all, noon.Add(time.Hour), tight)
-	if n := l.Prune(noon.Add(time.Hour), tight); n != 1 || !l.DroppedThrough().Equal(noon) {
+	if n := l.Prune(noon.Add(time.Hour), tight); n != 1 || !l.DroppedThrough()[all[0].Namespace].Equal(noon) {
 		t.Errorf("%d dropped, through %s", n, l.DroppedThrough())
 	}
 	text, err := l.Encode()
@@ -126,7 +127,9 @@ func TestDroppedStaysDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.SetDroppedThrough(l.DroppedThrough())
+	for namespace, through := range l.DroppedThrough() {
+		next.SetDroppedThrough(namespace, through)
+	}
 	if got := next.Add(all, noon.Add(time.Hour), tight); len(got) != 0 {
 		t.Errorf("came back: %v", got)
 	}
@@ -139,8 +142,61 @@ func TestDroppedStaysDropped(t *testing.T) {
 	}
 }
 
-// TestLimits: whatever comes, in whatever order, the book stays within its limits, is in the order of time, keeps the
-// youngest, and holds each kill once.
+// TestFloodOfOneNamespace: a namespace whose containers are killed all the time loses its own records, and no others.
+func TestFloodOfOneNamespace(t *testing.T) {
+	limits := Limits{Count: 10_000, Bytes: 50 << 10, PerContainer: 20, Age: roomy.Age}
+	l := &Ledger{}
+	honest := kill(1, noon)
+	honest.Namespace, honest.Owner = "honest", Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	l.Add([]Kill{honest}, noon, limits)
+	at := noon
+	for i := range 3000 {
+		at = at.Add(time.Second)
+		flood := kill(1000+i, at)
+		flood.Namespace, flood.Pod = "attacker", fmt.Sprintf("bare-%d", i)
+		l.Add([]Kill{flood}, at, limits)
+		l.Prune(at, limits)
+	}
+	// It was killed a while ago, and is seen only now.
+	late := kill(2, at.Add(-time.Minute))
+	late.Namespace, late.Owner = honest.Namespace, honest.Owner
+	if added := l.Add([]Kill{late}, at, limits); len(added) != 1 {
+		t.Error("the records that another namespace lost keep a kill out")
+	}
+	l.Prune(at, limits)
+	count := 0
+	for _, k := range l.Kills() {
+		if k.Namespace == "honest" {
+			count++
+		}
+	}
+	if text, err := l.Encode(); err != nil || len(text) > limits.Bytes || count != 2 {
+		t.Errorf("%d of the 2 records are left in %d bytes, %v", count, len(text), err)
+	}
+}
+
+// TestCapPerContainer: the newest records of a container are kept, and the others do not come back.
+func TestCapPerContainer(t *testing.T) {
+	limits := Limits{Count: 10_000, Bytes: 1 << 20, PerContainer: 3, Age: roomy.Age}
+	l := &Ledger{}
+	var all []Kill
+	for i := range 10 {
+		k := kill(i, noon.Add(time.Duration(i)*time.Minute))
+		k.Pod, k.Container, k.Owner = fmt.Sprintf("web-%d", i), "app", Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+		all = append(all, k)
+	}
+	now := noon.Add(time.Hour)
+	l.Add(all, now, limits)
+	if n := l.Prune(now, limits); n != 7 || !slices.Equal(l.Kills(), all[7:]) {
+		t.Errorf("%d dropped, %v left", n, l.Kills())
+	}
+	if added := l.Add(all, now, limits); len(added) != 0 || !l.Known(all[0], now, limits) {
+		t.Errorf("came back: %v", added)
+	}
+}
+
+// TestLimits checks for kills in any order that the record stays within its limits, is sorted by time, keeps the
+// newest kills and contains each kill once.
 func TestLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -27,8 +27,8 @@ const (
 	contentionThreshold = 0.8
 	// minRise is the smallest increase of a pod's use that counts, as a share of the node's capacity.
 	minRise = 0.02
-	// minDiskShare replaces minRise for disks, whose capacity is unknown: a share of the use of all pods. minDiskWork is what no disk
-	// notices, a tenth of what a rotating disk can do.
+	// minDiskShare replaces minRise for disks, whose capacity is unknown: a share of the use of all pods. minDiskWork
+	// is a negligible amount, a tenth of the performance of a rotating disk.
 	minDiskShare = 0.05
 	minDiskWork  = 10
 	// relearnAfter is how long a pod waits longer than usual before its wait becomes the usual one. No action helped in that time, and a
@@ -74,7 +74,7 @@ type verdict struct {
 	ownCause string
 }
 
-// update evaluates every latency-sensitive pod, learns from calm times and drops pods that are gone.
+// update evaluates every latency-sensitive pod, learns from calm times and drops deleted pods.
 func (d *detector) update(o *Observation, maxAge time.Duration) {
 	if d.pods == nil {
 		d.pods = map[string]*podHistory{}

@@ -141,7 +141,8 @@ type Pod struct {
 	// Labels are the labels of its series; they are not modified.
 	Labels map[string]string
 
-	// UsedCPU is the use over the last interval, UsedMemory the working set, UsedDisks the disk use, which is sampled less often.
+	// UsedCPU is the use over the last interval. UsedMemory is the memory that its eviction makes available, which excludes page cache as the
+	// node's use does. UsedDisks is the disk use, which is sampled less often.
 	UsedCPU    Measurement[series.MilliCPU]
 	UsedMemory Measurement[series.Bytes]
 	UsedDisks  Measurement[DiskWork]

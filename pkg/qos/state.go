@@ -41,6 +41,9 @@ func (s *State) BeginMemoryThrottle(t MemoryThrottle) {
 // IsThrottled reports whether the CPU of a container is throttled.
 func (s *State) IsThrottled(containerID string) bool { return s.quotas.contains(containerID) }
 
+// IsMemoryThrottled reports whether the memory of a container is throttled.
+func (s *State) IsMemoryThrottled(containerID string) bool { return s.highs.contains(containerID) }
+
 // reconcile compares the recorded actions with the observation.
 func (s *State) reconcile(o *Observation, l Limits) {
 	s.quotas.reconcile(o, cpuLimits())

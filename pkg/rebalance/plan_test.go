@@ -178,7 +178,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestTooFewNodesReport checks that nothing is moved without a fleet in force.
+// TestTooFewNodesReport checks that no pod is moved if too few nodes report their load.
 func TestTooFewNodesReport(t *testing.T) {
 	r := rules(t)
 	in := input(r, []rebalance.Pod{pod("a", 2.6, 0)}, 0.1)

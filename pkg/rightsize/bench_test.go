@@ -65,7 +65,7 @@ func BenchmarkProve(b *testing.B) {
 	}
 }
 
-// BenchmarkAddCPU is one day of one pod at a step of a minute; it also reports what a sketch of a day weighs.
+// BenchmarkAddCPU adds one day of one pod at a step of a minute; it also reports the size of the sketch.
 func BenchmarkAddCPU(b *testing.B) {
 	load := daily(rand.New(rand.NewPCG(1, 1)))
 	s := minutes(1440, load)

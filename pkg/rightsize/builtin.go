@@ -72,7 +72,7 @@ func builtin() Policy {
 				Recent: 0.90,
 			},
 			Margin: 0.02,
-			// The smallest useful units of Kubernetes; a floor only so that idle containers have a number at all.
+			// The smallest useful units of Kubernetes, so that idle containers have a request.
 			Floor: 10, Step: 1,
 			// A CPU limit throttles even on an idle node.
 			Limit: LimitPolicy{Mode: LimitKeepRatio},

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// checkRecommendation holds what is true of every recommendation, whatever the input.
+// checkRecommendation verifies the properties of every recommendation.
 func checkRecommendation(t *testing.T, r Recommendation) {
 	t.Helper()
 	if (r.CPU.Status == Ready) != (r.Target.CPURequest != nil) || (r.Memory.Status == Ready) != (r.Target.MemoryRequest != nil) {

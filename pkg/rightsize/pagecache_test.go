@@ -71,7 +71,7 @@ func TestPageCache(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverGuessed: memory whose page cache is unknown for an hour with samples counts as a whole.
+// TestPageCacheIsNeverGuessed checks that memory with unknown page cache for an hour with samples counts completely.
 func TestPageCacheIsNeverGuessed(t *testing.T) {
 	const gib = 1 << 30
 	policy := mustPolicy(t, DefaultPolicy)
@@ -101,7 +101,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 			t.Errorf("%s is not told: %d, want %d", name, got, whole)
 		}
 	}
-	// The request never falls below what could not be given back.
+	// The request is never below the unreclaimable memory.
 	for i := range 20 {
 		low := float64(i) * 5e7
 		if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(low)), WithoutActiveFile) }); float64(got) < low {
@@ -133,7 +133,7 @@ func TestPageCacheOfManyPods(t *testing.T) {
 	}
 }
 
-// TestReplayKnowsPageCache: the kernel gives cache back before it kills.
+// TestReplayKnowsPageCache checks that the replay counts no OOM kill for reclaimable cache.
 func TestReplayKnowsPageCache(t *testing.T) {
 	in := caching(12, 1e8, WithoutActiveFile)
 	in.Current = Resources{MemoryRequest: ptr(series.Bytes(5e8)), MemoryLimit: ptr(series.Bytes(5e8))}
@@ -162,7 +162,7 @@ func TestJobsWithPageCache(t *testing.T) {
 	}
 }
 
-// TestFirstProfileVersion: a checkpoint of the version before is read, without what it did not know.
+// TestFirstProfileVersion checks that a checkpoint of the previous version is read without the new fields.
 func TestFirstProfileVersion(t *testing.T) {
 	out := []byte{profileKind, firstProfileVersion}
 	out = binary.AppendUvarint(out, 1)

@@ -46,7 +46,7 @@ func TestPolicySet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The policy of the rule looks back further than the file's own; that of a class no further than what is read.
+	// The policy of the rule has a longer window than the default of the file; that of a class has no longer window.
 	if got := set.Window(); got != 14*day {
 		t.Errorf("window %v", got)
 	}

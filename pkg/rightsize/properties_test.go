@@ -106,7 +106,8 @@ func TestNeedIsMonotone(t *testing.T) {
 	last := 0.0
 	rise := func(what string, need float64) {
 		t.Helper()
-		// What a bucket holds is spread evenly, so a bound that moves inside of one may cost a thousandth.
+		// The content of a bucket is spread evenly, so a bound that moves within a bucket may change the result by a
+		// thousandth.
 		if need < last*0.999 || math.IsNaN(need) {
 			t.Errorf("%s: need falls from %v to %v", what, last, need)
 		}
@@ -186,7 +187,7 @@ func TestNoiseDoesNotDecide(t *testing.T) {
 	}
 }
 
-// TestDecisionLooksOnlyBack adds a wild future, which must change nothing.
+// TestDecisionLooksOnlyBack checks that extreme samples after the decision have no effect.
 func TestDecisionLooksOnlyBack(t *testing.T) {
 	in := steadyInput(14, 1)
 	in.Now = start.Add(10 * day)
@@ -270,7 +271,7 @@ func FuzzProfileUnmarshal(f *testing.F) {
 	})
 }
 
-// TestEvidenceAgreesWithPlainCounting replays a percentile policy by hand on the samples.
+// TestEvidenceAgreesWithPlainCounting compares with a replay of a percentile policy on the samples.
 func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(51, 52))
 	load := daily(rng)

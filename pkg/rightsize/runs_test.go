@@ -30,7 +30,7 @@ func TestRunsAreSizedByTheirPeaks(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	r := Recommend(nightlyJob(12, func(night int) float64 { return 1 + 0.01*float64(night) }), policy)
 	checkRecommendation(t, r)
-	// Steady use is 0.2 cores; a pooled percentile would say so and throttle each run at its peak.
+	// The steady use is 0.2 cores; a percentile of all samples would return it and throttle each run at its peak.
 	if got := *r.Target.CPURequest; got < 1090 || got > 1400 {
 		t.Errorf("CPU request %d, want a little more than the peak of most runs", got)
 	}

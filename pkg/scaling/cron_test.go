@@ -71,7 +71,7 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 	opens, closes := w.Next(begin)
 	latest := time.Time{}
 	for now := begin; now.Year() < 2025; now = now.Add(stepAt(now, place)) {
-		// The brute-force clock stops where the wall clock goes back.
+		// The brute-force clock pauses while the wall clock repeats an hour.
 		if shown := asUTC(now.In(place)).Truncate(time.Minute); shown.After(latest) {
 			latest = shown
 		}

@@ -14,7 +14,8 @@ func plant() Plant {
 	return Plant{Capacity: 1, Target: 0.7, Lag: 3 * time.Minute, StabilizationWindow: 5 * time.Minute}
 }
 
-// days returns a ledger after n days of a load that jumps from 5 to 20 for an hour, with the forecasts of say.
+// days returns a ledger after n days of a load that jumps from 5 to 20 for an hour, with the forecasts returned by
+// say.
 func days(t *testing.T, n int, say func(at time.Time, q float64) (float64, bool)) *Ledger {
 	t.Helper()
 	l, err := NewLedger(plant())

@@ -65,7 +65,7 @@ func (s Series) Between(start, end time.Time) Series {
 	return s.Slice(s.indexAtOrAfter(start), max(s.indexAtOrAfter(start), s.indexAtOrAfter(end)))
 }
 
-// indexAtOrAfter is the index of the first sample at or after t, len(s.Values) where there is none.
+// indexAtOrAfter returns the index of the first sample at or after t, len(s.Values) if there is none.
 func (s Series) indexAtOrAfter(t time.Time) int {
 	if len(s.Values) == 0 || !t.After(s.Start) {
 		return 0

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Aggregate says how the samples of one cell become one value.
+// Aggregate is the method that combines the samples of a cell.
 type Aggregate int
 
-// The aggregates that Resample knows.
+// The aggregates of Resample.
 const (
-	// Mean is the mean of the samples that are there; right for rates such as CPU use.
+	// Mean is the mean of the existing samples, for rates such as CPU usage.
 	Mean Aggregate = iota
 	// Max is the largest sample; right for block maxima of memory.
 	Max
 )
 
-// Resample puts s on a coarser grid whose cells start at whole multiples of step since the Unix epoch. A cell without
-// any sample is a gap; gaps inside a cell are left out of its aggregate. It is an error to ask for a step below that of
-// s: values in between would be made up.
+// Resample converts s to a coarser grid whose cells start at whole multiples of step since the Unix epoch. A cell
+// without samples is a gap; gaps within a cell are ignored. A step below that of s is an error, because values in
+// between do not exist.
 func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
 	if step <= 0 || step < s.Step {
 		return Series{}, fmt.Errorf("resample to a step of %v: must be at least the step of the series, %v", step, s.Step)

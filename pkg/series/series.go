@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series has time series as plain values: regular grids with explicit gaps, resampling and units.
+// Package series implements time series as plain values: regular grids with explicit gaps, resampling and units.
 //
 // Every other package below pkg/ uses it. It does not depend on the source of samples (see internal/metrics) or on
 // their use.
@@ -32,5 +32,5 @@ func (s Series) End() time.Time { return s.Time(len(s.Values)) }
 // Gap is the value of a missing sample.
 func Gap() float64 { return math.NaN() }
 
-// IsGap reports whether v stands for a missing sample.
+// IsGap reports whether v is a missing sample.
 func IsGap(v float64) bool { return math.IsNaN(v) }

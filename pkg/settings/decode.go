@@ -22,7 +22,7 @@ import (
 
 // Field is a type that decodes itself from JSON.
 type Field interface {
-	// DecodeField sets the value, or returns what is allowed where it cannot.
+	// DecodeField sets the value, or returns the allowed values if it cannot.
 	DecodeField(raw json.RawMessage) (allowed string)
 }
 

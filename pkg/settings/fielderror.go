@@ -11,6 +11,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -23,6 +24,8 @@ type FieldError struct {
 	Value string
 	// Allowed describes the accepted values.
 	Allowed string
+	// Unknown marks a setting that does not exist.
+	Unknown bool
 }
 
 // Error returns `path: "value": allowed`.
@@ -35,6 +38,44 @@ func (e *FieldError) Error() string {
 		fmt.Fprintf(&b, "%q: ", e.Value)
 	}
 	return b.String() + e.Allowed
+}
+
+// SplitUnknown returns config without the keys that err, an error of a Reader, reports as unknown, and these keys, sorted. A key
+// may have a prefix that ends in a dot and that the Reader did not see.
+func SplitUnknown(config map[string]string, err error) (known map[string]string, unknown []string) {
+	paths := unknownPaths(err)
+	known = maps.Clone(config)
+	maps.DeleteFunc(known, func(key, _ string) bool {
+		return slices.ContainsFunc(paths, func(path string) bool { return key == path || strings.HasSuffix(key, "."+path) })
+	})
+	for key := range config {
+		if _, isKnown := known[key]; !isKnown {
+			unknown = append(unknown, key)
+		}
+	}
+	slices.Sort(unknown)
+	return known, unknown
+}
+
+// unknownPaths returns the paths of the unknown settings in a tree of joined errors.
+func unknownPaths(err error) []string {
+	if e, ok := err.(*FieldError); ok { //nolint:errorlint // the tree is walked node by node
+		if e.Unknown {
+			return []string{e.Path}
+		}
+		return nil
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked node by node
+	case interface{ Unwrap() error }:
+		return unknownPaths(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []string
+		for _, one := range e.Unwrap() {
+			out = append(out, unknownPaths(one)...)
+		}
+		return out
+	}
+	return nil
 }
 
 // Errors collects field errors. The zero value is empty.

@@ -153,7 +153,8 @@ func (r *Reader) Fail(key, value, allowed string) { r.errs.Fail(key, value, allo
 func (r *Reader) Err() error {
 	for _, key := range slices.Sorted(maps.Keys(r.config)) {
 		if !r.known[key] {
-			r.Fail(key, r.config[key], "unknown key; "+nearest(key, slices.Collect(maps.Keys(r.known))))
+			allowed := "unknown key; " + nearest(key, slices.Collect(maps.Keys(r.known)))
+			r.errs = append(r.errs, &FieldError{Path: key, Value: r.config[key], Allowed: allowed, Unknown: true})
 		}
 	}
 	return r.errs.Err()

@@ -55,7 +55,7 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	return out, nil
 }
 
-// Estimate returns the memory that the kills of one container ask for, and false where none counts.
+// Estimate returns the memory required after the kills of one container, and false if no kill counts.
 func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
 	ratio, own := o.ratios[workload]
 	if !own {

@@ -248,7 +248,7 @@ func testHelmValues(t *testing.T, s *session) {
 
 func testFailOn(t *testing.T, s *session) {
 	r := execute(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--fail-on", "over=0%")
-	if r.code != 4 || !strings.Contains(r.errOut, "above the recommended") {
+	if r.code != 4 || !strings.Contains(r.errOut, "above the recommendation") {
 		t.Errorf("exit code %d: %s", r.code, r.errOut)
 	}
 	r = execute(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--fail-on", "over=1000000%")
@@ -259,7 +259,7 @@ func testFailOn(t *testing.T, s *session) {
 
 func testExplain(t *testing.T, s *session) {
 	out, _ := run(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--explain", "payments/gateway")
-	for _, want := range []string{"payments/Deployment/gateway", "from use to number", "replay: ", "gocrane", "krr-p99", "a month over all pods", "a month over 2 pods", "cores less"} {
+	for _, want := range []string{"payments/Deployment/gateway", "steps from usage to recommendation", "replay: ", "gocrane", "krr-p99", "a month over all pods", "a month over 2 pods", "cores less"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page lacks %q:\n%s", want, out)
 		}

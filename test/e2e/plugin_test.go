@@ -28,6 +28,6 @@ func TestKubectlPlugin(t *testing.T) {
 	}
 	help, _ := run(t, kubectl, "crane", "recommend", "--help")
 	if !strings.Contains(help, "kubectl crane recommend [flags]") {
-		t.Errorf("the plugin does not speak of itself as one:\n%s", help)
+		t.Errorf("the help text does not use the plugin name:\n%s", help)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Analytics is the older, namespaced form of RecommendationRule, kept for objects of gocrane. The controller makes a
-// RecommendationRule of it. New configurations use RecommendationRule.
+// Analytics is the older, namespaced form of RecommendationRule, kept for objects of gocrane. The controller creates a
+// RecommendationRule from it. New configurations use RecommendationRule.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -21,45 +21,47 @@ type Analytics struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is analysed, how and how often.
+	// Spec configures the analysis: its targets, recommender and interval.
 	Spec AnalyticsSpec `json:"spec"`
-	// Status says how far the analysis has come, written by the controller.
+	// Status reports the progress of the analysis. The controller writes it.
 	// +optional
 	Status AnalyticsStatus `json:"status,omitzero"`
 }
 
-// AnalyticsSpec says what is analysed, how and how often.
+// AnalyticsSpec configures the analysis: its targets, recommender and interval.
 type AnalyticsSpec struct {
 	// Type is the recommender's name, such as Resource or Replicas.
 	Type AnalysisType `json:"type"`
 
-	// ResourceSelectors choose the objects to analyse, in the namespace of the Analytics, or in all namespaces where
-	// it lies in Crane's own. At most 100.
+	// ResourceSelectors select the objects to analyse, in the namespace of the Analytics; an Analytics in Crane's own namespace
+	// covers all namespaces. At most 100.
 	// +kubebuilder:validation:MaxItems=100
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`
 
-	// CompletionStrategy says whether the analysis is repeated. Absent means once.
+	// CompletionStrategy defines whether the analysis is repeated. Defaults to one analysis.
 	// +optional
 	CompletionStrategy *CompletionStrategy `json:"completionStrategy,omitempty"`
 
-	// Config overrides settings of the recommender, key by key. All values are strings, numbers too.
+	// Config overrides settings of the recommender by key, with or without gocrane's prefixes, such as
+	// replicas.workload-min-replicas: "1". All values are strings. Keys that the recommender does not have are ignored and named
+	// in the condition Ready.
 	// +optional
 	Config map[string]string `json:"config,omitempty"`
 }
 
-// AnalyticsStatus says how far an analysis has come.
+// AnalyticsStatus reports the progress of an analysis.
 type AnalyticsStatus struct {
-	// LastUpdateTime is when the status was last written.
+	// LastUpdateTime is the time of the last change of the status.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 
-	// Conditions say whether the analysis could be set up and why not. Types: Ready.
+	// Conditions are the conditions of the analysis. Ready is that of its RecommendationRule.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Recommendations are the missions of the analysis, one for each target.
+	// Recommendations refer to the Recommendations of the analysis, one for each target, by namespace and name. At most 500.
 	// +optional
 	// +listType=atomic
 	Recommendations []RecommendationMission `json:"recommendations,omitempty"`
@@ -76,8 +78,8 @@ type AnalyticsList struct {
 	Items []Analytics `json:"items"`
 }
 
-// ConfigSet overrides the settings of recommenders for chosen targets. The entry whose target says most (namespace,
-// kind, name) wins. Kept for objects of gocrane; new configurations set config in a RecommendationRule.
+// ConfigSet has no effect: it is stored for objects of gocrane, which stopped reading it. Set config in a RecommendationRule
+// instead.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=cs
@@ -86,24 +88,23 @@ type ConfigSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Configs are the overrides.
+	// Configs are settings by target, without effect.
 	// +optional
 	Configs []Config `json:"configs,omitempty"`
 }
 
-// Config is one override of a ConfigSet.
+// Config is one entry of a ConfigSet.
 type Config struct {
-	// Targets are what the properties apply to. Empty means everything.
+	// Targets are the objects of the entry, without effect.
 	// +optional
 	Targets []Target `json:"targets,omitempty"`
 
-	// Properties are settings of recommenders, such as resource.cpu-request-percentile: "0.98". All values are
-	// strings, numbers too.
+	// Properties are settings of recommenders, such as resource.cpu-request-percentile: "0.98", without effect.
 	// +optional
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// Target chooses objects. An empty field matches all.
+// Target selects objects. An empty field matches every value.
 type Target struct {
 	// Namespace of the objects.
 	// +optional

@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnalysisType names what is recommended; it is the name of a recommender.
+// AnalysisType is the name of a recommender.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=63
 type AnalysisType string
 
-// The analysis types that Crane knows.
+// The built-in analysis types.
 const (
 	// AnalysisTypeResource recommends the resource requests of each container.
 	AnalysisTypeResource AnalysisType = "Resource"
@@ -27,19 +27,19 @@ const (
 	AnalysisTypeIdleNode AnalysisType = "IdleNode"
 	// AnalysisTypeVolume finds persistent volumes that no pod uses.
 	AnalysisTypeVolume AnalysisType = "Volume"
-	// AnalysisTypeService finds load balancers that no pod stands behind.
+	// AnalysisTypeService finds load balancers without a pod behind them.
 	AnalysisTypeService AnalysisType = "Service"
-	// AnalysisTypeUnused finds workloads that run and that nobody uses.
+	// AnalysisTypeUnused finds running workloads without use.
 	AnalysisTypeUnused AnalysisType = "Unused"
 	// AnalysisTypePacking finds workloads of which one more pod fits on no node.
 	AnalysisTypePacking AnalysisType = "Packing"
-	// AnalysisTypeThrottle finds CPU limits that hold their containers up.
+	// AnalysisTypeThrottle finds CPU limits that throttle their containers.
 	AnalysisTypeThrottle AnalysisType = "Throttle"
-	// AnalysisTypeGPU finds GPUs that containers hold and do not use.
+	// AnalysisTypeGPU finds GPUs that are allocated to containers and idle.
 	AnalysisTypeGPU AnalysisType = "GPU"
 )
 
-// CompletionStrategyType says whether an analysis is repeated.
+// CompletionStrategyType is the repetition of an analysis.
 //
 // +kubebuilder:validation:Enum=Once;Periodical
 type CompletionStrategyType string
@@ -52,7 +52,7 @@ const (
 	CompletionStrategyPeriodical CompletionStrategyType = "Periodical"
 )
 
-// AdoptionType says where a recommended value is written.
+// AdoptionType is where a recommended value is written.
 //
 // +kubebuilder:validation:Enum=Status;StatusAndAnnotation;Auto
 type AdoptionType string
@@ -67,7 +67,7 @@ const (
 	AdoptionTypeAuto AdoptionType = "Auto"
 )
 
-// Action is what a recommendation proposes to do with its target.
+// Action is the change of the target that a recommendation proposes.
 type Action string
 
 // The actions.
@@ -78,11 +78,11 @@ const (
 	ActionCreate Action = "Create"
 	// ActionDelete deletes the target.
 	ActionDelete Action = "Delete"
-	// ActionNone changes nothing: the target is as recommended already.
+	// ActionNone changes nothing, because the target already has the recommended value.
 	ActionNone Action = "None"
 )
 
-// Recommendation is what Crane recommends for one target: one workload, node, volume or service. The controller makes
+// Recommendation holds the recommendation for one target: a workload, node, volume or service. The controller creates
 // one for each target and recommender of a RecommendationRule.
 //
 // +kubebuilder:object:root=true
@@ -105,58 +105,58 @@ type Recommendation struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what the recommendation is for and how it is used.
+	// Spec configures the target of the recommendation and its adoption.
 	Spec RecommendationSpec `json:"spec"`
 	// Status holds the recommended values, written by the controller.
 	// +optional
 	Status RecommendationStatus `json:"status,omitzero"`
 }
 
-// RecommendationSpec says what a recommendation is for and how it is used.
+// RecommendationSpec configures the target of a recommendation and its adoption.
 type RecommendationSpec struct {
-	// TargetRef is the object that the recommendation is for. Kind and name are needed; namespace is empty for a
+	// TargetRef is the target of the recommendation. Kind and name are required; namespace is empty for a
 	// cluster-scoped target. The other fields are informative.
 	// +kubebuilder:validation:XValidation:rule="has(self.kind) && size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
 	TargetRef corev1.ObjectReference `json:"targetRef"`
 
-	// Type is the recommender's name: Resource, Replicas, HPA, IdleNode, Volume, Service, or one of your own.
+	// Type is the recommender's name: Resource, Replicas, HPA, IdleNode, Volume, Service, or a custom recommender.
 	Type AnalysisType `json:"type"`
 
-	// CompletionStrategy says whether the analysis is repeated. The interval of the RecommendationRule decides; this
-	// field is kept for objects of gocrane and shown by kubectl get.
+	// CompletionStrategy is shown by kubectl get and kept for objects of gocrane. It has no effect: the interval of the
+	// RecommendationRule determines the repetition.
 	// +optional
 	CompletionStrategy *CompletionStrategy `json:"completionStrategy,omitempty"`
 
-	// AdoptionType says where the value is written: Status (the status of this object only), StatusAndAnnotation
+	// AdoptionType is where the value is written: Status (the status of this object only), StatusAndAnnotation
 	// (also an annotation of the target), or Auto (also applied to the target). Defaults to StatusAndAnnotation.
 	// +optional
 	// +kubebuilder:default=StatusAndAnnotation
 	AdoptionType AdoptionType `json:"adoptionType,omitempty"`
 
-	// Adoption says how a value of type Resource reaches pods where adoptionType is Auto. Absent means in place.
+	// Adoption configures how a value of type Resource is applied to pods where adoptionType is Auto. Absent means in place.
 	// +optional
 	Adoption *AdoptionSpec `json:"adoption,omitempty"`
 }
 
-// AdoptionReach says which pods get a value, and how.
+// AdoptionReach selects the pods to which a value is applied, and the method.
 //
 // +kubebuilder:validation:Enum=InPlace;NewPods;Recreate;InPlaceOrRecreate
 type AdoptionReach string
 
-// The reaches. New pods get the value from the pod webhook in all of them.
+// The reaches. With each of them the pod webhook applies the value to new pods.
 const (
 	// AdoptionReachInPlace resizes running pods in place.
 	AdoptionReachInPlace AdoptionReach = "InPlace"
-	// AdoptionReachNewPods touches no running pod.
+	// AdoptionReachNewPods does not change running pods.
 	AdoptionReachNewPods AdoptionReach = "NewPods"
-	// AdoptionReachRecreate evicts running pods, so that others take their place.
+	// AdoptionReachRecreate evicts running pods, whose controllers replace them.
 	AdoptionReachRecreate AdoptionReach = "Recreate"
-	// AdoptionReachInPlaceOrRecreate resizes in place, and evicts a pod whose size can never be changed so.
+	// AdoptionReachInPlaceOrRecreate resizes in place, and evicts pods that cannot be resized in place.
 	AdoptionReachInPlaceOrRecreate AdoptionReach = "InPlaceOrRecreate"
 )
 
-// AdoptionSpec says how a value reaches pods.
+// AdoptionSpec configures how a value is applied to pods.
 type AdoptionSpec struct {
 	// Reach is InPlace, NewPods (as they are created), Recreate (by eviction, within disruption budgets) or InPlaceOrRecreate.
 	// Defaults to InPlace.
@@ -164,79 +164,79 @@ type AdoptionSpec struct {
 	// +kubebuilder:default=InPlace
 	Reach AdoptionReach `json:"reach,omitempty"`
 
-	// MinReplicas is the number of running pods that the target needs before one is touched, from 1 up. Absent means 2 for an
+	// MinReplicas is the minimum number of running pods of the target for a pod to be changed, from 1 up. Absent means 2 for an
 	// eviction and 1 for a resize in place.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
-// CompletionStrategy says whether an analysis is repeated, and how often.
+// CompletionStrategy configures the repetition of an analysis.
 type CompletionStrategy struct {
 	// CompletionStrategyType is Once or Periodical. Defaults to Once.
 	// +optional
 	// +kubebuilder:default=Once
 	CompletionStrategyType CompletionStrategyType `json:"completionStrategyType,omitempty"`
 
-	// PeriodSeconds is the time between two analyses in seconds, from 0 up. Only Periodical uses it; absent or 0
+	// PeriodSeconds is the interval between two analyses in seconds, from 0 up. Only Periodical uses it; absent or 0
 	// means 86400, a day.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PeriodSeconds *int64 `json:"periodSeconds,omitempty"`
 }
 
-// RecommendationStatus is the outcome of the last analysis.
+// RecommendationStatus is the result of the last analysis.
 type RecommendationStatus struct {
 	RecommendationContent `json:",inline"`
 
-	// Conditions say whether the recommendation is ready and why not. Types: Ready; Learning (too little history yet),
-	// Failed (the value is that of an earlier analysis) and Adopted (False where the target could not be given its value).
+	// Conditions report whether the recommendation is ready. Types: Ready; Learning (too little history yet),
+	// Failed (the value is that of an earlier analysis) and Adopted (False where the value could not be applied to the target).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Savings is what the recommended change is worth over all pods of the target, at the prices of the price book. It is
-	// absent where nothing can be counted: no request today, no pods, a job.
+	// Savings is the difference of the requests of all pods of the target, and its price in the price book. It is absent
+	// for targets without a current request, without pods, and for jobs.
 	// +optional
 	Savings *Savings `json:"savings,omitempty"`
 
-	// Adoption says how far the value was brought to a target whose adoptionType is Auto; absent where nothing was.
+	// Adoption reports the progress of adoption of a target whose adoptionType is Auto; absent before the first step.
 	// +optional
 	Adoption *AdoptionStatus `json:"adoption,omitempty"`
 
-	// LastUpdateTime is when what is said here last changed. Analyses that come to the same are not written; the time of the
-	// last one is in the status of the rule.
+	// LastUpdateTime is the time of the last change of the status. An analysis with an equal result does not write it; the
+	// time of the last analysis is in the status of the rule.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 }
 
-// AdoptionStatus says how far a value was brought to its target.
+// AdoptionStatus reports the progress of adoption.
 type AdoptionStatus struct {
-	// Phase is Resting (pods have what they shall have), Lowering, Watching (the last step is watched), RollingBack, Held (rolled
-	// back; nothing is lowered for a while), Withdrawing, or Stopped (somebody else has changed the target). Empty where nothing
-	// has been done yet.
+	// Phase is Resting (pods have the desired size), Lowering, Watching (the effect of the last step is observed), RollingBack,
+	// Held (rolled back; requests are not lowered for a while), Withdrawing, or Stopped (another client has changed the target).
+	// Empty before the first step.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Phase string `json:"phase,omitempty"`
 
-	// Message says in words how it stands.
+	// Message describes the phase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
 
-	// Steps is how often something was lowered, from 0 up.
+	// Steps is the number of times that requests were lowered, from 0 up.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Steps int32 `json:"steps,omitempty"`
 
-	// Remarks are about single pods, such as one whose node has no room for its new size.
+	// Remarks describe single pods, such as a pod whose node lacks the capacity for its new size.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Remarks []string `json:"remarks,omitempty"`
 
-	// DryRun lists what would be sent next, where adoption only says what it would do. At most 20 are listed.
+	// DryRun lists the next requests where adoption is a dry run. At most 20 are listed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -245,7 +245,7 @@ type AdoptionStatus struct {
 
 // AdoptionPatch is one request that adoption would send: a server-side apply.
 type AdoptionPatch struct {
-	// Object is what is patched, as kind/name, with the subresource behind it: pods/web-1/resize.
+	// Object is the patched object as kind/name, followed by the subresource: pods/web-1/resize.
 	// +kubebuilder:validation:MaxLength=512
 	Object string `json:"object"`
 
@@ -253,12 +253,12 @@ type AdoptionPatch struct {
 	Patch string `json:"patch"`
 }
 
-// Savings is what a change of requests is worth. Amounts below zero are costs: the target should request more.
+// Savings is the price of a change of requests. Negative amounts are costs: the target should request more.
 type Savings struct {
-	// CPU is how much less CPU all pods together request.
+	// CPU is the reduction of the CPU request of all pods together, in cores.
 	CPU resource.Quantity `json:"cpu"`
 
-	// Memory is how much less memory all pods together request.
+	// Memory is the reduction of the memory request of all pods together, in bytes.
 	Memory resource.Quantity `json:"memory"`
 
 	// Monthly is the price of both for a month of 730 hours, as a decimal number such as "12.34".
@@ -266,17 +266,17 @@ type Savings struct {
 	// +kubebuilder:validation:Pattern=`^-?[0-9]+(\.[0-9]+)?$`
 	Monthly string `json:"monthly"`
 
-	// Currency is that of the price book.
+	// Currency is the currency of the price book.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	Currency string `json:"currency"`
 
-	// PricedFrom says which prices were taken: of the nodes on which the pods run, the mean of the cluster, or the default
-	// of the price book.
+	// PricedFrom is the source of the prices: the nodes on which the pods run, the mean of the cluster, or the default of
+	// the price book.
 	// +optional
 	PricedFrom string `json:"pricedFrom,omitempty"`
 
-	// NotCounted says what is left out and why, for example a container without a request today.
+	// NotCounted lists what the amounts exclude and the reason, for example a container without a current request.
 	// +optional
 	// +listType=atomic
 	NotCounted []string `json:"notCounted,omitempty"`
@@ -284,30 +284,30 @@ type Savings struct {
 
 // RecommendationContent is the recommended change of the target.
 type RecommendationContent struct {
-	// RecommendedValue is the recommendation as a YAML document, as it stands in the annotation of the target:
-	// resourceRequest.containers[] or replicasRecommendation.replicas. Deprecated by gocrane in favour of
-	// recommendedInfo, and still written.
+	// RecommendedValue is the recommendation as a YAML document: resourceRequest.containers[],
+	// replicasRecommendation.replicas or effectiveHPA. The annotation of the target holds the inner document, for
+	// example "replicas: 3". Deprecated by gocrane in favour of recommendedInfo, and still written.
 	// +optional
 	RecommendedValue string `json:"recommendedValue,omitempty"`
 
-	// TargetRef is the object that recommendedInfo applies to. It is the spec's target, or the autoscaler of it.
+	// TargetRef is the object that recommendedInfo applies to. It is the target in the spec, or its autoscaler.
 	// +optional
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 
-	// RecommendedInfo is what action needs, as JSON: a strategic merge patch of the target for Patch, a whole object
-	// for Create, empty otherwise.
+	// RecommendedInfo is JSON for the action: a strategic merge patch of the target for Patch, an object for Create, empty
+	// otherwise.
 	// +optional
 	RecommendedInfo string `json:"recommendedInfo,omitempty"`
 
-	// CurrentInfo holds the present values of the fields that recommendedInfo changes, in the same form.
+	// CurrentInfo holds the current values of the fields that recommendedInfo changes, in the same form.
 	// +optional
 	CurrentInfo string `json:"currentInfo,omitempty"`
 
-	// Action is what is recommended: Patch, Create, Delete or None.
+	// Action is the recommended action: Patch, Create, Delete or None.
 	// +optional
 	Action Action `json:"action,omitempty"`
 
-	// Description says in words why.
+	// Description is the reason for the recommendation.
 	// +optional
 	Description string `json:"description,omitempty"`
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecommendationRule says which objects are analysed, by which recommenders and how often. Each pair of a selected
-// object and a recommender gets a Recommendation, in the namespace of the object (in Crane's own namespace where the
-// object has none).
+// RecommendationRule configures the objects to analyse, the recommenders and the interval. Each pair of a selected object
+// and a recommender has a Recommendation in the namespace of the object (in Crane's own namespace for cluster-scoped
+// objects).
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,25 +25,25 @@ type RecommendationRule struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is analysed, by which recommenders and how often.
+	// Spec configures the objects to analyse, the recommenders and the interval.
 	Spec RecommendationRuleSpec `json:"spec"`
-	// Status says how far the rule has come, written by the controller.
+	// Status reports the last round. The controller writes it.
 	// +optional
 	Status RecommendationRuleStatus `json:"status,omitzero"`
 }
 
-// RecommendationRuleSpec says what is analysed, by which recommenders and how often.
+// RecommendationRuleSpec configures the objects to analyse, the recommenders and the interval.
 type RecommendationRuleSpec struct {
-	// ResourceSelectors choose the objects to analyse. An object is chosen when one of the selectors matches; an
-	// empty list chooses nothing. At most 100.
+	// ResourceSelectors select the objects to analyse. An object is selected if one of them matches; an empty list selects
+	// no object. At most 100.
 	// +kubebuilder:validation:MaxItems=100
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors"`
 
-	// NamespaceSelector chooses the namespaces in which objects are looked for. Cluster-scoped kinds (Node,
-	// PersistentVolume) are found only with any: true.
+	// NamespaceSelector selects the namespaces of the objects. Cluster-scoped kinds (Node,
+	// PersistentVolume) are selected only with any: true.
 	NamespaceSelector NamespaceSelector `json:"namespaceSelector"`
 
-	// RunInterval is the time between two rounds: a Go duration such as 30m or 24h, or days such as 7d or 1d12h; more
+	// RunInterval is the interval between two rounds: a Go duration such as 30m or 24h, or days such as 7d or 1d12h; more
 	// than zero. Empty means one round.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -56,7 +56,7 @@ type RecommendationRuleSpec struct {
 	Recommenders []Recommender `json:"recommenders"`
 }
 
-// ResourceSelector chooses objects of one kind.
+// ResourceSelector selects objects of one kind.
 type ResourceSelector struct {
 	// Kind of the objects, such as Deployment.
 	// +kubebuilder:validation:MinLength=1
@@ -68,7 +68,7 @@ type ResourceSelector struct {
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// Name of the one object that is meant. Empty means any name.
+	// Name of the object. Empty means any name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -78,14 +78,14 @@ type ResourceSelector struct {
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// NamespaceSelector chooses namespaces.
+// NamespaceSelector selects namespaces.
 type NamespaceSelector struct {
-	// Any chooses all namespaces; matchNames is then ignored. Defaults to false.
+	// Any selects all namespaces; matchNames is then ignored. Defaults to false.
 	// +optional
 	Any bool `json:"any,omitempty"`
 
-	// MatchNames are the names of the chosen namespaces. There are no patterns. Without any: true, an empty list
-	// chooses nothing.
+	// MatchNames are the names of the selected namespaces, without patterns. Without any: true, an empty list selects no
+	// namespace.
 	// +optional
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -104,13 +104,14 @@ type Recommender struct {
 	Config map[string]string `json:"config,omitempty"`
 }
 
-// RecommendationRuleStatus says how far a rule has come.
+// RecommendationRuleStatus reports the last round of a rule.
 type RecommendationRuleStatus struct {
-	// LastUpdateTime is when the last round was completed.
+	// LastUpdateTime is the completion time of the last round.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 
-	// Recommendations were the missions of a round. No longer written: the annotations of the Recommendations say it.
+	// Recommendations were the results of a round in older versions of gocrane. Crane does not write it: list the Recommendations by
+	// the label analysis.crane.io/recommendation-rule-name instead.
 	// +optional
 	// +listType=atomic
 	Recommendations []RecommendationMission `json:"recommendations,omitempty"`
@@ -119,7 +120,7 @@ type RecommendationRuleStatus struct {
 	// +optional
 	RunNumber int32 `json:"runNumber,omitempty"`
 
-	// Conditions say whether the last round succeeded and why not. Types: Ready.
+	// Conditions report whether the last round succeeded. Types: Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -130,15 +131,15 @@ type RecommendationRuleStatus struct {
 type RecommendationMission struct {
 	corev1.ObjectReference `json:",inline"`
 
-	// TargetRef is the object that is analysed.
+	// TargetRef is the analysed object.
 	// +optional
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 
-	// LastStartTime is when the mission last began.
+	// LastStartTime is the start time of the last analysis.
 	// +optional
 	LastStartTime *metav1.Time `json:"lastStartTime,omitempty"`
 
-	// Message says how the mission ended.
+	// Message is the result of the last analysis.
 	// +optional
 	Message string `json:"message,omitempty"`
 

@@ -15,13 +15,15 @@ const (
 
 // Adoption, on a target workload.
 const (
-	// AnnotationAdoption and AnnotationReplicasAdoption hold how far adoption has come and what there was before, as JSON. They
-	// are what it begins with after a restart. Without one, adoption begins anew.
+	// AnnotationAdoption and AnnotationReplicasAdoption hold the progress of adoption and the original values, as JSON. Adoption
+	// continues from them after a restart, and restarts without them.
 	AnnotationAdoption         = "analysis.crane.io/adoption"
 	AnnotationReplicasAdoption = "analysis.crane.io/replicas-adoption"
-	// AnnotationAdoptTemplate, with the value "true", asks for the adopted requests in the pod template too, by a roll-out.
+	// AnnotationAdoptTemplate, with the value "true", also applies the adopted requests to the pod template, by a rollout.
 	AnnotationAdoptTemplate = "analysis.crane.io/adopt-template"
-	// LabelAdoption, with the value LabelAdoptionOff, on a workload or its namespace: nothing is adopted, and nothing touched.
+	// LabelOptOut, with the value "true", on a namespace or a workload, prevents every change by Crane.
+	LabelOptOut = "crane.io/opt-out"
+	// LabelAdoption, with the value LabelAdoptionOff, on a workload or its namespace, disables adoption.
 	LabelAdoption    = "analysis.crane.io/adoption"
 	LabelAdoptionOff = "disabled"
 )
@@ -29,17 +31,17 @@ const (
 // Annotations of Crane's own objects.
 const (
 	// AnnotationRunNumber, on a Recommendation, is the number of the rule's round that last evaluated it, in decimal.
-	// Lowering it asks for one more evaluation at once.
+	// Lowering it requests another evaluation at once.
 	AnnotationRunNumber = "analysis.crane.io/run-number"
-	// AnnotationLastStartTime, on a Recommendation, says when it was last evaluated, in LastStartTimeLayout, UTC.
+	// AnnotationLastStartTime, on a Recommendation, is the start time of its last evaluation, in LastStartTimeLayout, UTC.
 	AnnotationLastStartTime = "analysis.crane.io/last-start-time"
-	// AnnotationMessage, on a Recommendation, is MessageSuccess or why the last evaluation failed.
+	// AnnotationMessage, on a Recommendation, is MessageSuccess or the error of the last evaluation.
 	AnnotationMessage = "analysis.crane.io/message"
-	// AnnotationEvaluatedRound, on a Recommendation, is the round in which it was written last: the generation of the rule, a
-	// point, and the number. A run number below that asks for one more evaluation.
+	// AnnotationEvaluatedRound, on a Recommendation, is the round in which it was last written: the generation of the rule, a
+	// point, and the number. A lower run number requests another evaluation.
 	AnnotationEvaluatedRound = "analysis.crane.io/evaluated-round"
-	// AnnotationScalePoint, on a Recommendation of type Resource, says as JSON which targets of the workload's autoscaler
-	// have to change together with the requests. It is there only where Crane owns the autoscaler.
+	// AnnotationScalePoint, on a Recommendation of type Resource, lists as JSON the targets of the workload's autoscaler that
+	// must change together with the requests. It exists only where Crane owns the autoscaler.
 	AnnotationScalePoint = "analysis.crane.io/scale-point"
 	// AnnotationAnalyticsConversion, on a RecommendationRule, is the UID of the Analytics that it was made from.
 	AnnotationAnalyticsConversion = "analysis.crane.io/analytics-conversion"
@@ -75,27 +77,19 @@ const (
 	LabelAnalyticsType = "analysis.crane.io/analytics-type"
 )
 
-const (
-	// LabelRulePreinstall, with the value "true", marks a RecommendationRule that came with the installation.
-	LabelRulePreinstall = "analysis.crane.io/recommendation-rule-preinstall"
-
-	// ExtendedResourcePrefix begins the names of the extended resources of reclaimed capacity, as in gocrane.io/cpu.
-	ExtendedResourcePrefix = "gocrane.io/"
-)
-
 // Condition types and reasons.
 const (
 	// ConditionReady, on a Recommendation or a RecommendationRule, is True when its last evaluation succeeded.
 	ConditionReady = "Ready"
 	// ConditionLearning, on a Recommendation, is True while a container has too little history for a number.
 	ConditionLearning = "Learning"
-	// ConditionFailed, on a Recommendation, is True when the last evaluation failed; the value is then that of the last one
-	// that did not.
+	// ConditionFailed, on a Recommendation, is True when the last evaluation failed; the value is then that of the last
+	// successful one.
 	ConditionFailed = "Failed"
-	// ConditionAdopted, on a Recommendation, is False when the value could not be brought to the target as adoptionType
-	// says. It is absent otherwise.
+	// ConditionAdopted, on a Recommendation, is False when the value could not be applied to the target as adoptionType
+	// requires. It is absent otherwise.
 	ConditionAdopted = "Adopted"
-	// ConditionApplicable, on a Recommendation, is False when it must not be applied as it is, although it is ready: something
+	// ConditionApplicable, on a Recommendation, is False when it is ready but must not be applied unchanged, because an object
 	// that Crane does not own would have to change with it. It is absent otherwise.
 	ConditionApplicable = "Applicable"
 	// ReasonRecommendationReady is the reason of a Recommendation that is ready.

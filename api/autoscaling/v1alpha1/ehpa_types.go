@@ -10,7 +10,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 )
 
-// ScaleStrategy says whether a target is scaled.
+// ScaleStrategy determines whether a target is scaled.
 //
 // +kubebuilder:validation:Enum=Auto;Preview
 type ScaleStrategy string
@@ -23,8 +23,8 @@ const (
 	ScaleStrategyPreview ScaleStrategy = "Preview"
 )
 
-// EffectiveHorizontalPodAutoscaler scales a workload ahead of its load: on metrics as they are, as they are forecast, and
-// by the clock. The controller makes a HorizontalPodAutoscaler of it, named ehpa-<name>.
+// EffectiveHorizontalPodAutoscaler scales a workload ahead of its load: by current metrics, their forecasts, and cron
+// schedules. The controller creates a HorizontalPodAutoscaler named ehpa-<name> from it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -33,7 +33,7 @@ const (
 // +kubebuilder:printcolumn:name="MINPODS",type=integer,JSONPath=`.spec.minReplicas`,description="The least number of replicas."
 // +kubebuilder:printcolumn:name="MAXPODS",type=integer,JSONPath=`.spec.maxReplicas`,description="The largest number of replicas."
 // +kubebuilder:printcolumn:name="SPECIFICPODS",type=integer,JSONPath=`.spec.specificReplicas`,description="The fixed number of replicas of a preview."
-// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.expectReplicas`,description="The number of replicas that the autoscaler wants."
+// +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.status.expectReplicas`,description="The desired number of replicas."
 // +kubebuilder:printcolumn:name="CURRENT",type=integer,priority=1,JSONPath=`.status.currentReplicas`,description="The number of replicas that the target has."
 // +kubebuilder:printcolumn:name="READY",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -42,14 +42,14 @@ type EffectiveHorizontalPodAutoscaler struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is scaled, on what and within which bounds.
+	// Spec configures the target, the metrics and the bounds.
 	Spec EffectiveHorizontalPodAutoscalerSpec `json:"spec"`
-	// Status says what the autoscaler wants, written by the controller.
+	// Status reports the desired number of replicas. The controller writes it.
 	// +optional
 	Status EffectiveHorizontalPodAutoscalerStatus `json:"status,omitzero"`
 }
 
-// EffectiveHorizontalPodAutoscalerSpec says what is scaled, on what and within which bounds.
+// EffectiveHorizontalPodAutoscalerSpec configures the target, the metrics and the bounds.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="must be at most maxReplicas"
 type EffectiveHorizontalPodAutoscalerSpec struct {
@@ -58,14 +58,14 @@ type EffectiveHorizontalPodAutoscalerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
 	ScaleTargetRef autoscalingv2.CrossVersionObjectReference `json:"scaleTargetRef"`
 
-	// MinReplicas is the least number of replicas, at most maxReplicas. 0 needs the cluster's HPA to scale to zero.
+	// MinReplicas is the minimum number of replicas, at most maxReplicas. 0 needs the cluster's HPA to scale to zero.
 	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// MaxReplicas is the largest number of replicas, from 1 up.
+	// MaxReplicas is the maximum number of replicas, from 1 up.
 	// +kubebuilder:validation:Minimum=1
 	MaxReplicas int32 `json:"maxReplicas"`
 
@@ -74,14 +74,14 @@ type EffectiveHorizontalPodAutoscalerSpec struct {
 	// +kubebuilder:default=Auto
 	ScaleStrategy ScaleStrategy `json:"scaleStrategy,omitempty"`
 
-	// SpecificReplicas is a fixed number of replicas that the target is set to. Used with Preview only; absent leaves
-	// the target alone.
+	// SpecificReplicas is a fixed number of replicas that the target is set to. Used with Preview only; absent means
+	// that the target is not scaled.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SpecificReplicas *int32 `json:"specificReplicas,omitempty"`
 
-	// Metrics are what the target is scaled on, as in a HorizontalPodAutoscaler (autoscaling/v2). The largest of their
-	// answers counts. At most 100.
+	// Metrics determine the number of replicas, as in a HorizontalPodAutoscaler (autoscaling/v2). The largest proposal
+	// applies. At most 100.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:XValidation:rule="self.type in ['Resource', 'ContainerResource', 'Pods', 'Object', 'External']",fieldPath=".type",message="must be Resource, ContainerResource, Pods, Object or External"
@@ -100,8 +100,8 @@ type EffectiveHorizontalPodAutoscalerSpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="!has(self.external) || has(self.external.target.value) != has(self.external.target.averageValue)",fieldPath=".external.target",message="must have either value or averageValue"
 	Metrics []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
 
-	// Crons ask for a number of replicas between two points of the clock. The largest of them and of the metrics
-	// counts. At most 100.
+	// Crons request a number of replicas at scheduled times. The largest of their numbers and those of the metrics
+	// applies. At most 100.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -118,23 +118,24 @@ type EffectiveHorizontalPodAutoscalerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.scaleDown) || !has(self.scaleDown.policies) || self.scaleDown.policies.all(p, p.type in ['Pods', 'Percent'] && p.value > 0 && p.periodSeconds > 0 && p.periodSeconds <= 1800)",fieldPath=".scaleDown.policies",message="the type must be Pods or Percent, the value more than 0, periodSeconds from 1 to 1800"
 	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 
-	// Prediction scales on the forecast of the metrics too. Absent means no forecast.
+	// Prediction also scales by the forecast of the metrics. Absent means no forecast.
 	// +optional
 	Prediction *Prediction `json:"prediction,omitempty"`
 }
 
-// CronSpec asks for a number of replicas from each start to the next end.
+// CronSpec requests a number of replicas from each start to the next end.
 type CronSpec struct {
 	// Name of the schedule, unique in the list.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	CronName string `json:"name"`
 
-	// Description is for the reader.
+	// Description is a comment without effect.
 	// +optional
 	Description string `json:"description,omitempty"`
 
-	// TimeZone is the zone of start and end, a name of the IANA database such as Asia/Shanghai. Absent means UTC.
+	// TimeZone is the zone of start and end: a name of the IANA database such as Asia/Shanghai, or Local for the zone of the
+	// pods of craned and metric-adapter. Absent means UTC, or Local if these run with --ehpa-cron-local-time.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+/-]*$`
@@ -165,13 +166,13 @@ type CronSpec struct {
 // +kubebuilder:validation:XValidation:rule=`self.matches(r'^\s*(@|(CRON_)?TZ=)') || self.matches(r'^\s*(\S+\s+){4}([*?]|0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-(0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?(/0*[1-9][0-9]*)?(,([*?]|0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat))(-(0*[0-6]|(?i:sun|mon|tue|wed|thu|fri|sat)))?(/0*[1-9][0-9]*)?)*(\s|$)')`,message="the day of week must be from 0 (Sunday) to 6 or SUN to SAT"
 type CronExpression string
 
-// Prediction says how far ahead and how metrics are forecast.
+// Prediction configures the horizon and algorithm of forecasts.
 type Prediction struct {
-	// PredictionWindowSeconds is how far ahead the largest value is looked for, in seconds, from 600 up. Defaults to
-	// 3600.
+	// PredictionWindowSeconds is the period of which the largest forecast value counts, in seconds. Less than 600 counts as
+	// 600. Defaults to 3600.
 	// +optional
 	// +kubebuilder:default=3600
-	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Minimum=1
 	PredictionWindowSeconds *int32 `json:"predictionWindowSeconds,omitempty"`
 
 	// PredictionAlgorithm is how metrics are forecast. Absent means no forecast, as with gocrane.
@@ -179,7 +180,7 @@ type Prediction struct {
 	PredictionAlgorithm *PredictionAlgorithm `json:"predictionAlgorithm,omitempty"`
 }
 
-// PredictionAlgorithm chooses a forecaster and its settings.
+// PredictionAlgorithm selects a forecaster and its settings.
 type PredictionAlgorithm struct {
 	// AlgorithmType is dsp (cycles), percentile (one value from a histogram), or auto (the one with the least error
 	// on the series' own past). Absent means auto.
@@ -195,17 +196,17 @@ type PredictionAlgorithm struct {
 	Percentile *predictionv1alpha1.Percentile `json:"percentile,omitempty"`
 }
 
-// EffectiveHorizontalPodAutoscalerStatus says what the autoscaler wants.
+// EffectiveHorizontalPodAutoscalerStatus reports the state of an autoscaler.
 type EffectiveHorizontalPodAutoscalerStatus struct {
-	// ExpectReplicas is the number of replicas that the autoscaler wants.
+	// ExpectReplicas is the desired number of replicas.
 	// +optional
 	ExpectReplicas *int32 `json:"expectReplicas,omitempty"`
 
-	// CurrentReplicas is the number of replicas that the target has.
+	// CurrentReplicas is the current number of replicas of the target.
 	// +optional
 	CurrentReplicas *int32 `json:"currentReplicas,omitempty"`
 
-	// LastScaleTime is when the target was last scaled.
+	// LastScaleTime is the time at which the target was last scaled.
 	// +optional
 	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
 
@@ -213,33 +214,33 @@ type EffectiveHorizontalPodAutoscalerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Autoscaler is who decides on the replicas: HorizontalPodAutoscaler/<name> where there is one, whoever it belongs
-	// to; Preview where Crane computes them by itself; empty where nobody does.
+	// Autoscaler is the origin of the number of replicas: HorizontalPodAutoscaler/<name>, whether or not Crane owns it;
+	// Preview where Crane computes the number; empty without an autoscaler.
 	// +optional
 	Autoscaler string `json:"autoscaler,omitempty"`
 
-	// Winner is the name of the proposal that asked for most; empty where none did.
+	// Winner is the name of the largest proposal; empty without one.
 	// +optional
 	Winner string `json:"winner,omitempty"`
 
-	// Why says in a sentence how expectReplicas came about.
+	// Why explains expectReplicas in one sentence.
 	// +optional
 	Why string `json:"why,omitempty"`
 
-	// Proposals say what each metric, each forecast and the cron schedules ask for, as of the last change of any of
-	// these numbers of replicas.
+	// Proposals list the number of replicas of each metric, each forecast and the cron schedules, as of the last change of
+	// any of these numbers.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Proposals []ReplicaProposal `json:"proposals,omitempty"`
 
-	// Crons say when each cron schedule is active.
+	// Crons list when each cron schedule is active.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Crons []CronStatus `json:"crons,omitempty"`
 
-	// Conditions say whether the autoscaler works and why not. Types: Ready, PredictionReady, CronReady, and those of the
+	// Conditions report whether the autoscaler works. Types: Ready, PredictionReady, CronReady, and those of the
 	// HPA: AbleToScale, ScalingActive, ScalingLimited.
 	// +optional
 	// +listType=map
@@ -247,13 +248,13 @@ type EffectiveHorizontalPodAutoscalerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ReplicaProposal is what one metric, forecast or schedule asks for.
+// ReplicaProposal is the number of replicas for one metric, forecast or schedule.
 type ReplicaProposal struct {
-	// Name is the resourceIdentifier of a metric (resource.cpu, pods.requests); that of its forecast begins with
-	// "prediction of ", that of a schedule with "cron ".
+	// Name is the resourceIdentifier of a metric (resource.cpu, pods.requests); the name of its forecast has the
+	// prefix "prediction of ", that of a schedule the prefix "cron ".
 	Name string `json:"name"`
 
-	// Replicas is what it asks for. Absent where it asks for nothing.
+	// Replicas is the proposed number. Absent without a proposal.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
@@ -261,32 +262,32 @@ type ReplicaProposal struct {
 	// +optional
 	Current string `json:"current,omitempty"`
 
-	// Target is the value that is aimed for, in the same unit.
+	// Target is the target value, in the same unit.
 	// +optional
 	Target string `json:"target,omitempty"`
 
-	// Message says why nothing is asked for; of a forecast that is asked, which part of it counts and what speaks for that.
+	// Message is the reason why there is no proposal; for a forecast, the part of it that is used and the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// CronStatus says when a cron schedule is active.
+// CronStatus reports when a cron schedule is active.
 type CronStatus struct {
 	// Name of the schedule.
 	Name string `json:"name"`
 
-	// Active says whether the schedule is active now.
+	// Active is true while the schedule is active.
 	Active bool `json:"active"`
 
-	// NextStart is when it becomes active next.
+	// NextStart is the time of the next start.
 	// +optional
 	NextStart *metav1.Time `json:"nextStart,omitempty"`
 
-	// NextEnd is when it stops being active next.
+	// NextEnd is the time of the next end.
 	// +optional
 	NextEnd *metav1.Time `json:"nextEnd,omitempty"`
 
-	// Message says why the schedule cannot be followed.
+	// Message is the error of an invalid schedule.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

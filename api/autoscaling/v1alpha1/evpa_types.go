@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UpdateMode says when new requests are applied to pods.
+// UpdateMode determines when new requests are applied to pods.
 //
 // +kubebuilder:validation:Enum=Off;Initial;Recreate;Auto;InPlace
 type UpdateMode string
@@ -23,10 +23,10 @@ const (
 	UpdateModeInitial UpdateMode = "Initial"
 	// UpdateModeRecreate also replaces running pods, by evicting them.
 	UpdateModeRecreate UpdateMode = "Recreate"
-	// UpdateModeAuto applies requests in the gentlest way that there is: in place, and by eviction only where the node can
-	// never give a pod its size, or that would change the pod's QoS class.
+	// UpdateModeAuto applies requests in place, and by eviction only where the node can never fit the new size of a pod, or
+	// where it would change the pod's QoS class.
 	UpdateModeAuto UpdateMode = "Auto"
-	// UpdateModeInPlace resizes running pods in place and evicts none. gocrane did not know it.
+	// UpdateModeInPlace resizes running pods in place and evicts none. gocrane does not have this mode.
 	UpdateModeInPlace UpdateMode = "InPlace"
 )
 
@@ -43,7 +43,7 @@ const (
 	ScaleModeOff ScaleMode = "Off"
 )
 
-// ControlledValues says what of a container's resources is set.
+// ControlledValues selects the resource values of a container that are set.
 //
 // +kubebuilder:validation:Enum=RequestsAndLimits;RequestsOnly
 type ControlledValues string
@@ -73,25 +73,25 @@ type EffectiveVerticalPodAutoscaler struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says whose requests are kept and within which bounds.
+	// Spec configures the workload and the bounds of its requests.
 	Spec EffectiveVerticalPodAutoscalerSpec `json:"spec"`
 	// Status holds the recommended requests, written by the controller.
 	// +optional
 	Status EffectiveVerticalPodAutoscalerStatus `json:"status,omitzero"`
 }
 
-// EffectiveVerticalPodAutoscalerSpec says whose requests are kept and within which bounds.
+// EffectiveVerticalPodAutoscalerSpec configures the workload and the bounds of its requests.
 type EffectiveVerticalPodAutoscalerSpec struct {
 	// TargetRef is the workload, in the same namespace.
 	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
 	TargetRef autoscalingv2.CrossVersionObjectReference `json:"targetRef"`
 
-	// UpdatePolicy says how requests are applied to pods. gocrane ignored it.
+	// UpdatePolicy configures how requests are applied to pods. gocrane ignored it.
 	// +optional
 	UpdatePolicy *PodUpdatePolicy `json:"updatePolicy,omitempty"`
 
-	// ResourcePolicy says how the requests of each container are computed. Absent means the defaults for all.
+	// ResourcePolicy configures how the requests of each container are computed. Absent means the defaults for all.
 	// +optional
 	ResourcePolicy *PodResourcePolicy `json:"resourcePolicy,omitempty"`
 
@@ -102,10 +102,10 @@ type EffectiveVerticalPodAutoscalerSpec struct {
 	ResourceEstimators []ResourceEstimator `json:"resourceEstimators,omitempty"`
 }
 
-// PodUpdatePolicy says how requests are applied to pods.
+// PodUpdatePolicy configures how requests are applied to pods.
 type PodUpdatePolicy struct {
 	// UpdateMode is Off (compute only), Initial (new pods), Recreate (also replace running pods), InPlace (also resize running
-	// pods, and evict none) or Auto (in place, and by eviction where that can never be). Absent means Off.
+	// pods, and evict none) or Auto (in place, and by eviction where that is impossible). Absent means Off.
 	// +optional
 	UpdateMode *UpdateMode `json:"updateMode,omitempty"`
 
@@ -116,7 +116,7 @@ type PodUpdatePolicy struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
-// PodResourcePolicy says how the requests of each container are computed.
+// PodResourcePolicy configures how the requests of each container are computed.
 type PodResourcePolicy struct {
 	// ContainerPolicies are the policies by container. At most 100.
 	// +optional
@@ -126,18 +126,18 @@ type PodResourcePolicy struct {
 	ContainerPolicies []ContainerResourcePolicy `json:"containerPolicies,omitempty"`
 }
 
-// ContainerResourcePolicy says how the requests of one container are computed.
+// ContainerResourcePolicy configures how the requests of one container are computed.
 type ContainerResourcePolicy struct {
 	// ContainerName is the name of a container, or "*" for all containers that have no policy of their own.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName"`
 
-	// ScaleUpPolicy says when requests are raised.
+	// ScaleUpPolicy configures when requests are raised.
 	// +optional
 	ScaleUpPolicy *ContainerScalingPolicy `json:"scaleUpPolicy,omitempty"`
 
-	// ScaleDownPolicy says when requests are lowered.
+	// ScaleDownPolicy configures when requests are lowered.
 	// +optional
 	ScaleDownPolicy *ContainerScalingPolicy `json:"scaleDownPolicy,omitempty"`
 
@@ -165,7 +165,7 @@ type ContainerResourcePolicy struct {
 // +kubebuilder:validation:MaxProperties=16
 type ResourceBounds map[corev1.ResourceName]resource.Quantity
 
-// ContainerScalingPolicy says when requests are changed in one direction.
+// ContainerScalingPolicy configures when requests are changed in one direction.
 type ContainerScalingPolicy struct {
 	// ScaleMode is Auto or Off. Defaults to Auto.
 	// +optional
@@ -198,46 +198,46 @@ type MetricThreshold struct {
 
 // ResourceEstimator is an estimator of requests.
 type ResourceEstimator struct {
-	// Type is Percentile, OOM, Forecast (a TimeSeriesPrediction), External (an external metric), or the name of one that writes
-	// its answers into status.currentEstimators itself.
+	// Type is Percentile, OOM, Forecast (a TimeSeriesPrediction), External (an external metric), or the name of an external
+	// estimator, which writes its results into status.currentEstimators.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
 
-	// Priority orders estimators: the answer of a higher one wins, the larger one of equals.
+	// Priority orders estimators: the result of the highest priority applies; of equal priorities, the largest result.
 	// +optional
 	Priority int `json:"priority,omitempty"`
 
-	// Config holds the settings of the estimator. All values are strings, numbers too.
+	// Config holds the settings of the estimator. All values are strings, including numbers.
 	// +optional
 	Config map[string]string `json:"config,omitempty"`
 }
 
 // EffectiveVerticalPodAutoscalerStatus holds the recommended requests.
 type EffectiveVerticalPodAutoscalerStatus struct {
-	// ResourceEstimators are the answers of each estimator.
+	// ResourceEstimators are the results of the estimators.
 	// +optional
 	ResourceEstimators []ResourceEstimatorStatus `json:"currentEstimators,omitempty"`
 
-	// Recommendation is the combined answer.
+	// Recommendation is the combined result.
 	// +optional
 	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
 
-	// Decisions say, for each container and resource, what was decided and why. gocrane did not have them. At most 200.
+	// Decisions hold the decision and its reason for each container and resource. gocrane does not have them. At most 200.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Decisions []VerticalDecision `json:"decisions,omitempty"`
 
-	// Conditions say whether the autoscaler works and why not. Types: Ready; Estimating (False while an estimator fails) and
-	// Applied (False while the requests are not brought to pods).
+	// Conditions report whether the autoscaler works. Types: Ready; Estimating (False while an estimator fails) and
+	// Applied (False while the requests are not applied to pods).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// VerticalAction is what was decided about one request.
+// VerticalAction is the decision about one request.
 //
 // +kubebuilder:validation:Enum=Raise;Lower;Hold;None
 type VerticalAction string
@@ -248,13 +248,13 @@ const (
 	VerticalActionRaise VerticalAction = "Raise"
 	// VerticalActionLower lowers it.
 	VerticalActionLower VerticalAction = "Lower"
-	// VerticalActionHold leaves it as it is.
+	// VerticalActionHold does not change it.
 	VerticalActionHold VerticalAction = "Hold"
-	// VerticalActionNone means that nothing can be said of it.
+	// VerticalActionNone means that there is no estimate.
 	VerticalActionNone VerticalAction = "None"
 )
 
-// VerticalDecision is what was decided about one resource of one container.
+// VerticalDecision is the decision about one resource of one container.
 type VerticalDecision struct {
 	// ContainerName is the name of the container.
 	// +kubebuilder:validation:MaxLength=63
@@ -263,7 +263,7 @@ type VerticalDecision struct {
 	// Resource is cpu or memory.
 	Resource corev1.ResourceName `json:"resource"`
 
-	// Estimator is the type of the estimator whose answer won; empty where none has one.
+	// Estimator is the type of the estimator whose result applies; empty without a result.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Estimator string `json:"estimator,omitempty"`
@@ -271,20 +271,20 @@ type VerticalDecision struct {
 	// Action is Raise, Lower, Hold or None.
 	Action VerticalAction `json:"action"`
 
-	// Request is what the container shall request now; absent where it is left as it is.
+	// Request is the new request of the container; absent where it does not change.
 	// +optional
 	Request *resource.Quantity `json:"request,omitempty"`
 
-	// Reason says why, in words.
+	// Reason is the reason for the decision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 
-	// RaisedAt and LoweredAt are when the request was last changed in either direction; absent where it was not. The
-	// stabilisation windows count from them.
+	// RaisedAt and LoweredAt are the times at which the request was last raised and lowered; absent before that. The
+	// stabilisation windows start there.
 	// +optional
 	RaisedAt *metav1.Time `json:"raisedAt,omitempty"`
-	// LoweredAt see RaisedAt.
+	// LoweredAt is the time at which the request was last lowered; see RaisedAt.
 	// +optional
 	LoweredAt *metav1.Time `json:"loweredAt,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Substitute stands in for a workload as the target of an HPA, so that what the HPA would do is seen and nothing is
-// scaled. The controller makes it for an EffectiveHorizontalPodAutoscaler with the strategy Preview.
+// Substitute replaces a workload as the target of an HPA, so that the HPA's decisions are visible and the workload is not
+// scaled. The controller creates it for an EffectiveHorizontalPodAutoscaler with the strategy Preview.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,27 +22,27 @@ type Substitute struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says whom this object stands in for.
+	// Spec configures the workload that this object replaces.
 	Spec SubstituteSpec `json:"spec"`
-	// Status is what the HPA reads, written by the controller.
+	// Status holds the values that the HPA reads. The controller writes it.
 	// +optional
 	Status SubstituteStatus `json:"status,omitzero"`
 }
 
-// SubstituteSpec says whom a Substitute stands in for.
+// SubstituteSpec configures the workload that a Substitute replaces.
 type SubstituteSpec struct {
-	// Replicas is the number of replicas that the HPA asked for, from 0 up. Written through the scale subresource.
+	// Replicas is the number of replicas that the HPA requested, from 0 up. Written through the scale subresource.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// SubstituteTargetRef is the workload that this object stands in for, in the same namespace.
+	// SubstituteTargetRef is the replaced workload, in the same namespace.
 	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
 	SubstituteTargetRef autoscalingv2.CrossVersionObjectReference `json:"substituteTargetRef"`
 }
 
-// SubstituteStatus is what the HPA reads of a Substitute.
+// SubstituteStatus holds the values that the HPA reads.
 type SubstituteStatus struct {
 	// LabelSelector selects the pods of the workload, in the written form of a label selector.
 	// +optional

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AvoidanceAction is what the agent does when a rule of a NodeQOS fires: throttle pods, evict pods, or, with neither,
-// only keep new pods away. Every rule that fires keeps new pods away.
+// AvoidanceAction configures what the agent does when a rule of a NodeQOS fires: throttle pods, evict pods, or neither.
+// Every rule that fires also prevents new pods from being scheduled on the node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -18,64 +18,64 @@ type AvoidanceAction struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is done.
+	// Spec configures the action.
 	Spec AvoidanceActionSpec `json:"spec"`
-	// Status says whether the action can be used, written by Crane.
+	// Status is kept for objects of gocrane. Crane does not write it.
 	// +optional
 	Status AvoidanceActionStatus `json:"status,omitzero"`
 }
 
-// AvoidanceActionSpec says what is done.
+// AvoidanceActionSpec configures the action.
 type AvoidanceActionSpec struct {
-	// CoolDownSeconds is how long after the last time that a rule fired new pods are still kept away, in seconds, from
-	// 1 up. Defaults to 300.
+	// CoolDownSeconds is the time after the last firing of a rule until the node accepts new pods, in seconds, from 1 up.
+	// Defaults to 300.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	CoolDownSeconds *int32 `json:"coolDownSeconds,omitempty"`
 
-	// Throttle takes cpu from pods, step by step.
+	// Throttle limits the CPU of pods, step by step.
 	// +optional
 	Throttle *ThrottleAction `json:"throttle,omitempty"`
 
-	// Eviction evicts pods, one by one, until the rule no longer holds.
+	// Eviction evicts pods, one by one, until the rule no longer fires.
 	// +optional
 	Eviction *EvictionAction `json:"eviction,omitempty"`
 
-	// Description is for the reader; at most 1024 characters.
+	// Description is a comment without effect; at most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 }
 
-// ThrottleAction takes resources from pods.
+// ThrottleAction limits the resources of pods.
 type ThrottleAction struct {
-	// CPUThrottle takes cpu.
+	// CPUThrottle limits CPU.
 	// +optional
 	CPUThrottle *CPUThrottle `json:"cpuThrottle,omitempty"`
 
-	// MemoryThrottle takes memory. gocrane ignored it.
+	// MemoryThrottle reclaims memory. gocrane ignored it.
 	// +optional
 	MemoryThrottle *MemoryThrottle `json:"memoryThrottle,omitempty"`
 }
 
-// CPUThrottle takes cpu from pods.
+// CPUThrottle limits the CPU of pods.
 type CPUThrottle struct {
-	// MinCPURatio is the least that a container keeps, in percent of its cpu limit, from 0 to 100. It always keeps what
-	// it requests.
+	// MinCPURatio is the minimum quota of a container, in percent of its CPU limit, from 0 to 100. The quota never falls
+	// below the request.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MinCPURatio int32 `json:"minCPURatio,omitempty"`
 
-	// StepCPURatio is how much is taken or given back in one step, in percent of the present quota, from 0 to 100.
+	// StepCPURatio is the change of the quota in one step, in percent of the current quota, from 0 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	StepCPURatio int32 `json:"stepCPURatio,omitempty"`
 }
 
-// MemoryThrottle takes memory from pods.
+// MemoryThrottle reclaims memory of pods.
 type MemoryThrottle struct {
 	// ForceGC reclaims the page cache of pods. Defaults to false.
 	// +optional
@@ -84,16 +84,16 @@ type MemoryThrottle struct {
 
 // EvictionAction evicts pods.
 type EvictionAction struct {
-	// TerminationGracePeriodSeconds is the time that an evicted pod has to end, in seconds, from 0 up. Absent means the
-	// pod's own. gocrane ignored it.
+	// TerminationGracePeriodSeconds is the grace period of an evicted pod in seconds, from 0 up. Absent means the pod's own.
+	// gocrane ignored it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TerminationGracePeriodSeconds *int32 `json:"terminationGracePeriodSeconds,omitempty"`
 }
 
-// AvoidanceActionStatus says whether an action can be used.
+// AvoidanceActionStatus is kept for objects of gocrane. Crane does not write it.
 type AvoidanceActionStatus struct {
-	// Conditions say whether the action can be used and why not.
+	// Conditions are kept for objects of gocrane. Crane does not write them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -9,20 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AvoidanceActionStrategy says whether an action is carried out.
+// AvoidanceActionStrategy determines whether an action is executed.
 //
 // +kubebuilder:validation:Enum=None;Preview
 type AvoidanceActionStrategy string
 
 // The strategies.
 const (
-	// AvoidanceActionStrategyNone carries the action out.
+	// AvoidanceActionStrategyNone executes the action.
 	AvoidanceActionStrategyNone AvoidanceActionStrategy = "None"
-	// AvoidanceActionStrategyPreview tells of it by an event and does nothing.
+	// AvoidanceActionStrategyPreview records an event and does nothing else.
 	AvoidanceActionStrategyPreview AvoidanceActionStrategy = "Preview"
 )
 
-// NodeQOS says when a node is tight and which AvoidanceAction is taken then. All that match a node hold for it.
+// NodeQOS configures the thresholds of nodes and the AvoidanceActions to execute above them. All NodeQOS that match a
+// node apply to it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,53 +33,53 @@ type NodeQOS struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says which nodes are meant, when they are tight and what is done.
+	// Spec configures the nodes, the thresholds and the actions.
 	Spec NodeQOSSpec `json:"spec"`
-	// Status says whether the rules can be used, written by Crane.
+	// Status is kept for objects of gocrane. Crane does not write it.
 	// +optional
 	Status NodeQOSStatus `json:"status,omitzero"`
 }
 
-// NodeQOSSpec says which nodes are meant, when they are tight and what is done.
+// NodeQOSSpec configures the nodes, the thresholds and the actions.
 type NodeQOSSpec struct {
 	// Selector is matched against the labels of nodes. Absent or empty means all nodes.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",fieldPath=".matchExpressions",message="In and NotIn need values, Exists and DoesNotExist have none, and there is no other operator"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// NodeQualityProbe says where metrics come from. Absent means the agent's own measurements.
+	// NodeQualityProbe is the source of metrics. Absent means the agent's own measurements.
 	// +optional
 	NodeQualityProbe *NodeQualityProbe `json:"nodeQualityProbe,omitempty"`
 
-	// Rules say when a node is tight. At most 30; a node may have several NodeQOS.
+	// Rules are the thresholds and their actions. At most 30; several NodeQOS may match a node.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=30
 	Rules []Rule `json:"rules,omitempty"`
 
-	// ElasticCPULimit limits the cpu of pods on reclaimed capacity. gocrane ignored it.
+	// ElasticCPULimit limits the cpu of pods on reclaimed capacity. It has no effect, as in gocrane.
 	// +optional
 	ElasticCPULimit *ElasticCPULimit `json:"elasticCpuLimit,omitempty"`
 
-	// MemLimit limits the page cache of the node. gocrane ignored it.
+	// MemLimit limits the page cache of the node. It has no effect, as in gocrane.
 	// +optional
 	MemLimit *MemLimit `json:"memLimit,omitempty"`
 
-	// MemoryCompression switches the compression of memory on the node. gocrane ignored it.
+	// MemoryCompression switches the compression of memory on the node. It has no effect, as in gocrane.
 	// +optional
 	MemoryCompression *MemoryCompression `json:"memoryCompression,omitempty"`
 
-	// NetLimits are the bounds of the network rates on the node. gocrane ignored them.
+	// NetLimits are the bounds of the network rates on the node. They have no effect, as in gocrane.
 	// +optional
 	NetLimits *NetLimits `json:"netLimits,omitempty"`
 }
 
-// NodeQualityProbe says where the metrics of a node come from. At most one of httpGet and nodeLocalGet is set.
+// NodeQualityProbe is the source of the metrics of a node. At most one of httpGet and nodeLocalGet is set.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.httpGet) || !has(self.nodeLocalGet)",fieldPath=".httpGet",reason="FieldValueForbidden",message="must not be set together with nodeLocalGet"
 type NodeQualityProbe struct {
-	// HTTPGet asks an HTTP endpoint. gocrane checked it and ignored it.
+	// HTTPGet is an HTTP endpoint with metrics. It is checked and has no effect, as in gocrane.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.path) && size(self.path) > 0",fieldPath=".path",reason="FieldValueRequired",message="the path is required"
 	// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme in ['HTTP', 'HTTPS']",fieldPath=".scheme",message="must be HTTP or HTTPS"
@@ -89,7 +90,7 @@ type NodeQualityProbe struct {
 	// +optional
 	NodeLocalGet *NodeLocalGet `json:"nodeLocalGet,omitempty"`
 
-	// TimeoutSeconds is the timeout of a request in seconds, from 0 up; 0 means none. gocrane ignored it.
+	// TimeoutSeconds is the timeout of a request in seconds, from 0 up; 0 means none. It has no effect, as in gocrane.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
@@ -97,7 +98,7 @@ type NodeQualityProbe struct {
 
 // NodeLocalGet uses the agent's own measurements.
 type NodeLocalGet struct {
-	// LocalCacheTTLSeconds is the age up to which a measurement is used, in seconds, from 0 up. Defaults to 60. gocrane
+	// LocalCacheTTLSeconds is the maximum age of a measurement, in seconds, from 0 up. Defaults to 60. gocrane
 	// ignored it.
 	// +optional
 	// +kubebuilder:default=60
@@ -105,12 +106,12 @@ type NodeLocalGet struct {
 	LocalCacheTTLSeconds *int32 `json:"localCacheTTLSeconds,omitempty"`
 }
 
-// Rule says when a node is tight and what is done then.
+// Rule is a threshold and the action to execute above it.
 type Rule struct {
-	// Name of the rule, a DNS label, unique in the list.
+	// Name of the rule, unique in the list: letters, digits, '-', '_' and '.'.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`
 	Name string `json:"name"`
 
 	// MetricRule is the metric and its threshold.
@@ -123,19 +124,19 @@ type Rule struct {
 	// +kubebuilder:validation:Minimum=1
 	AvoidanceThreshold *int32 `json:"avoidanceThreshold,omitempty"`
 
-	// RestoreThreshold is the number of measurements in a row, not above the threshold, after which the rule no longer
-	// holds, from 1 up. Defaults to 1.
+	// RestoreThreshold is the number of consecutive measurements at or below the threshold after which the rule no longer
+	// fires, from 1 up. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	RestoreThreshold *int32 `json:"restoreThreshold,omitempty"`
 
-	// AvoidanceActionName is the name of the AvoidanceAction that is taken.
+	// AvoidanceActionName is the name of the AvoidanceAction to execute.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	AvoidanceActionName string `json:"actionName"`
 
-	// Strategy is None (take the action) or Preview (tell of it by an event only). Defaults to None.
+	// Strategy is None (execute the action) or Preview (record an event only). Defaults to None.
 	// +optional
 	// +kubebuilder:default=None
 	Strategy AvoidanceActionStrategy `json:"strategy,omitempty"`
@@ -205,7 +206,7 @@ type ElasticCoreCPULimit struct {
 
 // ElasticCoreCPULimitPeriod limits the cpu of pods on reclaimed capacity for some cores at some time.
 type ElasticCoreCPULimitPeriod struct {
-	// ScheduleTime says when the limit holds.
+	// ScheduleTime is the time during which the limit applies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ScheduleTime string `json:"offlineCpuLimit,omitempty"`
@@ -274,9 +275,9 @@ type NetLimits struct {
 	TxBpsMax *int64 `json:"txBpsMax,omitempty"`
 }
 
-// NodeQOSStatus says whether the rules can be used.
+// NodeQOSStatus is kept for objects of gocrane. Crane does not write it.
 type NodeQOSStatus struct {
-	// Conditions say whether the rules can be used and why not.
+	// Conditions are kept for objects of gocrane. Crane does not write them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

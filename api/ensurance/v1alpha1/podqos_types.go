@@ -8,36 +8,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScopeName is the property of a pod that a scope looks at.
+// ScopeName is the property of a pod that a scope compares.
 //
 // +kubebuilder:validation:Enum=QOSClass;Priority;Namespace
 type ScopeName string
 
 // The scopes.
 const (
-	// ScopeQOSClass looks at the QoS class: Guaranteed, Burstable or BestEffort.
+	// ScopeQOSClass compares the QoS class: Guaranteed, Burstable or BestEffort.
 	ScopeQOSClass ScopeName = "QOSClass"
-	// ScopePriority looks at the priority, as a number such as 1000 or a range such as 1000-3000.
+	// ScopePriority compares the priority with a number such as 1000 or a range such as 1000-3000.
 	ScopePriority ScopeName = "Priority"
-	// ScopeNamespace looks at the namespace.
+	// ScopeNamespace compares the namespace.
 	ScopeNamespace ScopeName = "Namespace"
 )
 
-// ScopeOperator says how values are compared.
+// ScopeOperator is a comparison.
 //
 // +kubebuilder:validation:Enum=In;NotIn
 type ScopeOperator string
 
 // The scope operators.
 const (
-	// ScopeOperatorIn takes pods with one of the values.
+	// ScopeOperatorIn selects pods with one of the values.
 	ScopeOperatorIn ScopeOperator = "In"
-	// ScopeOperatorNotIn takes pods with none of the values.
+	// ScopeOperatorNotIn selects pods with none of the values.
 	ScopeOperatorNotIn ScopeOperator = "NotIn"
 )
 
-// PodQOS says which actions may be taken on which pods, and how well these pods are served. A pod is touched by an action
-// when some PodQOS matches the pod and allows the action.
+// PodQOS configures the actions that may be applied to pods, and the quality of service of these pods. An action is applied
+// to a pod only if a PodQOS matches the pod and allows the action.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -47,16 +47,16 @@ type PodQOS struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says which pods are meant and what they get.
+	// Spec selects the pods and configures their quality of service.
 	Spec PodQOSSpec `json:"spec"`
-	// Status says whether the object can be used, written by Crane.
+	// Status is kept for objects of gocrane. Crane does not write it.
 	// +optional
 	Status PodQOSStatus `json:"status,omitzero"`
 }
 
-// PodQOSSpec says which pods are meant and what they get.
+// PodQOSSpec selects the pods and configures their quality of service.
 type PodQOSSpec struct {
-	// AllowedActions are the names of the AvoidanceActions that may be taken on the pods.
+	// AllowedActions are the names of the AvoidanceActions that may be applied to the pods.
 	// +optional
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
@@ -71,18 +71,18 @@ type PodQOSSpec struct {
 	// +optional
 	ScopeSelector *ScopeSelector `json:"scopeSelector,omitempty"`
 
-	// PodQualityProbe says where metrics of the pods come from. gocrane ignored it.
+	// PodQualityProbe is the source of metrics of the pods. It has no effect, as in gocrane.
 	// +optional
 	PodQualityProbe *PodQualityProbe `json:"podQualityProbe,omitempty"`
 
-	// ResourceQOS says how well the pods are served, by resource.
+	// ResourceQOS is the quality of service of the pods, by resource.
 	// +optional
 	ResourceQOS *ResourceQOS `json:"resourceQOS,omitempty"`
 }
 
-// ScopeSelector chooses pods by properties other than labels.
+// ScopeSelector selects pods by properties other than labels.
 type ScopeSelector struct {
-	// MatchExpressions are the conditions; all have to hold. An empty list matches every pod. At most 50.
+	// MatchExpressions are the conditions, all of which must be met. An empty list matches every pod. At most 50.
 	// +optional
 	// +kubebuilder:validation:MaxItems=50
 	MatchExpressions []ScopeSelectorRequirement `json:"matchExpressions,omitempty"`
@@ -108,9 +108,9 @@ type ScopeSelectorRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// PodQualityProbe says where metrics of pods come from.
+// PodQualityProbe is the source of metrics of pods.
 type PodQualityProbe struct {
-	// HTTPGet asks an HTTP endpoint of the pod.
+	// HTTPGet reads metrics from an HTTP endpoint of the pod.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme in ['HTTP', 'HTTPS']",fieldPath=".scheme",message="must be HTTP or HTTPS"
 	HTTPGet *corev1.HTTPGetAction `json:"httpGet,omitempty"`
@@ -121,9 +121,9 @@ type PodQualityProbe struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// PodQOSStatus says whether a PodQOS can be used.
+// PodQOSStatus is kept for objects of gocrane. Crane does not write it.
 type PodQOSStatus struct {
-	// Conditions say whether the object can be used and why not.
+	// Conditions are kept for objects of gocrane. Crane does not write them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

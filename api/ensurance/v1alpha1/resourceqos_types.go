@@ -3,26 +3,26 @@
 
 package v1alpha1
 
-// ResourceQOS says how well pods are served, by resource. gocrane used cpuQOS.cpuPriority only.
+// ResourceQOS is the quality of service of pods, by resource. As in gocrane, only cpuQOS.cpuPriority is used.
 type ResourceQOS struct {
 	// CPUQOS is for cpu.
 	// +optional
 	CPUQOS *CPUQOS `json:"cpuQOS,omitempty"`
 
-	// MemoryQOS is for memory.
+	// MemoryQOS is for memory. It has no effect, as in gocrane.
 	// +optional
 	MemoryQOS *MemoryQOS `json:"memoryQOS,omitempty"`
 
-	// NetIOQOS is for the network.
+	// NetIOQOS is for the network. It has no effect, as in gocrane.
 	// +optional
 	NetIOQOS *NetIOQOS `json:"netIOQOS,omitempty"`
 
-	// DiskIOQOS is for disks.
+	// DiskIOQOS is for disks. It has no effect, as in gocrane.
 	// +optional
 	DiskIOQOS *DiskIOQOS `json:"diskIOQOS,omitempty"`
 }
 
-// CPUQOS says how well pods are served with cpu.
+// CPUQOS is the quality of service of pods for CPU.
 type CPUQOS struct {
 	// CPUPriority is from 0, the highest, to 7. Pods above 0 are batch work that yields.
 	// +optional
@@ -30,27 +30,27 @@ type CPUQOS struct {
 	// +kubebuilder:validation:Maximum=7
 	CPUPriority *int32 `json:"cpuPriority,omitempty"`
 
-	// ContainerPriority overrides cpuPriority by the name of a container. gocrane ignored it.
+	// ContainerPriority overrides cpuPriority by the name of a container. It has no effect, as in gocrane.
 	// +optional
 	ContainerPriority map[string]CPUPriority `json:"containerPriority,omitempty"`
 
-	// CPUBurst lets containers pass their cpu limit for a moment. gocrane ignored it.
+	// CPUBurst lets containers pass their cpu limit for a moment. It has no effect, as in gocrane.
 	// +optional
 	CPUBurst *CPUBurst `json:"cpuBurst,omitempty"`
 
-	// HTIsolation keeps batch work off the sibling threads of other pods. gocrane ignored it.
+	// HTIsolation keeps batch work off the sibling threads of other pods. It has no effect, as in gocrane.
 	// +optional
 	HTIsolation *HTIsolation `json:"htIsolation,omitempty"`
 
-	// CPUSet says whether pods have cores of their own. gocrane ignored it.
+	// CPUSet configures the CPU cores of pods. It has no effect, as in gocrane.
 	// +optional
 	CPUSet *CPUSet `json:"cpuSet,omitempty"`
 
-	// RDT limits the last-level cache and the memory bandwidth of the pods. gocrane ignored it.
+	// RDT limits the last-level cache and the memory bandwidth of the pods. It has no effect, as in gocrane.
 	// +optional
 	RDT *RDT `json:"rdt,omitempty"`
 
-	// ContainerRDT overrides rdt by the name of a container. gocrane ignored it.
+	// ContainerRDT overrides rdt by the name of a container. It has no effect, as in gocrane.
 	// +optional
 	ContainerRDT map[string]RDT `json:"containerRdt,omitempty"`
 }
@@ -76,10 +76,10 @@ type HTIsolation struct {
 	Enable bool `json:"enable,omitempty"`
 }
 
-// CPUSet says whether pods have cores of their own.
+// CPUSet configures the CPU cores of pods.
 type CPUSet struct {
-	// CPUSet is none (the cores that no container has for itself), exclusive (cores for this pod alone) or share (cores
-	// for this pod that others may use too).
+	// CPUSet is none (the cores that are not exclusive to a container), exclusive (cores for this pod only) or share (cores
+	// for this pod that other pods may also use).
 	// +optional
 	// +kubebuilder:validation:Enum=none;exclusive;share
 	CPUSet string `json:"cpuSet,omitempty"`
@@ -96,9 +96,9 @@ type RDT struct {
 	MB map[string]string `json:"mb,omitempty"`
 }
 
-// MemoryQOS says how well pods are served with memory. gocrane ignored it.
+// MemoryQOS is the quality of service of pods for memory. It has no effect, as in gocrane.
 type MemoryQOS struct {
-	// MemPriority is from 0, the highest, to 7. Memory is taken from lower ones first.
+	// MemPriority is from 0, the highest, to 7. Memory of lower priorities is reclaimed first.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=7
@@ -108,7 +108,7 @@ type MemoryQOS struct {
 	// +optional
 	MemAsyncReclaim *MemAsyncReclaim `json:"memAsyncReclaim,omitempty"`
 
-	// MemWatermark says when reclaiming begins.
+	// MemWatermark is the usage at which reclaim starts.
 	// +optional
 	MemWatermark *MemWatermark `json:"memWatermark,omitempty"`
 
@@ -123,19 +123,19 @@ type MemoryQOS struct {
 
 // MemAsyncReclaim reclaims memory in the background.
 type MemAsyncReclaim struct {
-	// AsyncRatio is the use of the limit, in percent, at which reclaiming begins, from 0 to 100.
+	// AsyncRatio is the usage in percent of the limit at which reclaim starts, from 0 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	AsyncRatio *int64 `json:"asyncRatio,omitempty"`
 
-	// AsyncDistanceFactor is how far below that reclaiming goes on, from 0 up.
+	// AsyncDistanceFactor is the distance below AsyncRatio at which reclaim stops, from 0 up.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AsyncDistanceFactor *int64 `json:"asyncDistanceFactor,omitempty"`
 }
 
-// MemWatermark says when reclaiming begins.
+// MemWatermark is the usage at which reclaim starts.
 type MemWatermark struct {
 	// WatermarkRatio moves the water mark, in percent; negative values move it down.
 	// +optional
@@ -150,7 +150,7 @@ type MemPageCacheLimit struct {
 	// +kubebuilder:validation:Maximum=100
 	PageCacheMaxRatio *int64 `json:"pageCacheMaxRatio,omitempty"`
 
-	// PageCacheReclaimRatio is how much is reclaimed beyond that, in percent, from 0 to 100.
+	// PageCacheReclaimRatio is the additional amount to reclaim, in percent, from 0 to 100.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -163,27 +163,27 @@ type PodMemoryCompression struct {
 	// +optional
 	Enable bool `json:"enable,omitempty"`
 
-	// CompressionLevel is how eagerly memory is compressed, from 0 to 4.
+	// CompressionLevel is the intensity of compression, from 0 to 4.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4
 	CompressionLevel int `json:"compressionLevel,omitempty"`
 
-	// Preference says what is compressed: Tiny (little), Normal, FileOnly (page cache) or AnonOnly (anonymous memory).
+	// Preference selects the memory to compress: Tiny (little), Normal, FileOnly (page cache) or AnonOnly (anonymous memory).
 	// Defaults to Tiny.
 	// +optional
 	// +kubebuilder:default=Tiny
 	// +kubebuilder:validation:Enum=Tiny;Normal;FileOnly;AnonOnly
 	Preference string `json:"preference,omitempty"`
 
-	// Oversold says whether the memory that is won is offered again: Transparent, None or Allow. Defaults to Allow.
+	// Oversold determines whether the freed memory is offered to other pods: Transparent, None or Allow. Defaults to Allow.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Transparent;None;Allow
 	Oversold string `json:"oversold,omitempty"`
 }
 
-// NetIOQOS says how well pods are served by the network. gocrane ignored it.
+// NetIOQOS is the quality of service of pods for the network. It has no effect, as in gocrane.
 type NetIOQOS struct {
 	// NetIOPriority is the priority of the pods' traffic, from 0 up; 0 is the highest.
 	// +optional
@@ -229,7 +229,7 @@ type WhitelistPorts struct {
 	RPorts string `json:"rports"`
 }
 
-// DiskIOQOS says how well pods are served by disks. gocrane ignored it.
+// DiskIOQOS is the quality of service of pods for disks. It has no effect, as in gocrane.
 type DiskIOQOS struct {
 	// DiskIOWeight is the share of a disk.
 	// +optional

@@ -19,12 +19,12 @@ const (
 	AnnotationReserveMemory = "reserve.node.gocrane.io/memory"
 )
 
-// AnnotationAgentFeatures is the annotation of a Node in which the agent says what it can do there: a JSON object of names and of states,
-// such as "on", "off: reason" or "unsupported: reason".
+// AnnotationAgentFeatures is the annotation of a Node with the features of its agent: a JSON object from the name of a feature to its
+// state, such as "on", "off: reason" or "unsupported: reason".
 const AnnotationAgentFeatures = "ensurance.crane.io/agent-features"
 
-// AnnotationElasticResources is the annotation of a Node that says how much of it the agent offers again and why, as JSON: each term of
-// the formula by resource, and the time.
+// AnnotationElasticResources is the annotation of a Node with the reclaimed capacity that the agent offers, as JSON: each term of the
+// formula by resource, and the time.
 const AnnotationElasticResources = "ensurance.crane.io/elastic-resources"
 
 // The extended resources of a Node that hold reclaimed capacity.
@@ -39,9 +39,9 @@ const (
 const (
 	// ReasonAvoidanceTriggered is the reason when a rule has fired.
 	ReasonAvoidanceTriggered = "AvoidanceTriggered"
-	// ReasonRestoreTriggered is the reason when a rule no longer holds.
+	// ReasonRestoreTriggered is the reason when a rule no longer fires.
 	ReasonRestoreTriggered = "RestoreTriggered"
-	// ReasonUpdateNode is the reason when another amount of reclaimed capacity is offered.
+	// ReasonUpdateNode is the reason when the amount of reclaimed capacity changes.
 	ReasonUpdateNode = "UpdateNode"
 )
 
@@ -59,7 +59,7 @@ const (
 	MetricCPULoad15Min = "cpu_load_15_min"
 	// MetricCPUCoreNumbers is the number of cores.
 	MetricCPUCoreNumbers = "cpu_core_numbers"
-	// MetricExclusiveCPUIdle is what containers leave idle of the cores that are theirs alone, in millicores.
+	// MetricExclusiveCPUIdle is the idle CPU of exclusive cores, in millicores.
 	MetricExclusiveCPUIdle = "exclusive_cpu_idle"
 	// MetricMemoryTotalUsage is in bytes.
 	MetricMemoryTotalUsage = "memory_total_usage"
@@ -79,9 +79,9 @@ const (
 	MetricDiskReadIOPS = "disk_read_iops"
 	// MetricDiskReadUtilization is the share of time in which the disk is busy, in percent.
 	MetricDiskReadUtilization = "disk_read_utilization"
-	// MetricNetworkReceiveKiBps is in kilobits per second, whatever the name says.
+	// MetricNetworkReceiveKiBps is in kilobits per second, despite its name.
 	MetricNetworkReceiveKiBps = "network_receive_kibps"
-	// MetricNetworkSentKiBps is in kilobits per second, whatever the name says.
+	// MetricNetworkSentKiBps is in kilobits per second, despite its name.
 	MetricNetworkSentKiBps = "network_sent_kibps"
 	// MetricNetworkReceivePackets is in packets per second.
 	MetricNetworkReceivePackets = "network_receive_pckps"

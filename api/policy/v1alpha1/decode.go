@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// DecodeDynamicSchedulerPolicy reads a DynamicSchedulerPolicy from one YAML or JSON document and checks it. It is an
-// error if apiVersion or kind are others, if a field is unknown or stands twice, or if Validate finds something. Errors
-// name the path of the field.
+// DecodeDynamicSchedulerPolicy reads a DynamicSchedulerPolicy from one YAML or JSON document and checks it. An
+// unexpected apiVersion or kind, an unknown or duplicate field, and an error of Validate are errors with the path of the
+// field.
 func DecodeDynamicSchedulerPolicy(data []byte) (*DynamicSchedulerPolicy, error) {
 	policy := &DynamicSchedulerPolicy{}
 	if err := decode(data, policy); err != nil {

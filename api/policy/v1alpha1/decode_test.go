@@ -89,6 +89,7 @@ func TestBadDynamicSchedulerPolicies(t *testing.T) {
 		"no series":           {policyHeader + "spec: {syncPolicy: [{name: a-b, period: 3m}]}", "give a query"},
 		"unknown source":      {policyHeader + "spec: {syncPolicy: [{name: a, period: 3m, source: Statsd}]}", "spec.syncPolicy[0].source: Unsupported value"},
 		"query of a forecast": {policyHeader + "spec: {syncPolicy: [{name: cpu_a, period: 3m, source: Forecast, query: up}]}", "spec.syncPolicy[0].query: Forbidden"},
+		"times of a forecast": {policyHeader + "spec: {syncPolicy: [{name: cpu_a, period: 3m, source: Forecast, sampleTime: up}]}", "spec.syncPolicy[0].sampleTime: Forbidden"},
 		"forecast of what":    {policyHeader + "spec: {syncPolicy: [{name: a, period: 3m, source: Forecast}]}", "spec.syncPolicy[0].resource: Required value"},
 		"unknown resource":    {policyHeader + "spec: {syncPolicy: [{name: a, period: 3m, resource: disk}]}", "spec.syncPolicy[0].resource: Unsupported value"},
 		"marks of disks":      {policyHeader + "spec: {waterMarks: {disk: {low: 0.5, schedule: 0.8, evict: 0.9}}}", "spec.waterMarks[disk]: Unsupported value"},

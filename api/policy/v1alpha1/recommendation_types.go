@@ -10,17 +10,17 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// RecommendationConfiguration says which recommenders there are, which objects each accepts and with which settings it
-// runs. A RecommendationRule can only name recommenders that stand here.
+// RecommendationConfiguration configures the recommenders, the objects that each accepts and its settings. A
+// RecommendationRule can only name recommenders of this configuration.
 //
 // +kubebuilder:object:root=true
 type RecommendationConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Recommenders are the recommenders. A name stands once.
+	// Recommenders are the recommenders, with unique names.
 	Recommenders []RecommenderConfiguration `json:"recommenders"`
 
-	// RecommenderPlugins is read and ignored, as gocrane did.
+	// RecommenderPlugins have no effect, as in gocrane.
 	RecommenderPlugins []runtime.RawExtension `json:"recommenderPlugins,omitempty"`
 }
 

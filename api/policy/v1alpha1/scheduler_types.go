@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DynamicSchedulerPolicy says which load metrics of nodes are read and how they steer scheduling. The scheduler and the
+// DynamicSchedulerPolicy configures the load metrics of nodes and their effect on scheduling. The scheduler and the
 // controller that annotates nodes read the same file.
 //
 // +kubebuilder:object:root=true
@@ -19,22 +19,22 @@ type DynamicSchedulerPolicy struct {
 	Spec PolicySpec `json:"spec"`
 }
 
-// PolicySpec says which load metrics of nodes are read and how they steer scheduling.
+// PolicySpec configures the load metrics of nodes and their effect on scheduling.
 type PolicySpec struct {
-	// SyncPeriod lists the metrics to read and how often. A name stands once.
+	// SyncPeriod lists the metrics to read and their intervals, with unique names.
 	SyncPeriod []SyncPolicy `json:"syncPolicy,omitempty"`
 
-	// Predicate lists the limits of Filter: a node above one of them takes no new pod.
+	// Predicate lists the limits of Filter: a node above one of them receives no new pod.
 	Predicate []PredicatePolicy `json:"predicate,omitempty"`
 
 	// Priority lists the weights of Score.
 	Priority []PriorityPolicy `json:"priority,omitempty"`
 
-	// HotValue lists how recent placements count against a node.
+	// HotValue lists the penalties of a node for recent placements.
 	HotValue []HotValuePolicy `json:"hotValue,omitempty"`
 
-	// WaterMarks are by resource (cpu, memory) the marks that scheduler, agent and rebalancing share. They are Crane's
-	// addition; absent means that predicate alone limits.
+	// WaterMarks are the water marks of each resource (cpu, memory), shared by scheduler, agent and rebalancing. They are
+	// Crane's addition; absent means that only the predicate limits scheduling.
 	WaterMarks map[corev1.ResourceName]WaterMarks `json:"waterMarks,omitempty"`
 }
 
@@ -43,15 +43,21 @@ type SyncPolicy struct {
 	// Name of the metric or recording rule, such as cpu_usage_avg_5m. It is also the key of the node's annotation.
 	Name string `json:"name"`
 
-	// Period is the time between two readings, more than 0. A value counts for five minutes longer.
+	// Period is the interval between two readings, more than 0. A value expires five minutes after the next reading is due.
 	Period metav1.Duration `json:"period"`
 
-	// Query in PromQL gives the percentage, 0 to 100, of every node at once; empty reads the series called name. It is
+	// Query is PromQL that returns the percentage, 0 to 100, of every node; empty reads the series called name. It is
 	// Crane's addition, for a Prometheus without recording rules.
 	Query string `json:"query,omitempty"`
 
-	// Resource that the metric is a share of, cpu or memory; empty takes it from the name, where that begins with cpu_,
-	// mem_ or memory_. It is Crane's addition.
+	// SampleTime is PromQL that returns the time of the newest raw sample of every node, in seconds since 1970. Values are
+	// stamped with it, because the time of a query does not show that an exporter is dead. Empty reads the recorded
+	// series node_cpu_sample_time_seconds or node_memory_sample_time_seconds for a metric without a query. It is Crane's
+	// addition.
+	SampleTime string `json:"sampleTime,omitempty"`
+
+	// Resource that the metric is a share of, cpu or memory; empty derives it from a name with the prefix cpu_, mem_
+	// or memory_. It is Crane's addition.
 	Resource corev1.ResourceName `json:"resource,omitempty"`
 
 	// Source that the metric is read from; empty for Prometheus. It is Crane's addition.
@@ -66,9 +72,9 @@ type MetricSource string
 const (
 	// MetricSourcePrometheus is a recording rule or a query.
 	MetricSourcePrometheus MetricSource = "Prometheus"
-	// MetricSourceMetricsServer is what the node uses at the moment, from metrics.k8s.io.
+	// MetricSourceMetricsServer is the current usage of the node, from metrics.k8s.io.
 	MetricSourceMetricsServer MetricSource = "MetricsServer"
-	// MetricSourceForecast is the peak that is forecast for the coming hour.
+	// MetricSourceForecast is the forecast peak of the next hour.
 	MetricSourceForecast MetricSource = "Forecast"
 )
 
@@ -77,8 +83,8 @@ type PredicatePolicy struct {
 	// Name of the metric.
 	Name string `json:"name"`
 
-	// MaxLimitPercent is the limit as a fraction of the node's capacity, from 0 to 1; 0 switches it off. The key in the
-	// file is misspelt as it has always been.
+	// MaxLimitPercent is the limit as a fraction of the node's capacity, from 0 to 1; 0 disables it. The key in the file
+	// keeps gocrane's spelling.
 	MaxLimitPercent float64 `json:"maxLimitPecent"`
 }
 
@@ -91,9 +97,9 @@ type PriorityPolicy struct {
 	Weight float64 `json:"weight"`
 }
 
-// HotValuePolicy says how recent placements count against a node: one for each count of them within timeRange.
+// HotValuePolicy configures the penalty of a node for recent placements: one for each count of them within timeRange.
 type HotValuePolicy struct {
-	// TimeRange is how far back placements count, more than 0.
+	// TimeRange is the age up to which placements count, more than 0.
 	TimeRange metav1.Duration `json:"timeRange"`
 
 	// Count is the number of placements that make one unit of the hot value, from 1 up.

@@ -72,7 +72,7 @@ func validateMeasures(policies []SyncPolicy, path *field.Path) field.ErrorList {
 	for i, policy := range policies {
 		at := path.Index(i)
 		if policy.Name == "" {
-			continue // told already
+			continue // reported above
 		}
 		if policy.Name == AnnotationNodeHotValue {
 			errs = append(errs, field.Invalid(at.Child("name"), policy.Name, "is the key of the hot value"))
@@ -88,6 +88,9 @@ func validateMeasures(policies []SyncPolicy, path *field.Path) field.ErrorList {
 		case MetricSourceMetricsServer, MetricSourceForecast:
 			if policy.Query != "" {
 				errs = append(errs, field.Forbidden(at.Child("query"), "only a metric of source Prometheus has one"))
+			}
+			if policy.SampleTime != "" {
+				errs = append(errs, field.Forbidden(at.Child("sampleTime"), "only a metric of source Prometheus has one"))
 			}
 			if policy.Resource == "" && !measuresByName(policy.Name) {
 				errs = append(errs, field.Required(at.Child("resource"), "the name does not say which: want cpu or memory"))

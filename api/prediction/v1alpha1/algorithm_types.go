@@ -29,14 +29,14 @@ const (
 	AlgorithmTypeDSP AlgorithmType = "dsp"
 	// AlgorithmTypePercentile forecasts one value, a percentile of the recent past.
 	AlgorithmTypePercentile AlgorithmType = "percentile"
-	// AlgorithmTypeAuto chooses the forecaster by its error on the series' own past.
+	// AlgorithmTypeAuto selects the forecaster by its error on the history of the series.
 	AlgorithmTypeAuto AlgorithmType = "auto"
 )
 
-// Algorithm chooses a forecaster and its settings.
+// Algorithm selects a forecaster and its settings.
 type Algorithm struct {
-	// AlgorithmType is dsp (cycles), percentile (one value from a histogram), or auto (the one with the least error
-	// on the series' own past). Absent means auto.
+	// AlgorithmType is dsp (cycles), percentile (one value from a histogram), or auto (the one with the smallest
+	// error on the history of the series). Absent means auto.
 	// +optional
 	AlgorithmType AlgorithmType `json:"algorithmType,omitempty"`
 
@@ -51,7 +51,7 @@ type Algorithm struct {
 
 // DSP holds the settings of the forecaster for periodic series.
 type DSP struct {
-	// SampleInterval is the distance of two samples, such as 60s. gocrane wanted at most 1h and used 1m where it is
+	// SampleInterval is the interval between two samples, such as 60s. gocrane wanted at most 1h and used 1m where it is
 	// absent.
 	// +optional
 	SampleInterval Duration `json:"sampleInterval,omitempty"`
@@ -125,15 +125,15 @@ type Percentile struct {
 	// +optional
 	HistoryLength Duration `json:"historyLength,omitempty"`
 
-	// SampleInterval is the distance of two samples, such as 60s. Absent means 1m.
+	// SampleInterval is the interval between two samples, such as 60s. Absent means 1m.
 	// +optional
 	SampleInterval Duration `json:"sampleInterval,omitempty"`
 
-	// Histogram says how values are put into buckets. Absent means a histogram that fits the data.
+	// Histogram configures the buckets of values. Absent means a histogram that fits the data.
 	// +optional
 	Histogram *HistogramConfig `json:"histogram,omitempty"`
 
-	// MinSampleWeight is the least weight of a sample, 0 or more. Defaults to "0.00001".
+	// MinSampleWeight is checked, 0 or more, and has no effect: samples are weighted by age alone, as in gocrane's documentation.
 	// +optional
 	MinSampleWeight Number `json:"minSampleWeight,omitempty"`
 
@@ -152,7 +152,7 @@ type Percentile struct {
 	TargetUtilization Number `json:"targetUtilization,omitempty"`
 }
 
-// HistogramConfig says how values are put into buckets. With bucketSize all buckets are of one width; with
+// HistogramConfig configures buckets. With bucketSize all buckets have one width; with
 // firstBucketSize and bucketSizeGrowthRatio they grow. maxValue is needed for either.
 type HistogramConfig struct {
 	// MaxValue is the start of the last bucket, in the unit of the metric. Larger values fall into that bucket.

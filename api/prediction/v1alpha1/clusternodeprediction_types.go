@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterNodePrediction asks for a forecast of each of a set of nodes. The controller makes a TimeSeriesPrediction
-// from the template for each node, in the same namespace.
+// ClusterNodePrediction configures forecasts of a set of nodes. The controller creates a TimeSeriesPrediction from the
+// template for each node, in the same namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -18,28 +18,30 @@ type ClusterNodePrediction struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says which nodes are meant and what is forecast of each.
+	// Spec configures the nodes and the metrics to forecast.
 	// +optional
 	Spec ClusterNodePredictionSpec `json:"spec,omitzero"`
-	// Status counts the objects that were made, written by the controller.
+	// Status counts the created objects. The controller writes it.
 	// +optional
 	Status ClusterNodePredictionStatus `json:"status,omitzero"`
 }
 
-// ClusterNodePredictionSpec says which nodes are meant and what is forecast of each.
+// ClusterNodePredictionSpec configures the nodes and the metrics to forecast.
 type ClusterNodePredictionSpec struct {
-	// NodeSelector are labels that a node has to have. Absent or empty means all nodes.
+	// NodeSelector are the required labels of a node. Absent or empty means all nodes in Crane's own namespace and no node in
+	// other namespaces, because one object would create as many as the cluster has nodes.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=50
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Template is the TimeSeriesPrediction to make for each node. Without it nothing is made.
+	// Template is the TimeSeriesPrediction to create for each node. Without it none is created.
 	// +optional
 	Template *TimeSeriesPredictionTemplate `json:"template,omitempty"`
 }
 
-// TimeSeriesPredictionTemplate is a TimeSeriesPrediction to be made.
+// TimeSeriesPredictionTemplate is the template of a TimeSeriesPrediction.
 type TimeSeriesPredictionTemplate struct {
-	// Metadata of the objects. It is pruned: names and labels are the controller's.
+	// Metadata of the objects. It is pruned: the controller sets names and labels.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
@@ -47,7 +49,7 @@ type TimeSeriesPredictionTemplate struct {
 	Spec TimeSeriesPredictionSpec `json:"spec"`
 }
 
-// ClusterNodePredictionStatus counts the objects that were made.
+// ClusterNodePredictionStatus counts the created objects.
 type ClusterNodePredictionStatus struct {
 	// DesiredNumberCreated is the number of nodes that match.
 	// +optional
@@ -57,7 +59,7 @@ type ClusterNodePredictionStatus struct {
 	// +optional
 	CurrentNumberCreated int `json:"currentNumberCreated,omitempty"`
 
-	// Conditions say whether all nodes are covered and why not.
+	// Conditions report whether every node has a TimeSeriesPrediction.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -3,7 +3,7 @@
 
 // Package v1alpha1 holds the kinds of prediction.crane.io/v1alpha1: the forecast of a target's metrics
 // (TimeSeriesPrediction), the same for each node (ClusterNodePrediction), and the settings of the forecasters, which
-// autoscaling.crane.io shares. It holds types and their schema markers; it knows nothing of how a forecast is made.
+// autoscaling.crane.io shares. It contains types and schema markers only.
 //
 // +groupName=prediction.crane.io
 // +kubebuilder:object:generate=true

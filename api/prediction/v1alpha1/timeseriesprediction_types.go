@@ -4,18 +4,20 @@
 package v1alpha1
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MetricType says how the past of a metric is found.
+// MetricType is the way in which the history of a metric is read.
 //
 // +kubebuilder:validation:Enum=ResourceQuery;MetricQuery;ExpressionQuery
 type MetricType string
 
 // The metric types.
 const (
-	// ResourceQueryMetricType is the use of cpu or memory by the target.
+	// ResourceQueryMetricType is the CPU or memory usage of the target.
 	ResourceQueryMetricType MetricType = "ResourceQuery"
 	// MetricQueryMetricType is a metric by its name and labels.
 	MetricQueryMetricType MetricType = "MetricQuery"
@@ -30,19 +32,32 @@ type Operator string
 
 // The operators.
 const (
-	// OperatorEqual takes series whose label equals the value.
+	// OperatorEqual selects series whose label equals the value.
 	OperatorEqual Operator = "="
-	// OperatorNotEqual takes series whose label differs from the value.
+	// OperatorNotEqual selects series whose label differs from the value.
 	OperatorNotEqual Operator = "!="
-	// OperatorRegexMatch takes series whose label matches the regular expression.
+	// OperatorRegexMatch selects series whose label matches the regular expression.
 	OperatorRegexMatch Operator = "=~"
-	// OperatorNotRegexMatch takes series whose label does not match the regular expression.
+	// OperatorNotRegexMatch selects series whose label does not match the regular expression.
 	OperatorNotRegexMatch Operator = "!~"
-	// OperatorIn takes series whose label is one of the values.
+	// OperatorIn selects series whose label is one of the values.
 	OperatorIn Operator = "in"
 )
 
-// TimeSeriesPrediction asks for a forecast of metrics of one target and holds it in its status.
+// QueryScope is the scope of the queries of a prediction.
+//
+// +kubebuilder:validation:Enum=Namespace;Cluster
+type QueryScope string
+
+// The query scopes.
+const (
+	// QueryScopeNamespace reads the series and targets of the prediction's namespace.
+	QueryScopeNamespace QueryScope = "Namespace"
+	// QueryScopeCluster reads all series and targets.
+	QueryScopeCluster QueryScope = "Cluster"
+)
+
+// TimeSeriesPrediction configures forecasts of metrics of one target; its status holds the forecasts.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -60,33 +75,44 @@ type TimeSeriesPrediction struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is forecast, how and how far.
+	// Spec configures the metrics, the algorithm and the horizon.
 	Spec TimeSeriesPredictionSpec `json:"spec"`
 	// Status holds the forecast, written by the controller.
 	// +optional
 	Status TimeSeriesPredictionStatus `json:"status,omitzero"`
 }
 
-// TimeSeriesPredictionSpec says what is forecast, how and how far.
+// TimeSeriesPredictionSpec configures the metrics, the algorithm and the horizon.
 type TimeSeriesPredictionSpec struct {
-	// PredictionMetrics are the metrics to forecast, from 1 to 100. A resourceIdentifier stands once.
+	// PredictionMetrics are the metrics to forecast, from 1 to 100, with unique resourceIdentifiers.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:XValidation:rule="self.all(m, self.exists_one(o, o.resourceIdentifier == m.resourceIdentifier))",message="resourceIdentifier must be unique in the list"
 	PredictionMetrics []PredictionMetric `json:"predictionMetrics"`
 
-	// TargetRef is the workload or node whose metrics are forecast. Name is needed; kind and apiVersion are needed for
-	// a resourceQuery. In the template of a ClusterNodePrediction it is left out: it is the node.
+	// TargetRef is the workload or node whose metrics are forecast. Name is required; kind and apiVersion are required
+	// for a resourceQuery. In the template of a ClusterNodePrediction it is omitted: the target is the node.
 	// +optional
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 
-	// PredictionWindowSeconds is how far ahead is forecast at least, in seconds, from 600 up. The status holds up to
-	// twice as much.
-	// +kubebuilder:validation:Minimum=600
+	// QueryScope is Namespace (series and targets of the namespace of this object) or Cluster (all). It applies where craned
+	// isolates tenants; Cluster then requires the verb query-cluster on timeseriespredictions in the whole cluster. Absent means
+	// Namespace.
+	// +optional
+	QueryScope QueryScope `json:"queryScope,omitempty"`
+
+	// PredictionWindowSeconds is the minimum horizon in seconds; less than 600 counts as 600. The status holds up to twice as
+	// much.
+	// +kubebuilder:validation:Minimum=1
 	PredictionWindowSeconds int32 `json:"predictionWindowSeconds"`
 }
 
-// PredictionMetric is one metric to forecast. The query that its type names has to be there; others are ignored.
+// Window returns the minimum horizon: PredictionWindowSeconds, and not less than MinPredictionWindowSeconds.
+func (s *TimeSeriesPredictionSpec) Window() time.Duration {
+	return time.Duration(max(s.PredictionWindowSeconds, MinPredictionWindowSeconds)) * time.Second
+}
+
+// PredictionMetric is one metric to forecast. The query of its type is required; others are ignored.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'ResourceQuery' || has(self.resourceQuery)",fieldPath=".resourceQuery",reason="FieldValueRequired",message="the type ResourceQuery needs resourceQuery"
 // +kubebuilder:validation:XValidation:rule="self.type != 'MetricQuery' || has(self.metricQuery)",fieldPath=".metricQuery",reason="FieldValueRequired",message="the type MetricQuery needs metricQuery"
@@ -97,10 +123,10 @@ type PredictionMetric struct {
 	// +kubebuilder:validation:MaxLength=512
 	ResourceIdentifier string `json:"resourceIdentifier"`
 
-	// Type is ResourceQuery, MetricQuery or ExpressionQuery, and says which of the queries is used.
+	// Type is ResourceQuery, MetricQuery or ExpressionQuery, and selects the query that is used.
 	Type MetricType `json:"type"`
 
-	// ResourceQuery is the resource whose use by the target is forecast: cpu (cores) or memory (bytes).
+	// ResourceQuery is the resource whose usage by the target is forecast: cpu (cores) or memory (bytes).
 	// +optional
 	// +kubebuilder:validation:Enum=cpu;memory
 	ResourceQuery *corev1.ResourceName `json:"resourceQuery,omitempty"`
@@ -113,31 +139,31 @@ type PredictionMetric struct {
 	// +optional
 	ExpressionQuery *ExpressionQuery `json:"expressionQuery,omitempty"`
 
-	// Algorithm is how the metric is forecast. Absent means that Crane chooses.
+	// Algorithm is the forecaster of the metric. Absent means that Crane selects it.
 	// +optional
 	Algorithm Algorithm `json:"algorithm,omitzero"`
 
-	// Scaling asks for an account, on the metric's own past, of how much of the forecast is worth its replicas. The answer is in
-	// the status. Used with the algorithm auto alone; EffectiveHorizontalPodAutoscalers set it.
+	// Scaling requests a replay of scaling on the history of the metric, which determines how much of the forecast justifies
+	// its replicas. The result is in the status. Used with the algorithm auto only; EffectiveHorizontalPodAutoscalers set it.
 	// +optional
 	Scaling *ScalingPlant `json:"scaling,omitempty"`
 }
 
-// ScalingPlant is what scales with the metric.
+// ScalingPlant describes the pods that scale with the metric.
 type ScalingPlant struct {
-	// PodCapacity is the load that one ready pod carries, in the unit of the metric; more than 0.
+	// PodCapacity is the load that one ready pod can serve, in the unit of the metric; more than 0.
 	PodCapacity Number `json:"podCapacity"`
 
-	// Target is the share of a pod's capacity that the autoscaler aims for, more than 0 and at most 1.
+	// Target is the target utilization of a pod's capacity as a ratio, more than 0 and at most 1.
 	Target Number `json:"target"`
 
-	// LagSeconds is how long it takes from load to ready pods, in seconds: the age of metrics, a sync period of the autoscaler
+	// LagSeconds is the time from a change of load to ready pods, in seconds: the age of metrics, a sync period of the autoscaler
 	// and the start-up time of a pod.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=7200
 	LagSeconds int32 `json:"lagSeconds"`
 
-	// StabilizationSeconds is for how long the autoscaler keeps what load once asked for, in seconds.
+	// StabilizationSeconds is the stabilization window of the autoscaler for scaling down, in seconds.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	StabilizationSeconds int32 `json:"stabilizationSeconds"`
@@ -150,7 +176,7 @@ type MetricQuery struct {
 	// +kubebuilder:validation:MaxLength=512
 	MetricName string `json:"metricName"`
 
-	// QueryConditions are conditions on the labels of the series. All have to hold.
+	// QueryConditions are conditions on the labels of the series, all of which must be met.
 	// +optional
 	// +kubebuilder:validation:MaxItems=50
 	QueryConditions []QueryCondition `json:"labels,omitempty"`
@@ -158,8 +184,9 @@ type MetricQuery struct {
 
 // ExpressionQuery is an expression in the query language of the source of history.
 type ExpressionQuery struct {
-	// Expression is the expression; for Prometheus it is PromQL that gives a vector.
+	// Expression is the expression; for Prometheus it is PromQL that returns a vector. At most 8192 characters.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=8192
 	Expression string `json:"expression"`
 }
 
@@ -174,8 +201,10 @@ type QueryCondition struct {
 	// +optional
 	Operator Operator `json:"operator,omitempty"`
 
-	// Value is the value to compare with; several for in.
+	// Value is the value to compare with; several for in. At most 100 values of 1024 characters.
 	// +optional
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
 	Value []string `json:"value,omitempty"`
 }
 
@@ -185,7 +214,7 @@ type TimeSeriesPredictionStatus struct {
 	// +optional
 	PredictionMetrics []PredictionMetricStatus `json:"predictionMetrics,omitempty"`
 
-	// Conditions say whether the forecasts are ready and why not, and whether they age because new samples do not come.
+	// Conditions report whether the forecasts are ready, and whether they are stale because new samples are missing.
 	// Types: Ready, Stale.
 	// +optional
 	// +listType=map
@@ -203,39 +232,39 @@ type PredictionMetricStatus struct {
 	// +optional
 	Prediction []MetricTimeSeries `json:"prediction,omitempty"`
 
-	// Ready says that every series is forecast to the end of the window.
+	// Ready is true if every series is forecast to the end of the window.
 	Ready bool `json:"ready"`
 
-	// Reason says in one sentence why the metric is not ready, why the forecast comes from something simpler than was
-	// asked for, or what it was made by.
+	// Reason is one sentence: why the metric is not ready, why a simpler forecaster was used than requested, or which
+	// forecaster was used.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// UpdateTime is when the forecast was made.
+	// UpdateTime is the time at which the forecast was computed.
 	// +optional
 	UpdateTime *metav1.Time `json:"updateTime,omitempty"`
 
-	// LastSampleTime is the newest sample that the forecast knows: its age is that of the forecast.
+	// LastSampleTime is the time of the newest sample in the forecast, which is the age of the forecast.
 	// +optional
 	LastSampleTime *metav1.Time `json:"lastSampleTime,omitempty"`
 
-	// Skill is how much better the forecast was than a constant on the metric's own past: "1" is perfect, "0" no better,
-	// less is worse; the least of the series. Absent where the past is too short to tell, and for percentile, which is a
-	// constant.
+	// Skill compares the forecast with a constant on the history of the metric: "1" is perfect, "0" equal to the constant,
+	// less is worse. It is the minimum over the series. Absent where the history is too short, and for percentile, which
+	// is a constant.
 	// +optional
 	Skill string `json:"skill,omitempty"`
 
-	// Scaling says how much of the forecast is worth its replicas. Absent where the spec does not ask for it.
+	// Scaling is the part of the forecast that justifies its replicas. Absent where the spec does not request it.
 	// +optional
 	Scaling *ScalingChoice `json:"scaling,omitempty"`
 }
 
-// ScalingChoice is how much of a forecast is worth its replicas, by what it would have cost and spared on the metric's own past.
+// ScalingChoice is the part of a forecast that justifies its replicas, by its cost and benefit on the history of the metric.
 type ScalingChoice struct {
-	// Use says whether the forecast is to be acted on. If so the samples of the forecast are of the quantile that was chosen.
+	// Use is true if the forecast scales. The samples of the forecast are then of the selected quantile.
 	Use bool `json:"use"`
 
-	// Quantile is the quantile of the load to come that is carried, such as "0.8". Absent where the forecast is not used.
+	// Quantile is the quantile of the forecast load for which replicas are requested, such as "0.8". Absent where the forecast is not used.
 	// +optional
 	Quantile string `json:"quantile,omitempty"`
 
@@ -243,23 +272,23 @@ type ScalingChoice struct {
 	// +optional
 	Fill string `json:"fill,omitempty"`
 
-	// LeadSeconds is how far ahead load is looked for, in seconds.
+	// LeadSeconds is the horizon of the forecast load that is used, in seconds.
 	// +optional
 	LeadSeconds int32 `json:"leadSeconds,omitempty"`
 
-	// ExtraReplicas is how many more replica hours it would have cost, as a fraction: "0.03" is 3 %.
+	// ExtraReplicas is the increase of replica hours in the replay, as a fraction: "0.03" is 3 %.
 	// +optional
 	ExtraReplicas string `json:"extraReplicas,omitempty"`
 
-	// SparedTime is how much of the time under capacity it would have spared, as a fraction: "0.8" is 80 %.
+	// SparedTime is the reduction of the time under capacity in the replay, as a fraction: "0.8" is 80 %.
 	// +optional
 	SparedTime string `json:"sparedTime,omitempty"`
 
-	// Why says in a sentence what speaks for the choice.
+	// Why explains the choice in one sentence.
 	// +optional
 	Why string `json:"why,omitempty"`
 
-	// Ledger is the state of the account in base64, so that it goes on after a restart; of no use to others.
+	// Ledger is the state of the replay in base64, for use by Crane after a restart.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Ledger string `json:"ledger,omitempty"`
@@ -267,7 +296,7 @@ type ScalingChoice struct {
 
 // MetricTimeSeries is the forecast of one series.
 type MetricTimeSeries struct {
-	// Labels tell the series apart. Absent for a metric with one series.
+	// Labels identify the series. Absent for a metric with one series.
 	// +optional
 	Labels []Label `json:"labels,omitempty"`
 

@@ -4,24 +4,25 @@
 package v1alpha1
 
 const (
-	// DefaultPredictionWindowSeconds is how far ahead is forecast where nothing is said, in seconds: an hour, the
-	// default of gocrane's EffectiveHorizontalPodAutoscaler.
+	// DefaultPredictionWindowSeconds is the default horizon of forecasts in seconds: an hour, the default of
+	// gocrane's EffectiveHorizontalPodAutoscaler.
 	DefaultPredictionWindowSeconds = 3600
-	// MinPredictionWindowSeconds is the shortest window that is accepted, in seconds. gocrane's webhook had the same.
+	// MinPredictionWindowSeconds is the shortest window, in seconds; a shorter one counts as this. A forecast has a sample a
+	// minute and is renewed once a window, so that shorter windows would cost more writes and hold next to no samples.
 	MinPredictionWindowSeconds = 600
 
-	// NodeResourcePrefix begins the name of the TimeSeriesPrediction that the agent makes for its node; the node's name
-	// follows.
+	// NodeResourcePrefix is the prefix of the name of the TimeSeriesPrediction that the agent creates for its node; the name
+	// of the node follows.
 	NodeResourcePrefix = "noderesource-"
-	// NodeResourceTemplateConfigMap is the ConfigMap, in Crane's namespace, that the agent makes it from.
+	// NodeResourceTemplateConfigMap is the ConfigMap in Crane's namespace with the template of that object.
 	NodeResourceTemplateConfigMap = "noderesource-tsp-template"
 	// NodeResourceTemplateKey is the key in that ConfigMap of the template of the spec.
 	NodeResourceTemplateKey = "spec"
 
 	// ConditionReady is True when every metric is forecast to the end of the window.
 	ConditionReady = "Ready"
-	// ConditionStale is True while new samples do not come, so that the forecasts are older than they should be. They are
-	// served all the same.
+	// ConditionStale is True while new samples are missing, so that the forecasts are older than intended. They are still
+	// served.
 	ConditionStale = "Stale"
 	// ReasonSourceFailed is the reason of forecasts that are stale because the source of history fails.
 	ReasonSourceFailed = "SourceFailed"
@@ -33,7 +34,9 @@ const (
 	ReasonAllCreated = "AllCreated"
 	// ReasonNoTemplate is the reason of a ClusterNodePrediction without a template.
 	ReasonNoTemplate = "NoTemplate"
-	// ReasonNotCreated is the reason where the TimeSeriesPrediction of some node could not be brought in line.
+	// ReasonNoNodeSelector is the reason of a ClusterNodePrediction with an empty nodeSelector outside Crane's own namespace.
+	ReasonNoNodeSelector = "NoNodeSelector"
+	// ReasonNotCreated is the reason where the TimeSeriesPrediction of a node could not be created or updated.
 	ReasonNotCreated = "NotCreated"
 	// ReasonPredictSucceed is the reason of a TimeSeriesPrediction that is ready.
 	ReasonPredictSucceed = "PredictSucceed"

@@ -8,20 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CPUManagerPolicy says who assigns cores to containers.
+// CPUManagerPolicy is the component that assigns cores to containers.
 //
 // +kubebuilder:validation:Enum=None;Static
 type CPUManagerPolicy string
 
 // The cpu manager policies.
 const (
-	// CPUManagerPolicyNone leaves cores to the kubelet.
+	// CPUManagerPolicyNone means that the kubelet assigns cores.
 	CPUManagerPolicyNone CPUManagerPolicy = "None"
-	// CPUManagerPolicyStatic lets Crane's agent assign cores.
+	// CPUManagerPolicyStatic means that Crane's agent assigns cores.
 	CPUManagerPolicyStatic CPUManagerPolicy = "Static"
 )
 
-// TopologyManagerPolicy says whether a pod may spread over NUMA zones where it says nothing itself.
+// TopologyManagerPolicy determines whether a pod without its own annotation may spread over NUMA zones.
 //
 // +kubebuilder:validation:Enum=None;SingleNUMANodePodLevel
 type TopologyManagerPolicy string
@@ -34,7 +34,7 @@ const (
 	TopologyManagerPolicySingleNUMANodePodLevel TopologyManagerPolicy = "SingleNUMANodePodLevel"
 )
 
-// ZoneType says what a zone is.
+// ZoneType is the type of a zone.
 //
 // +kubebuilder:validation:Enum=Node;Socket;Core
 type ZoneType string
@@ -50,7 +50,7 @@ const (
 )
 
 // NodeResourceTopology holds the NUMA zones of the node of the same name. The agent writes it, the scheduler reads it.
-// Its fields stand at the root; there is no spec and no status.
+// Its fields are at the root; it has no spec and no status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=nrt
@@ -62,10 +62,10 @@ type NodeResourceTopology struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// CraneManagerPolicy says how cores and zones are assigned on the node.
+	// CraneManagerPolicy is the assignment of cores and zones on the node.
 	CraneManagerPolicy ManagerPolicy `json:"craneManagerPolicy"`
 
-	// Reserved is what the kubelet keeps for itself and for the system, by resource.
+	// Reserved is the capacity that the kubelet reserves for itself and for the system, by resource.
 	// +optional
 	Reserved corev1.ResourceList `json:"reserved,omitempty"`
 
@@ -82,13 +82,13 @@ type NodeResourceTopology struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// ManagerPolicy says how cores and zones are assigned on a node.
+// ManagerPolicy is the assignment of cores and zones on a node.
 type ManagerPolicy struct {
 	// CPUManagerPolicy is None (the kubelet assigns cores) or Static (Crane's agent does).
 	CPUManagerPolicy CPUManagerPolicy `json:"cpuManagerPolicy"`
 
 	// TopologyManagerPolicy is None (pods may spread over zones) or SingleNUMANodePodLevel (a pod stays in one zone),
-	// for pods that say nothing themselves. Defaults to SingleNUMANodePodLevel.
+	// for pods without their own annotation. Defaults to SingleNUMANodePodLevel.
 	// +kubebuilder:default=SingleNUMANodePodLevel
 	TopologyManagerPolicy TopologyManagerPolicy `json:"topologyManagerPolicy"`
 }
@@ -105,7 +105,7 @@ type Zone struct {
 	// Type is Node (a NUMA node), Socket or Core.
 	Type ZoneType `json:"type"`
 
-	// Parent is the name of the zone that holds this one.
+	// Parent is the name of the enclosing zone, for other readers. It is checked and has no effect in Crane.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Parent string `json:"parent,omitempty"`
@@ -115,7 +115,7 @@ type Zone struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Costs []CostInfo `json:"costs,omitempty"`
 
-	// Attributes are other facts about the zone.
+	// Attributes are other properties of the zone, for other readers: they have no effect in Crane.
 	// +optional
 	Attributes map[string]string `json:"attributes,omitempty"`
 

@@ -5,9 +5,9 @@ package v1alpha1
 
 // Annotations of a Pod.
 const (
-	// AnnotationPodCPUPolicy says which cores the pod wants; its values are the CPUPolicy constants.
+	// AnnotationPodCPUPolicy selects the cores of the pod; its values are the CPUPolicy constants.
 	AnnotationPodCPUPolicy = "topology.crane.io/cpu-policy"
-	// AnnotationPodTopologyAwareness says whether all of the pod has to fit into one NUMA zone; a Go boolean such as true.
+	// AnnotationPodTopologyAwareness determines whether the whole pod must fit into one NUMA zone; a Go boolean such as true.
 	AnnotationPodTopologyAwareness = "topology.crane.io/topology-awareness"
 	// AnnotationPodTopologyResult holds the zones that the scheduler chose, as the JSON of a list of Zone. Each
 	// zone has a name, the type Node and resources.capacity.
@@ -18,13 +18,13 @@ const (
 
 // The values of AnnotationPodCPUPolicy.
 const (
-	// CPUPolicyNone shares the cores that no container has for itself.
+	// CPUPolicyNone shares the cores that are not exclusive to a container.
 	CPUPolicyNone = "none"
-	// CPUPolicyExclusive has cores for itself.
+	// CPUPolicyExclusive reserves cores for the container.
 	CPUPolicyExclusive = "exclusive"
 	// CPUPolicyNUMA shares the cores of its NUMA zones.
 	CPUPolicyNUMA = "numa"
-	// CPUPolicyImmovable has fixed cores, which pods that share may use too.
+	// CPUPolicyImmovable has fixed cores, which pods with shared cores may also use.
 	CPUPolicyImmovable = "immovable"
 )
 
@@ -33,6 +33,6 @@ const (
 	LabelNodeTopologyAwareness = "topology.crane.io/topology-awareness"
 	// AttributeReservedSystemCPUs is the key in attributes of the cores that the kubelet reserves, as a list such as 0-1,8.
 	AttributeReservedSystemCPUs = "go.crane.io/reserved-system-cpus"
-	// ZoneNamePrefix begins the name of a zone of the type Node; its NUMA id follows.
+	// ZoneNamePrefix is the prefix of the name of a zone of the type Node; its NUMA id follows.
 	ZoneNamePrefix = "node"
 )

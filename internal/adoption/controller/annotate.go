@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -11,9 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
@@ -21,6 +25,9 @@ import (
 
 // annotationManager is the field manager of the annotations that craned writes on targets. It owns no other field.
 const annotationManager = "craned-recommendation"
+
+// gocraneManager is the field manager of gocrane's craned: the first part of its user agent.
+const gocraneManager = "craned"
 
 // retryRefused is the wait before an annotation is written again that another manager owns or that was forbidden, and before a
 // missing target is read again. No watch reports such changes.
@@ -40,6 +47,39 @@ func annotationOf(kind analysisv1alpha1.AnalysisType) (string, bool) {
 	}
 }
 
+// annotationValue returns the value of the annotation: the document in the field of recommendedValue for the type of the Recommendation, as
+// gocrane writes it. It is empty without such a field. The error names a value that does not parse.
+func annotationValue(rec *analysisv1alpha1.Recommendation) (string, error) {
+	var value analysisv1alpha1.ProposedRecommendation
+	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
+		return "", fmt.Errorf("recommendedValue: %w", err)
+	}
+	switch {
+	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeResource && value.ResourceRequest != nil:
+		for _, c := range value.ResourceRequest.Containers {
+			for name, text := range c.Target {
+				if _, err := apiresource.ParseQuantity(text); err != nil {
+					return "", fmt.Errorf("recommendedValue: container %s: %s %q: %w", c.ContainerName, name, text, err)
+				}
+			}
+		}
+		return encodeAnnotation(value.ResourceRequest)
+	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeReplicas && value.ReplicasRecommendation != nil:
+		return encodeAnnotation(value.ReplicasRecommendation)
+	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeHPA && value.EffectiveHPA != nil:
+		return encodeAnnotation(value.EffectiveHPA)
+	}
+	return "", nil
+}
+
+func encodeAnnotation(value any) (string, error) {
+	raw, err := yaml.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("encoding the annotation: %w", err)
+	}
+	return string(raw), nil
+}
+
 // typesOf returns the types of the Recommendations, sorted.
 func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisType {
 	var out []analysisv1alpha1.AnalysisType
@@ -52,14 +92,14 @@ func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 	return out
 }
 
-// annotate writes the value of a Recommendation into the annotation of its target. Conflicts of owners and refusals become the
+// annotate writes value into the annotation of the target. Conflicts of owners and refusals become the
 // reason of the outcome; errors that may pass, other conflicts included, are returned.
-func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object) (outcome, error) {
+func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, value string) (outcome, error) {
 	annotation, known := annotationOf(rec.Spec.Type)
 	if !known {
 		return outcome{}, nil
 	}
-	wait, err := r.writeOnce(ctx, rec, target, annotation)
+	wait, err := r.writeOnce(ctx, rec, target, annotation, value)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
@@ -72,39 +112,78 @@ func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recomme
 // writeOnce writes the annotation unless it was just written and the cache does not show it yet; then it returns how long to
 // wait.
 func (r *Reconciler) writeOnce(
-	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string,
+	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation, value string,
 ) (wait time.Duration, err error) {
 	key := writeKey{targetindex.KeyOf(rec.Spec.TargetRef), annotation}
-	if target.GetAnnotations()[annotation] == rec.Status.RecommendedValue {
+	if target.GetAnnotations()[annotation] == value {
 		r.recentWrites.forget(key)
 		return 0, nil
 	}
-	if wait := r.recentWrites.wait(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now()); wait > 0 {
+	if wait := r.recentWrites.wait(key, target.GetUID(), value, r.Clock.Now()); wait > 0 {
 		return wait, nil
 	}
-	if err := r.applyAnnotation(ctx, rec, target, annotation); err != nil {
+	if err := r.applyAnnotation(ctx, rec, target, annotation, value); err != nil {
 		return 0, err
 	}
-	r.recentWrites.record(key, target.GetUID(), rec.Status.RecommendedValue, r.Clock.Now())
+	r.recentWrites.record(key, target.GetUID(), value, r.Clock.Now())
 	return 0, nil
 }
 
-// applyAnnotation applies the annotation without force, so that another owner keeps it. The UID prevents that a deleted object is
-// created again.
-func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation string) error {
+// applyAnnotation applies the annotation without force, so that another owner keeps it; gocrane's craned alone loses it. The UID prevents
+// that a deleted object is created again.
+func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation, value string) error {
 	ref := rec.Spec.TargetRef
 	apply := identityOf(ref, target)
-	apply.SetAnnotations(map[string]string{annotation: rec.Status.RecommendedValue})
+	apply.SetAnnotations(map[string]string{annotation: value})
 	// Each type has a manager of its own: applying one annotation must not remove another.
 	manager := annotationManager
 	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
 		manager += "-" + string(rec.Spec.Type)
 	}
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager)); err != nil {
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager))
+	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		version, legacy, readErr := r.ownedByGocrane(ctx, apply, annotation)
+		switch {
+		case readErr != nil:
+			err = readErr
+		case legacy:
+			apply.SetResourceVersion(version) // Refused if another manager has changed the object since.
+			err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager), client.ForceOwnership)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
 	}
 	// No event: the annotation shows the result, and a round over a whole cluster would record one event per workload.
 	return nil
+}
+
+// ownedByGocrane reports whether gocrane's craned is the only owner of an annotation of a target, and at which version of the object.
+// gocrane wrote annotations by an update of the status subresource, under the name of its binary.
+func (r *Reconciler) ownedByGocrane(ctx context.Context, target *unstructured.Unstructured, annotation string) (version string, owned bool, err error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(target.GroupVersionKind())
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(target), live); err != nil {
+		return "", false, fmt.Errorf("reading the owners of the annotation: %w", err)
+	}
+	field := fieldpath.MakePathOrDie("metadata", "annotations", annotation)
+	for _, entry := range live.ManagedFields {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		var fields fieldpath.Set
+		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
+			return "", false, fmt.Errorf("reading the fields of manager %s: %w", entry.Manager, err)
+		}
+		if !fields.Has(field) {
+			continue
+		}
+		if entry.Manager != gocraneManager || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "status" {
+			return "", false, nil
+		}
+		owned = true
+	}
+	return live.ResourceVersion, owned, nil
 }
 
 // identityOf returns an object with the identity of the target and nothing else.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -25,12 +26,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
 )
 
-const sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
+const (
+	sampleValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 250m\n"
+	// sampleAnnotation is what gocrane writes for sampleValue: the inner document.
+	sampleAnnotation = "containers:\n- containerName: app\n  target:\n    cpu: 250m\n"
+)
 
 // fixture is the state after one reconciliation of one Recommendation.
 type fixture struct {
@@ -48,7 +54,7 @@ var webKey = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop
 func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
@@ -57,6 +63,7 @@ func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs inte
 	recorder := events.NewFakeRecorder(100)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, targetsnapshot.Settings{Policy: adoption.DefaultPolicy()})}
+	out.reconciler.SystemNamespace = "crane-system"
 	result, err := out.reconciler.Reconcile(t.Context(), targetindex.KeyOf(rec.Spec.TargetRef))
 	out.again, out.err = result.RequeueAfter, err
 	out.events = len(recorder.Events)
@@ -120,12 +127,12 @@ func TestAdoption(t *testing.T) {
 		reason     string
 	}{
 		"status only":        {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatus)},
-		"annotation":         {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), annotation: sampleValue},
+		"annotation":         {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), annotation: sampleAnnotation},
 		"no value yet":       {rec: empty},
 		"unreadable value":   {rec: broken, reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue},
-		"obstacle gone":      {rec: recovered, annotation: sampleValue},
-		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, annotation: sampleValue, reason: reasonOtherRecommendation},
-		"an older one aside": {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{onlyStatus}, annotation: sampleValue},
+		"obstacle gone":      {rec: recovered, annotation: sampleAnnotation},
+		"an older one":       {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{older}, annotation: sampleAnnotation, reason: reasonOtherRecommendation},
+		"an older one aside": {rec: adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), others: []client.Object{onlyStatus}, annotation: sampleAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := reconcileOne(t, c.rec, interceptor.Funcs{}, append(c.others, deployment("web"))...)
@@ -140,6 +147,45 @@ func TestAdoption(t *testing.T) {
 			}
 			if cpu := got.target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "2" {
 				t.Errorf("the workload was changed: it requests %s", cpu)
+			}
+		})
+	}
+}
+
+// TestAnnotationFormat compares the annotations with the documents that gocrane writes (pkg/controller/recommendation/updater.go): tools
+// parse them.
+func TestAnnotationFormat(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind        analysisv1alpha1.AnalysisType
+		value       string
+		key, wanted string
+	}{
+		"resource": {analysisv1alpha1.AnalysisTypeResource, sampleValue, "analysis.crane.io/resource-recommendation", sampleAnnotation},
+		"replicas": {
+			analysisv1alpha1.AnalysisTypeReplicas, "replicasRecommendation:\n  replicas: 3\n", "analysis.crane.io/replicas-recommendation", "replicas: 3\n",
+		},
+		"hpa": {
+			analysisv1alpha1.AnalysisTypeHPA,
+			"effectiveHPA:\n  maxReplicas: 5\n  metrics:\n  - resource:\n      name: cpu\n      target:\n        averageUtilization: 50\n        type: Utilization\n    type: Resource\n  minReplicas: 2\n",
+			"analysis.crane.io/hpa-recommendation",
+			"maxReplicas: 5\nmetrics:\n- resource:\n    name: cpu\n    target:\n      averageUtilization: 50\n      type: Utilization\n  type: Resource\nminReplicas: 2\n",
+		},
+		"value of another type": {analysisv1alpha1.AnalysisTypeReplicas, sampleValue, "analysis.crane.io/replicas-recommendation", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+			rec.Spec.Type, rec.Status.RecommendedValue = c.kind, c.value
+			got := reconcileOne(t, rec, interceptor.Funcs{}, deployment("web"))
+			if got.err != nil || adopted(got) != "" {
+				t.Fatalf("%v, %s", got.err, adopted(got))
+			}
+			if a := got.target.Annotations[c.key]; a != c.wanted {
+				t.Errorf("annotation %q, want %q", a, c.wanted)
+			}
+			for key, value := range got.target.Annotations {
+				if key != c.key {
+					t.Errorf("annotation %s: %q", key, value)
+				}
 			}
 		})
 	}
@@ -248,5 +294,69 @@ func TestOneWriteForOneValue(t *testing.T) {
 	}
 	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.recentWrites.entries) != 1 {
 		t.Errorf("%v, %d entries", err, len(got.reconciler.recentWrites.entries))
+	}
+}
+
+// TestForeignTarget: a Recommendation changes nothing outside its namespace, whatever the webhook let pass.
+func TestForeignTarget(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	for name, c := range map[string]struct {
+		namespace string
+		target    corev1.ObjectReference
+		reason    string
+	}{
+		"other namespace":       {"attacker", corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, reasonForeignTarget},
+		"from Crane's own":      {"crane-system", corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, reasonForeignTarget},
+		"a Node":                {"attacker", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "one"}, reasonForeignTarget},
+		"a Node, in a lie":      {"attacker", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Namespace: "shop", Name: "one"}, reasonForeignTarget},
+		"a Node, from Crane's":  {"crane-system", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "one"}, ""},
+		"in the same namespace": {"shop", corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+			rec.Namespace, rec.Spec.TargetRef = c.namespace, c.target
+			wrote := false
+			got := reconcileOne(t, rec, interceptor.Funcs{
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					wrote = true
+					return nil
+				},
+			}, deployment("web"), node)
+			if got.err != nil || adopted(got) != c.reason || wrote != (c.reason == "") {
+				t.Errorf("error %v, reason %q, wrote %v; want reason %q", got.err, adopted(got), wrote, c.reason)
+			}
+		})
+	}
+}
+
+// TestForgedOwner: an owner reference gives precedence only if the autoscaler exists with this UID and selects the target.
+func TestForgedOwner(t *testing.T) {
+	older := adoptable("a-older", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+	older.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
+	evpa := func(target string) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
+		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sizer", UID: "e-1"}}
+		e.Spec.TargetRef.APIVersion, e.Spec.TargetRef.Kind, e.Spec.TargetRef.Name = "apps/v1", "Deployment", target
+		return e
+	}
+	for name, c := range map[string]struct {
+		uid    string
+		others []client.Object
+		reason string
+	}{
+		"owner":            {"e-1", []client.Object{evpa("web")}, ""},
+		"no such owner":    {"e-1", nil, reasonOtherRecommendation},
+		"another UID":      {"e-2", []client.Object{evpa("web")}, reasonOtherRecommendation},
+		"another's target": {"e-1", []client.Object{evpa("api")}, reasonOtherRecommendation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+			rec.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveVerticalPodAutoscaler", Name: "sizer", UID: types.UID(c.uid), Controller: new(true),
+			}}
+			got := reconcileOne(t, rec, interceptor.Funcs{}, append(c.others, older, deployment("web"))...)
+			if got.err != nil || adopted(got) != c.reason {
+				t.Errorf("error %v, reason %q, want %q", got.err, adopted(got), c.reason)
+			}
+		})
 	}
 }

@@ -12,16 +12,16 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -39,7 +39,11 @@ type Reconciler struct {
 	Kills targetsnapshot.KillReader
 	// Throttling reads CPU throttling; nil if it is unknown.
 	Throttling targetsnapshot.ThrottlingReader
-	Metrics    *Metrics
+	// SystemNamespace is Crane's own namespace, whose Recommendations may have cluster-scoped targets.
+	SystemNamespace string
+	// Pause stops all changes of targets; nil for never.
+	Pause   *pause.Switch
+	Metrics *Metrics
 
 	recentWrites recentWrites
 	refusals     refusals
@@ -62,9 +66,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	outcomes, auto, annotateErr := r.annotateTargets(ctx, all)
+	all, refused := r.separateForeign(all)
+	if r.Pause.Paused() {
+		return ctrl.Result{RequeueAfter: pausePoll}, r.reportPause(ctx, all)
+	}
+	owned, err := targetsnapshot.AutoscalerOwned(ctx, r.Live, all)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	outcomes, auto, annotateErr := r.annotateTargets(ctx, all, owned)
 	adopted, adoptErr := r.adoptTypes(ctx, key, auto)
 	errs := []error{annotateErr, adoptErr}
+	for rec, reason := range refused {
+		errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonForeignTarget, message: reason.Error()}))
+	}
 	var requeueAfter time.Duration
 	for kind, o := range adopted {
 		requeueAfter = earliest(requeueAfter, o.requeueAfter)
@@ -86,12 +101,45 @@ type (
 	recommendationsByType    map[analysisv1alpha1.AnalysisType]*analysisv1alpha1.Recommendation
 )
 
+// pausePoll is the wait before a target is decided about again while Crane is paused.
+const pausePoll = 10 * time.Second
+
+// reportPause sets the condition of the Recommendations that would change their target.
+func (r *Reconciler) reportPause(ctx context.Context, all []analysisv1alpha1.Recommendation) error {
+	var errs []error
+	for i := range all {
+		rec := &all[i]
+		if _, known := annotationOf(rec.Spec.Type); known && targetsnapshot.Applicable(rec) {
+			adopted := rec.Status.Adoption != nil
+			errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonPaused, message: r.Pause.Message(), adopted: adopted}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// separateForeign returns the Recommendations that may change their target, and the others with their errors.
+func (r *Reconciler) separateForeign(
+	all []analysisv1alpha1.Recommendation,
+) (permitted []analysisv1alpha1.Recommendation, refused map[*analysisv1alpha1.Recommendation]error) {
+	refused = map[*analysisv1alpha1.Recommendation]error{}
+	for i := range all {
+		if err := targetindex.CheckNamespace(&all[i], r.SystemNamespace); err == nil {
+			permitted = append(permitted, all[i])
+		} else if all[i].DeletionTimestamp == nil {
+			refused[&all[i]] = err
+		}
+	}
+	return permitted, refused
+}
+
 // annotateTargets writes the annotations of all Recommendations. auto holds, by type, those that are also applied to pods.
-func (r *Reconciler) annotateTargets(ctx context.Context, all []analysisv1alpha1.Recommendation) (outcomesByRecommendation, recommendationsByType, error) {
+func (r *Reconciler) annotateTargets(
+	ctx context.Context, all []analysisv1alpha1.Recommendation, autoscalerOwned sets.Set[client.ObjectKey],
+) (outcomesByRecommendation, recommendationsByType, error) {
 	outcomes, auto := outcomesByRecommendation{}, recommendationsByType{}
 	var errs []error
 	for _, kind := range typesOf(all) {
-		active := targetsnapshot.ActiveRecommendation(all, kind)
+		active := targetsnapshot.ActiveRecommendation(all, kind, autoscalerOwned)
 		for i := range all {
 			rec := &all[i]
 			if rec.Spec.Type != kind || rec.DeletionTimestamp != nil {
@@ -143,11 +191,12 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	case err != nil:
 		return outcome{}, err
 	}
-	if invalid := validateValue(rec); invalid != nil {
-		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
+	value, invalid := annotationValue(rec)
+	if invalid != nil {
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil //nolint:nilerr // the error is reported in the returned value
 	}
 	switch {
-	case !targetsnapshot.Applicable(rec):
+	case !targetsnapshot.Applicable(rec), value == "":
 		return outcome{}, nil
 	case active != nil && (active.Name != rec.Name || active.Namespace != rec.Namespace):
 		return outcome{
@@ -155,24 +204,5 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 			message: fmt.Sprintf("Recommendation %s, which takes precedence, is written on the target.", active.Name),
 		}, nil
 	}
-	return r.annotate(ctx, rec, target)
-}
-
-// validateValue returns an error unless recommendedValue is a YAML document of its type.
-func validateValue(rec *analysisv1alpha1.Recommendation) error {
-	var value analysisv1alpha1.ProposedRecommendation
-	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
-		return fmt.Errorf("recommendedValue: %w", err)
-	}
-	if value.ResourceRequest == nil {
-		return nil
-	}
-	for _, c := range value.ResourceRequest.Containers {
-		for name, text := range c.Target {
-			if _, err := apiresource.ParseQuantity(text); err != nil {
-				return fmt.Errorf("recommendedValue: container %s: %s %q: %w", c.ContainerName, name, text, err)
-			}
-		}
-	}
-	return nil
+	return r.annotate(ctx, rec, target, value)
 }

@@ -23,6 +23,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -35,6 +36,9 @@ type Config struct {
 	// Kills and Throttling are those of Reconciler.
 	Kills      targetsnapshot.KillReader
 	Throttling targetsnapshot.ThrottlingReader
+	// Pause and SystemNamespace are those of Reconciler.
+	Pause           *pause.Switch
+	SystemNamespace string
 	// Wake sends targets to reconcile beside the watches; nil for none.
 	Wake <-chan event.TypedGenericEvent[targetindex.Key]
 	// Registry registers the metrics.
@@ -45,7 +49,8 @@ type Config struct {
 // AddToManager adds the controller to a manager that has not started. The index of package targetindex must have been added.
 func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
-	r.Kills, r.Throttling = cfg.Kills, cfg.Throttling
+	r.Kills, r.Throttling, r.SystemNamespace = cfg.Kills, cfg.Throttling, cfg.SystemNamespace
+	r.Pause = cfg.Pause
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}
@@ -118,7 +123,7 @@ func relevantChanges() predicate.Predicate {
 			if adopted(e.ObjectNew) && e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
 				return true
 			}
-			if e.ObjectOld.GetLabels()[analysisv1alpha1.LabelAdoption] != e.ObjectNew.GetLabels()[analysisv1alpha1.LabelAdoption] {
+			if targetsnapshot.OptedOut(e.ObjectOld.GetLabels()) != targetsnapshot.OptedOut(e.ObjectNew.GetLabels()) {
 				return true
 			}
 			for _, key := range []string{

@@ -24,6 +24,8 @@ import (
 const (
 	reasonOtherRecommendation = "OtherRecommendationAdopted"
 	reasonTargetGone          = "TargetGone"
+	reasonPaused              = "Paused"
+	reasonForeignTarget       = "TargetOutsideNamespace"
 
 	reasonNotSupported    = "KindNotSupported"
 	reasonUnreadableState = "UnreadableState"

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"crane.io/crane/internal/adoption/targetindex"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/oom"
 )
 
@@ -20,7 +21,7 @@ func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[tar
 	tell(func(kills []oom.Kill) {
 		for _, k := range kills {
 			for _, o := range k.Owners() {
-				key := targetindex.Key{Group: targetindex.GroupOf(o.APIVersion), Kind: o.Kind, Namespace: k.Namespace, Name: o.Name}
+				key := targetindex.Key{Group: workload.GroupOf(o.APIVersion, o.Kind), Kind: o.Kind, Namespace: k.Namespace, Name: o.Name}
 				select {
 				case out <- event.TypedGenericEvent[targetindex.Key]{Object: key}:
 				default:

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -27,20 +28,11 @@ type Key struct{ Group, Kind, Namespace, Name string }
 
 // KeyOf returns the key of a reference.
 func KeyOf(ref corev1.ObjectReference) Key {
-	return Key{Group: GroupOf(ref.APIVersion), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	return Key{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
 // String returns the value of the key in the index.
 func (k Key) String() string { return k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name }
-
-// GroupOf returns the group of an apiVersion; one that cannot be parsed is its own group.
-func GroupOf(apiVersion string) string {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return apiVersion
-	}
-	return gv.Group
-}
 
 // IndexValues returns the values of a Recommendation in the index.
 func IndexValues(o client.Object) []string {
@@ -59,6 +51,23 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
+// CheckNamespace returns an error unless the target of a Recommendation is in the namespace of the Recommendation. A target without a
+// namespace is cluster-scoped and needs a Recommendation in systemNamespace. Without this check the right to write Recommendations in one
+// namespace would be the right to change workloads in all.
+func CheckNamespace(rec *analysisv1alpha1.Recommendation, systemNamespace string) *field.Error {
+	namespace := rec.Spec.TargetRef.Namespace
+	if namespace == rec.Namespace || namespace == "" && rec.Namespace == systemNamespace {
+		return nil
+	}
+	return field.Invalid(field.NewPath("spec", "targetRef", "namespace"), namespace, fmt.Sprintf(
+		"must be the namespace of the Recommendation, %s; cluster-scoped targets need a Recommendation in Crane's own namespace", rec.Namespace))
+}
+
+// IsPermitted reports whether CheckNamespace returns no error.
+func IsPermitted(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
+	return CheckNamespace(rec, systemNamespace) == nil
+}
+
 // ListRecommendations returns the Recommendations of a target in any order.
 func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
@@ -68,7 +77,8 @@ func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]
 	return list.Items, nil
 }
 
-// Find reads a target: the whole object from the cache for watched kinds, otherwise its metadata from the API server.
+// Find reads a target: the whole object from the cache for watched kinds, otherwise its metadata from the API server. For an API version
+// that is not served, meta.IsNoMatchError is true of the error.
 func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectReference) (client.Object, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -91,7 +101,7 @@ func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectRefe
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
 	if err := live.Get(ctx, key, obj); err != nil {
-		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, err)
+		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, workload.ExplainNotFound(err, gvk))
 	}
 	return obj, nil
 }

@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/oom"
 	"crane.io/crane/pkg/series"
@@ -113,9 +113,9 @@ func (l SnapshotReader) want(ctx context.Context, s *TargetSnapshot, q DecisionR
 	in.Recommendation = rec.Namespace + "/" + rec.Name
 	in.Reach, in.MinReplicas = reachOf(rec)
 	wanted, err := DesiredSize(rec)
-	if err != nil { // Nobody knows what is wanted: what there is stays, and is watched.
+	if err != nil { // Without a desired size, the current size stays and is still observed.
 		in.DesiredSize = q.State.Current.Clone()
-		return BlockReason{analysisv1alpha1.ReasonFailedUpdateRecommendationValue, err.Error()}, nil //nolint:nilerr // The bar tells it.
+		return BlockReason{analysisv1alpha1.ReasonFailedUpdateRecommendationValue, err.Error()}, nil //nolint:nilerr // The reason contains it.
 	}
 	in.DesiredSize = wanted
 	if meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
@@ -190,5 +190,5 @@ func (l SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.T
 
 // isReferredToBy reports whether a reference in the target's namespace, with any API version, means the target.
 func (s *TargetSnapshot) isReferredToBy(apiVersion, kind, name string) bool {
-	return name == s.Object.GetName() && schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == s.Kind.GVK.GroupKind()
+	return name == s.Object.GetName() && kind == s.Kind.GVK.Kind && workload.GroupOf(apiVersion, kind) == s.Kind.GVK.Group
 }

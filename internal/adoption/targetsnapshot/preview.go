@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/oom"
 )
@@ -35,6 +36,8 @@ type Previewer struct {
 	SnapshotReader
 	Settings Settings
 	Budgets  *adoption.BudgetTracker
+	// SystemNamespace is Crane's own namespace.
+	SystemNamespace string
 }
 
 // Preview decides as craned does, and sends nothing. all holds the Recommendations that may select the same target.
@@ -44,8 +47,9 @@ func (p Previewer) Preview(
 	rec = rec.DeepCopy()
 	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 	out := Preview{Recommendation: rec}
-	if out.Refused = refusalReason(rec, all); out.Refused != "" {
-		return out, nil
+	var err error
+	if out.Refused, err = p.refusalReason(ctx, rec, all); err != nil || out.Refused != "" {
+		return out, err
 	}
 	ref := rec.Spec.TargetRef
 	kind, ok := SupportedKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
@@ -81,24 +85,33 @@ func (p Previewer) Preview(
 }
 
 // refusalReason returns why a Recommendation is not applied, whatever the state of its target, or "".
-func refusalReason(rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation) string {
+func (p Previewer) refusalReason(
+	ctx context.Context, rec *analysisv1alpha1.Recommendation, all []analysisv1alpha1.Recommendation,
+) (string, error) {
+	if err := targetindex.CheckNamespace(rec, p.SystemNamespace); err != nil {
+		return err.Error(), nil
+	}
 	switch {
 	case StateAnnotations()[rec.Spec.Type] == "":
-		return fmt.Sprintf("recommendations of type %s are not adopted", rec.Spec.Type)
+		return fmt.Sprintf("recommendations of type %s are not adopted", rec.Spec.Type), nil
 	case rec.Status.RecommendedValue == "":
-		return "nothing is recommended yet"
+		return "nothing is recommended yet", nil
 	}
 	same := []analysisv1alpha1.Recommendation{*rec}
 	for i := range all {
 		o := &all[i]
-		if o.UID != rec.UID && isSameObject(o.Spec.TargetRef, rec.Spec.TargetRef) {
+		if o.UID != rec.UID && isSameObject(o.Spec.TargetRef, rec.Spec.TargetRef) && targetindex.CheckNamespace(o, p.SystemNamespace) == nil {
 			same = append(same, *o)
 		}
 	}
-	if first := ActiveRecommendation(same, rec.Spec.Type); first != nil && first.UID != rec.UID {
-		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name)
+	owned, err := AutoscalerOwned(ctx, p.Live, same)
+	if err != nil {
+		return "", err
 	}
-	return ""
+	if first := ActiveRecommendation(same, rec.Spec.Type, owned); first != nil && first.UID != rec.UID {
+		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name), nil
+	}
+	return "", nil
 }
 
 func isSameObject(a, b corev1.ObjectReference) bool {

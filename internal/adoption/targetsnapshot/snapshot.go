@@ -82,12 +82,14 @@ func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: key.Namespace}, &ns); err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", key.Namespace, err)
 	}
-	off := func(o metav1.Object) bool {
-		return o.GetLabels()[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
-	}
 	s.terminating = ns.DeletionTimestamp != nil || s.Object.GetDeletionTimestamp() != nil
-	s.optedOut = off(&ns) || off(s.Object)
+	s.optedOut = OptedOut(ns.Labels) || OptedOut(s.Object.GetLabels())
 	return s, nil
+}
+
+// OptedOut reports whether the labels of a workload or its namespace exclude it from adoption.
+func OptedOut(labels map[string]string) bool {
+	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff || labels[analysisv1alpha1.LabelOptOut] == "true"
 }
 
 // String returns kind, namespace and name for messages.

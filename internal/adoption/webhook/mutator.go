@@ -44,7 +44,7 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 		return nil, nil
 	}
 	w, ok := m.FindWorkload(kind, pod.Namespace, name)
-	if !ok || optedOut(w.Labels) || optedOut(w.NamespaceLabels) {
+	if !ok || targetsnapshot.OptedOut(w.Labels) || targetsnapshot.OptedOut(w.NamespaceLabels) {
 		return nil, nil
 	}
 	state, err := adoption.ParseState(w.Annotations[analysisv1alpha1.AnnotationAdoption])
@@ -52,10 +52,6 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 		return nil, fmt.Errorf("%s %s/%s: %w", kind, pod.Namespace, name, err)
 	}
 	return patchOperations(pod, state), nil
-}
-
-func optedOut(labels map[string]string) bool {
-	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
 }
 
 // cronJobName matches the names that Kubernetes gives to the Jobs of a CronJob.

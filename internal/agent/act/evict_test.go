@@ -481,3 +481,27 @@ func TestEvictorBudget(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+// TestBlockedPods checks that a pod that must not be evicted now is refused without a request, and that evictions pause if that is unknown.
+func TestBlockedPods(t *testing.T) {
+	api := &fakeEvictions{}
+	clk := clocktesting.NewFakeClock(evictionEpoch)
+	e := NewEvictor(EvictorConfig{Client: api, Clock: clk, Log: logr.Discard(), Beat: func(string) {}, Blocked: func(_ context.Context, pod qos.PodRef) (string, error) {
+		switch pod.Name {
+		case "last":
+			return "it is the last", nil
+		case "unknown":
+			return "", errors.New("no answer")
+		}
+		return "", nil
+	}})
+	for name, want := range map[string]Result{"last": Refused, "unknown": Failed, "one": Evicted} {
+		o := e.execute(t.Context(), evictionRequest{evictionOf(name, nil), clk.Now()})
+		if o.Result != want || (o.Pause > 0) != (want == Failed) || (o.Reason == "") != (want == Evicted) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	if got := api.names(); len(got) != 1 || got[0] != "one" {
+		t.Errorf("requested %v", got)
+	}
+}

@@ -34,6 +34,8 @@ const (
 // EvictorConfig configures an Evictor.
 type EvictorConfig struct {
 	Client EvictionClient
+	// Blocked returns why a pod is not evicted now although its node's view allows it; empty if it may be. Nil for no check.
+	Blocked func(context.Context, qos.PodRef) (string, error)
 	// Budget is the cluster's budget; nil for none.
 	Budget *Budget
 	Clock  clock.WithTicker
@@ -120,6 +122,9 @@ func (e *Evictor) execute(ctx context.Context, a evictionRequest) EvictionOutcom
 	if waited := e.cfg.Clock.Since(a.requestedAt); waited > maxWait {
 		return EvictionOutcome{Result: Failed, Reason: "it has waited for " + waited.Round(time.Second).String()}
 	}
+	if o := e.checkBlocked(ctx, a.eviction.Pod); o.Result != "" {
+		return o
+	}
 	slot, o := e.takeSlot(ctx)
 	if o.Result != "" {
 		return o
@@ -140,6 +145,24 @@ func (e *Evictor) execute(ctx context.Context, a evictionRequest) EvictionOutcom
 	}
 	o.Pause = e.nextPause()
 	return o
+}
+
+// checkBlocked returns the outcome for a pod that must not be evicted now, or for which that is unknown.
+func (e *Evictor) checkBlocked(ctx context.Context, pod qos.PodRef) EvictionOutcome {
+	if e.cfg.Blocked == nil {
+		return EvictionOutcome{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictionTimeout)
+	defer cancel()
+	why, err := e.cfg.Blocked(ctx, pod)
+	switch {
+	case err != nil:
+		return EvictionOutcome{Result: Failed, Reason: err.Error(), Pause: e.nextPause()}
+	case why != "":
+		e.failures = 0
+		return EvictionOutcome{Result: Refused, Reason: why}
+	}
+	return EvictionOutcome{}
 }
 
 // refusedRepeatedly reports whether a pod was refused often enough, with pauses, to evict another one instead: a starting API server or

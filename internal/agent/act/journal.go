@@ -19,6 +19,12 @@ import (
 // ErrJournal reports an unusable journal; without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
+// ErrPaused reports that nothing is changed because Crane is paused.
+var ErrPaused = errors.New("crane is paused")
+
+// ErrNewerJournal reports a journal that a newer version of the agent wrote.
+var ErrNewerJournal = errors.New("written by a newer version")
+
 // minSweepFiles is the number of files from which a journal is swept.
 const minSweepFiles = 256
 
@@ -89,6 +95,8 @@ type Journal struct {
 	path   string
 	layout cgroup.Layout
 	files  FileWriter
+	// Stopped reports whether Crane is paused, so that nothing new is changed; nil for never. Changes are still undone.
+	Stopped func() bool
 	// replace is replaced by tests that write thousands of journals.
 	replace func(path string, content []byte) error
 
@@ -105,6 +113,9 @@ type Journal struct {
 //
 // A file that another unit changed later is not written: the value becomes the one that unit restores.
 func (j *Journal) Change(u Unit) error {
+	if j.Stopped != nil && j.Stopped() {
+		return fmt.Errorf("%s: %w", u.Subject, ErrPaused)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sweep()

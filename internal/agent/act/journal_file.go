@@ -39,7 +39,8 @@ type journalFile struct {
 }
 
 // OpenJournal reads a journal; a missing one is empty. A damaged one is renamed to path.bad and reported by an error beside an empty,
-// usable journal: its changes cannot be undone any more.
+// usable journal: its changes cannot be undone any more. One of a newer version stays as it is, and the error has no journal beside it: only
+// the newer agent can undo what it holds.
 func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal, error) {
 	j := &Journal{path: path, layout: layout, files: files, replace: durablefile.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
@@ -49,7 +50,11 @@ func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJournal, err)
 	}
-	if err := j.decode(content); err != nil {
+	err = j.decode(content)
+	if errors.Is(err, ErrNewerJournal) {
+		return nil, fmt.Errorf("%w: %s: %w: run the newer agent again, which undoes its changes when it stops", ErrJournal, path, err)
+	}
+	if err != nil {
 		j.entries, j.last = map[string]*Entry{}, 0
 		return j, errors.Join(fmt.Errorf("%w: %s is damaged, and moved to %s.bad: %w", ErrJournal, path, path, err), os.Rename(path, path+".bad"))
 	}
@@ -76,6 +81,10 @@ func (j *Journal) decode(content []byte) error {
 	case versionOne:
 		list, err = j.decodeV1(file.Entries)
 	default:
+		if file.Version > journalVersion {
+			err = fmt.Errorf("%w: has version %d, and this agent reads up to %d", ErrNewerJournal, file.Version, journalVersion)
+			break
+		}
 		err = fmt.Errorf("has version %d, want %d", file.Version, journalVersion)
 	}
 	if err != nil {

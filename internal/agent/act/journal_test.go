@@ -204,7 +204,7 @@ func TestDamagedJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"half": string(good[:len(good)/2]), "empty": "", "another version": strings.Replace(string(good), `"version":2`, `"version":3`, 1),
+		"half": string(good[:len(good)/2]), "empty": "", "another version": strings.Replace(string(good), `"version":2`, `"version":0`, 1),
 		"changed":     strings.Replace(string(good), "batch/hog", "batch/cow", 1),
 		"null":        string(written(2, "[null]")),
 		"other file":  string(written(2, `[{"key":"a","files":[{"group":"x","file":"cgroup.procs","original":"1","set":"1","before":"1"}]}]`)),
@@ -224,6 +224,40 @@ func TestDamagedJournal(t *testing.T) {
 				t.Errorf("moved aside: %q, %v", bad, err)
 			}
 		})
+	}
+}
+
+// TestPausedJournal checks that a paused agent changes nothing and still undoes what it has changed.
+func TestPausedJournal(t *testing.T) {
+	n := newFixture(t, false)
+	j := n.open(t, n.tree)
+	n.change(t, j, "weight/a", "20")
+	j.Stopped = func() bool { return true }
+	if err := j.Change(n.weightOf("weight/a", "10")); !errors.Is(err, ErrPaused) || n.weight(t) != "20" {
+		t.Errorf("%v, the weight is %s", err, n.weight(t))
+	}
+	if err := j.UndoAll(); err != nil || n.weight(t) != "100" {
+		t.Errorf("%v, the weight is %s", err, n.weight(t))
+	}
+}
+
+// TestNewerJournal checks that after a downgrade the journal of the newer agent is kept, and that this agent changes nothing without it: the
+// newer one can undo its changes later.
+func TestNewerJournal(t *testing.T) {
+	n := newFixture(t, false)
+	content := string(written(3, `[{"key":"a","kind":"of a later version"}]`))
+	if err := os.WriteFile(n.journal, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := OpenJournal(n.journal, n.layout, n.tree)
+	if j != nil || !errors.Is(err, ErrJournal) || !errors.Is(err, ErrNewerJournal) {
+		t.Errorf("%+v, %v", j, err)
+	}
+	if kept, err := os.ReadFile(n.journal); err != nil || string(kept) != content {
+		t.Errorf("the file became %q, %v", kept, err)
+	}
+	if _, err := os.Stat(n.journal + ".bad"); err == nil {
+		t.Error("it was moved aside")
 	}
 }
 

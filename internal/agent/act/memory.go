@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,8 +28,8 @@ const (
 	reclaimChunk series.Bytes = 256 << 20
 	// withoutSwap restricts reclaim to page cache. Older kernels reject it.
 	withoutSwap = " swappiness=0"
-	// kindMemory is the kind of units with memory limits of containers.
-	kindMemory = "memory"
+	// KindMemory is the kind of units with memory limits of containers.
+	KindMemory = "memory"
 )
 
 // MemoryThrottlerConfig configures a MemoryThrottler.
@@ -108,6 +109,14 @@ func (m *MemoryThrottler) Drain() []MemoryOutcome {
 	return out
 }
 
+// UndoInherited restores the containers that a previous agent throttled and that are not throttled now.
+func (m *MemoryThrottler) UndoInherited(throttled func(containerID string) bool) error {
+	return m.cfg.Journal.UndoUnless(func(key string) bool {
+		id, ours := strings.CutPrefix(key, KindMemory+"/")
+		return !ours || throttled(id)
+	})
+}
+
 // Run executes changes until ctx ends and then undoes them.
 func (m *MemoryThrottler) Run(ctx context.Context) error {
 	ticker := m.cfg.Clock.NewTicker(idleBeat)
@@ -136,7 +145,7 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 }
 
 func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, group string) error {
-	key := kindMemory + "/" + t.ContainerID
+	key := KindMemory + "/" + t.ContainerID
 	if t.To == t.Original || t.To == qos.NoMemoryHigh {
 		return m.cfg.Journal.Undo(key)
 	}

@@ -335,3 +335,22 @@ func TestTainterKeepsState(t *testing.T) {
 		t.Errorf("%v: %v", err, client.Actions())
 	}
 }
+
+// TestTaintStaysForTheNextAgent checks that the taint stays at the end if another agent follows.
+func TestTaintStaysForTheNextAgent(t *testing.T) {
+	tainter, client, _ := newTainter(t, calmNode())
+	if _, err := tainter.Sync(t.Context(), nil, true, "a rule fires"); err != nil {
+		t.Fatal(err)
+	}
+	tainter.SetDesired(true, "a rule fires")
+	tainter.cfg.Keep = func() bool { return true }
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tainter.removeTaint(ctx); err != nil || !IsTainted(stored(t, client)) {
+		t.Errorf("%v: the taint was removed", err)
+	}
+	tainter.cfg.Keep = func() bool { return false }
+	if err := tainter.removeTaint(ctx); err != nil || IsTainted(stored(t, client)) {
+		t.Errorf("%v: the taint is still there", err)
+	}
+}

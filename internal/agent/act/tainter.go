@@ -36,6 +36,8 @@ type TainterConfig struct {
 	Log   logr.Logger
 	// Beat is called after each comparison.
 	Beat func(step string)
+	// Keep reports at the end that the taint stays; nil for never.
+	Keep func() bool
 	// Report is called when the taint was changed or could not be; it may be nil.
 	Report func(TaintOutcome)
 }
@@ -146,7 +148,7 @@ func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) e
 
 // removeTaint removes the taint after a fresh read.
 func (t *Tainter) removeTaint(ctx context.Context) error {
-	if t.desiredState() == nil {
+	if t.desiredState() == nil || t.cfg.Keep != nil && t.cfg.Keep() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taintTimeout)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"crane.io/crane/internal/agent/host"
@@ -44,17 +45,26 @@ const (
 	// minQuota is the least quota the kernel accepts, in microseconds.
 	minQuota = 1000
 	milli    = 1000
-	// kindCPU is the kind of units with CPU limits.
-	kindCPU = "cpu"
+	// KindCPU is the kind of units with CPU limits.
+	KindCPU = "cpu"
 )
 
 // cpuKey returns the key of a pod's unit; in the first journal version, of a container's.
-func cpuKey(id string) string { return kindCPU + "/" + id }
+func cpuKey(id string) string { return KindCPU + "/" + id }
 
 // UndoAll restores all throttled containers.
 func (t *Throttler) UndoAll() error {
 	clear(t.losses)
-	return t.journal.UndoKind(kindCPU)
+	return t.journal.UndoKind(KindCPU)
+}
+
+// UndoInherited restores the pods that a previous agent throttled and this one has not throttled since.
+func (t *Throttler) UndoInherited() error {
+	own := make(map[string]bool, len(t.losses))
+	for pod := range t.losses {
+		own[cpuKey(filepath.Base(pod))] = true
+	}
+	return t.journal.UndoUnless(func(key string) bool { return !strings.HasPrefix(key, KindCPU+"/") || own[key] })
 }
 
 // Throttle executes a throttle on a container's cgroup. A removed cgroup is no error.

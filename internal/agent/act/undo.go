@@ -31,6 +31,11 @@ func (j *Journal) Undo(key string) error {
 // error.
 func (j *Journal) UndoAll() error { return j.undoIf(func(*Entry) bool { return true }) }
 
+// UndoUnless is UndoAll for the units whose keys are not kept.
+func (j *Journal) UndoUnless(keep func(key string) bool) error {
+	return j.undoIf(func(e *Entry) bool { return !keep(e.Key) })
+}
+
 // UndoKind is UndoAll for the units of a kind, whose keys start with the kind and a slash.
 func (j *Journal) UndoKind(kind string) error {
 	return j.undoIf(func(e *Entry) bool { return strings.HasPrefix(e.Key, kind+"/") })

@@ -18,8 +18,8 @@ import (
 
 // Kinds of journal units: the CPUs of a container and its memory nodes.
 const (
-	unitKindCPUs = "cpuset"
-	unitKindMems = "memset"
+	UnitKindCPUs = "cpuset"
+	UnitKindMems = "memset"
 )
 
 // containerTarget is the cgroup of a container with its desired CPUs and memory nodes.
@@ -44,13 +44,13 @@ type cpusetWriter struct {
 	journal *act.Journal
 }
 
-// unsupportedReason returns why container CPUs cannot be set on this host; empty if they can.
-func (c *cpusetWriter) unsupportedReason() string {
+// UnsupportedReason returns why container CPUs cannot be set on a host; empty if they can.
+func UnsupportedReason(layout cgroup.Layout) string {
 	switch {
-	case c.layout.Pods == "":
+	case layout.Pods == "":
 		return "no kubepods cgroup: no kubelet runs on this host"
-	case !c.layout.HasFile("cpuset", cgroup.FileCPUs):
-		return fmt.Sprintf("cgroup %s has no %s for pods", c.layout.Version, cgroup.FileCPUs)
+	case !layout.HasFile("cpuset", cgroup.FileCPUs):
+		return fmt.Sprintf("cgroup %s has no %s for pods", layout.Version, cgroup.FileCPUs)
 	}
 	return ""
 }
@@ -88,11 +88,11 @@ func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, 
 
 // apply writes the desired CPUs and memory nodes of a container and reports whether that took a write (in a dry run: whether it would).
 func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
-	wrote, err = c.applySetting(g, unitKindCPUs, cgroup.FileCPUs, g.cpus.String())
+	wrote, err = c.applySetting(g, UnitKindCPUs, cgroup.FileCPUs, g.cpus.String())
 	if err != nil {
 		return wrote, err
 	}
-	wroteMems, err := c.applySetting(g, unitKindMems, cgroup.FileMems, g.mems)
+	wroteMems, err := c.applySetting(g, UnitKindMems, cgroup.FileMems, g.mems)
 	return wrote || wroteMems, err
 }
 
@@ -133,7 +133,7 @@ func (c *cpusetWriter) undoRemoved(containers map[string]bool) error {
 	var errs []error
 	for _, e := range c.journal.Entries() {
 		kind, id, _ := strings.Cut(e.Key, "/")
-		if (kind == unitKindCPUs || kind == unitKindMems) && !containers[id] {
+		if (kind == UnitKindCPUs || kind == UnitKindMems) && !containers[id] {
 			errs = append(errs, c.journal.Undo(e.Key))
 		}
 	}
@@ -152,8 +152,8 @@ func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container)
 			g := &containerTarget{id: container.ID, path: container.Path, owner: "pod " + uid}
 			now, gone, err := c.readSetting(g.path, cgroup.FileCPUs)
 			if err == nil && !gone && now != "" {
-				if _, err = c.applySetting(g, unitKindCPUs, cgroup.FileCPUs, all.String()); err == nil {
-					err = c.journal.Forget(unitKindCPUs + "/" + g.id)
+				if _, err = c.applySetting(g, UnitKindCPUs, cgroup.FileCPUs, all.String()); err == nil {
+					err = c.journal.Forget(UnitKindCPUs + "/" + g.id)
 				}
 			}
 			errs = append(errs, err)
@@ -167,7 +167,7 @@ func (c *cpusetWriter) undoAll() error {
 	if c.journal == nil {
 		return nil
 	}
-	return errors.Join(c.journal.UndoKind(unitKindCPUs), c.journal.UndoKind(unitKindMems))
+	return errors.Join(c.journal.UndoKind(UnitKindCPUs), c.journal.UndoKind(UnitKindMems))
 }
 
 // listContainers returns the cgroups of all containers, including sandboxes, by pod UID. The list is rebuilt after containers came or

@@ -23,31 +23,38 @@ import (
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
 )
 
 // fixture is a node with 8 CPUs in two zones: cores {0,1} {2,3} of node0 and {4,5} {6,7} of node1.
 type fixture struct {
 	*Manager
 
-	t          testing.TB
-	dir        string
-	v1         bool
-	tree       *kernel.Tree
-	layout     cgroup.Layout
-	clock      *testingclock.FakeClock
-	topology   *topology.NodeTopology
-	pods       []*corev1.Pod
-	state      *cluster.State
-	dryRun     bool
-	writeError func(file, value string) error
-	events     []string
-	log        []string
-	writes     []string
+	t        testing.TB
+	dir      string
+	v1       bool
+	tree     *kernel.Tree
+	layout   cgroup.Layout
+	clock    *testingclock.FakeClock
+	topology *topology.NodeTopology
+	pods     []*corev1.Pod
+	state    *cluster.State
+	dryRun   bool
+	// memoryUnbound disables the setting for memory. latest has the bytes in use in the zones and the containers of the pod web.
+	memoryUnbound bool
+	latest        observe.Latest
+	usedMemory    [2]series.Bytes
+	webContainers []observe.Container
+	writeError    func(file, value string) error
+	events        []string
+	log           []string
+	writes        []string
 }
 
 func newFixture(t testing.TB, v1 bool) *fixture {
@@ -69,6 +76,7 @@ func newFixture(t testing.TB, v1 bool) *fixture {
 		b.writeFile(fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/core_cpus_list", c), fmt.Sprintf("%d-%d\n", c/2*2, c/2*2+1))
 	}
 	b.setKubeletConfig("")
+	b.publishMemory()
 	b.startAgent()
 	return b
 }
@@ -97,6 +105,17 @@ func (b *fixture) setKubeletConfig(text string) {
 	b.topology = &topology.NodeTopology{Machine: m, Kubelet: k}
 }
 
+// publishMemory publishes a measurement with the bytes in use in the two zones of 8 GiB.
+func (b *fixture) publishMemory() {
+	s := &observe.Snapshot{At: b.clock.Now(), Pods: []observe.Pod{{UID: "web", Containers: b.webContainers}}}
+	for i, used := range b.usedMemory {
+		z := observe.Zone{ID: i}
+		z.Memory.Value, z.Memory.OK = host.ZoneMemory{Total: 8 << 30, Free: 8<<30 - used}, true
+		s.Node.Zones = append(s.Node.Zones, z)
+	}
+	b.latest.Publish(s)
+}
+
 // predecessorStatePath is the state file of gocrane's agent.
 const predecessorStatePath = "var/lib/kubelet/" + StateFile
 
@@ -119,7 +138,7 @@ func (b *fixture) startAgent() {
 	}
 	b.Manager = NewManager(Config{
 		Layout: b.layout, View: b, Topology: func() *topology.NodeTopology { return b.topology }, Journal: journal, StatePath: filepath.Join(b.dir, StateFile),
-		PredecessorStatePath: filepath.Join(b.dir, predecessorStatePath), Policy: numa.PolicyExclusive, Period: DefaultPeriod, Clock: b.clock, Beat: func(string) {},
+		PredecessorStatePath: filepath.Join(b.dir, predecessorStatePath), Policy: numa.PolicyExclusive, Period: DefaultPeriod, BindMemory: !b.memoryUnbound, Latest: &b.latest, Clock: b.clock, Beat: func(string) {},
 		Report: func(a report.Action) {
 			if a.EventReason != "" {
 				b.events = append(b.events, a.Pod.Name+" "+a.EventReason+": "+a.Reason)
@@ -262,6 +281,7 @@ func resources(n int) corev1.ResourceRequirements {
 // advance moves the clock by one second and reconciles.
 func (b *fixture) advance() {
 	b.clock.Step(time.Second)
+	b.publishMemory()
 	b.Reconcile()
 }
 

@@ -19,6 +19,7 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
@@ -53,10 +54,15 @@ type Config struct {
 	StatePath string
 	// PredecessorStatePath is the state file of gocrane's agent, used if StatePath does not exist; empty for none.
 	PredecessorStatePath string
+	// BindMemory lets containers allocate memory only in the zones of their CPUs; Latest returns the use of memory that this is decided by.
+	BindMemory bool
+	Latest     *observe.Latest
 	// Policy applies to pods that name none.
 	Policy numa.Policy
 	// Period is the interval at which all containers are compared with their desired CPUs.
 	Period time.Duration
+	// Keep reports at the end that containers keep their CPUs, for the next agent; nil for never.
+	Keep func() bool
 	// Report receives each assignment, release and refusal.
 	Report func(report.Action)
 	Clock  clock.WithTicker
@@ -100,6 +106,8 @@ type Manager struct {
 
 	// containerNames maps container IDs to names while their cgroups exist: the pod may be deleted before.
 	containerNames map[string]string
+	// boundMemory holds the memory zones that containers are bound to.
+	boundMemory map[cpumanager.ID][]string
 	// reportedRefusals and loggedMemory hold the last messages by container.
 	reportedRefusals, loggedMemory map[cpumanager.ID]string
 	problems                       *oncelog.Logger
@@ -144,6 +152,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.Reconcile()
 		select {
 		case <-ctx.Done():
+			if m.config.Keep != nil && m.config.Keep() {
+				return nil
+			}
 			if err := m.cpusets.undoAll(); err != nil {
 				return fmt.Errorf("failed to restore containers: %w", err)
 			}
@@ -199,12 +210,13 @@ func (m *Manager) Reconcile() {
 	if changed && m.updatePlan(machine, requests, pods) {
 		m.lastInputs = now
 	}
-	m.applyTargets(m.buildTargets(machine, requests, pods, containers), changed)
+	m.bindMemory(machine, facts, requests)
+	m.applyTargets(m.buildTargets(machine, pods, containers), changed)
 }
 
 // inactiveReason returns the topology, or why no CPUs are assigned on this node.
 func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
-	if why := m.cpusets.unsupportedReason(); why != "" {
+	if why := UnsupportedReason(m.config.Layout); why != "" {
 		return nil, why
 	}
 	facts := m.config.Topology()
@@ -220,13 +232,13 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 // deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
 func (m *Manager) deactivate(why string) {
 	m.problems.Log("aside", "assigning no CPUs: "+why)
-	m.status.Store(&Status{Reason: why, Unsupported: m.cpusets.unsupportedReason() != ""})
+	m.status.Store(&Status{Reason: why, Unsupported: UnsupportedReason(m.config.Layout) != ""})
 	if err := m.cpusets.undoAll(); err != nil {
 		m.problems.Log("undo", err.Error())
 		return
 	}
 	m.problems.Log("undo", "")
-	m.lastInputs, m.lastCompared = planInputs{}, time.Time{}
+	m.lastInputs, m.lastCompared, m.boundMemory = planInputs{}, time.Time{}, nil
 }
 
 // loadState reads the state file once. A damaged file is moved aside, and containers get CPUs as if they were new. An unreadable file is

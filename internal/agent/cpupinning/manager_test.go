@@ -19,6 +19,8 @@ import (
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/pkg/series"
 )
 
 // forEachVersion runs a test on both versions of cgroups; all is the CPU list of a container that was never changed.
@@ -283,6 +285,66 @@ func TestMemoryIsTheKubelets(t *testing.T) {
 		b.expectCPUs("CPUs stay", "web/a=0-1")
 		if got := b.mems("web", "a"); got != before && got != "0-1" {
 			t.Errorf("memory of %q, before it was %q", got, before)
+		}
+	})
+}
+
+// TestMemoryIsNotBoundByDefault checks that containers may allocate memory in all zones unless the setting is on.
+func TestMemoryIsNotBoundByDefault(t *testing.T) {
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		b.memoryUnbound = true
+		b.startAgent()
+		b.runPod("web", "node0=2", 2)
+		before := b.mems("web", "a")
+		b.advance()
+		b.expectCPUs("CPUs are bound", "web/a=0-1")
+		if got := b.mems("web", "a"); got != before {
+			t.Errorf("memory of %q, before it was %q", got, before)
+		}
+	})
+}
+
+// TestMemoryOfOthers checks that a container is bound only while its limit fits into the zone beside the memory of unbound pods, and that
+// its own memory does not count as theirs. The container has a limit of 1 GiB.
+func TestMemoryOfOthers(t *testing.T) {
+	const gi = 1 << 30
+	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
+		restored := func(what string) {
+			t.Helper()
+			for range 5 {
+				b.advance()
+			}
+			if got := b.mems("web", "a"); got != "" && got != "0-1" {
+				t.Errorf("%s: memory of %q", what, got)
+			}
+		}
+		bound := func(what string) {
+			t.Helper()
+			for range 5 {
+				b.advance()
+			}
+			if got := b.mems("web", "a"); got != "0" {
+				t.Errorf("%s: memory of %q", what, got)
+			}
+		}
+		b.usedMemory = [2]series.Bytes{15 * gi / 2, 0}
+		b.runPod("web", "node0=2", 2)
+		restored("others use 7.5 of 8 GiB")
+		b.usedMemory[0] = 6 * gi
+		bound("others use 6 GiB")
+		id := strings.TrimPrefix(containerPath("web", "a"), "kubepods/podweb/")
+		use := observe.Container{ID: id}
+		use.Memory.Value, use.Memory.OK = observe.Memory{RSS: gi / 2, Shared: gi / 2}, true
+		b.webContainers, b.usedMemory[0] = []observe.Container{use}, 15*gi/2
+		bound("others use 6.5 GiB, the container 1 GiB")
+		b.webContainers = nil
+		restored("others use 7.5 GiB")
+		b.usedMemory[0] = 0
+		bound("others use nothing")
+		b.clock.Step(2 * maxUseAge)
+		b.Reconcile()
+		if got := b.mems("web", "a"); got != "" && got != "0-1" || !b.reported("was measured") {
+			t.Errorf("stale: memory of %q", got)
 		}
 	})
 }
@@ -590,6 +652,28 @@ func BenchmarkStep(b *testing.B) {
 		for b.Loop() {
 			bed.clock.Step(DefaultPeriod)
 			bed.Reconcile()
+		}
+	})
+}
+
+// TestCPUsStayForTheNextAgent checks that containers keep their CPUs at the end if another agent follows, and that it finds them assigned.
+func TestCPUsStayForTheNextAgent(t *testing.T) {
+	forEachVersion(t, func(t *testing.T, b *fixture, all string) {
+		b.runPod("web", "node0=2", 2)
+		b.advance()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		b.config.Keep = func() bool { return true }
+		if err := b.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.expectCPUs("kept", "web/a=0-1", "web/sandbox=2-7")
+		b.config.Keep = nil
+		if err := b.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.cpus("web", "sandbox"); got != all && got != "0-7" {
+			t.Errorf("the sandbox runs on %q at the end", got)
 		}
 	})
 }

@@ -70,13 +70,11 @@ func requestsForAssignments(assignments []cpumanager.Assignment) []cpumanager.Po
 }
 
 // buildTargets returns all containers of the node with their desired CPUs. Sharing containers are left alone while no CPU is exclusive.
-func (m *Manager) buildTargets(machine cpumanager.Machine, requests []cpumanager.Pod, pods []nodePod, containers map[string][]*cgroup.Container) []containerTarget {
+func (m *Manager) buildTargets(machine cpumanager.Machine, pods []nodePod, containers map[string][]*cgroup.Container) []containerTarget {
 	facts := make(map[string]*nodePod, len(pods))
 	for i := range pods {
 		facts[pods[i].uid] = &pods[i]
 	}
-	zones, unbound := cpumanager.BindMemory(machine, &m.plan, requests)
-	m.logUnboundMemory(unbound)
 	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Assignments))
 	for _, h := range m.plan.Assignments {
 		policies[h.ID] = h.Policy
@@ -97,7 +95,7 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, requests []cpumanager
 			policy, holds := policies[id]
 			switch {
 			case holds:
-				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(zones[id]), rankOwn
+				g.cpus, g.mems, g.rank = m.plan.CPUs(id), formatZoneIDs(m.boundMemory[id]), rankOwn
 				if policy == numa.PolicyNUMA {
 					g.rank = rankZones
 				}
@@ -266,14 +264,4 @@ func (m *Manager) reportAction(p *nodePod, a report.Action) {
 		}
 	}
 	m.config.Report(a)
-}
-
-// logUnboundMemory logs containers whose memory is not bound to their zones, once per reason.
-func (m *Manager) logUnboundMemory(unbound map[cpumanager.ID]string) {
-	for id, why := range unbound {
-		if m.loggedMemory[id] != why {
-			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
-		}
-	}
-	m.loggedMemory = unbound
 }

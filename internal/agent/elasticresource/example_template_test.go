@@ -44,5 +44,9 @@ func TestExampleTemplate(t *testing.T) {
 		if !strings.Contains(m.ExpressionQuery.Expression, `(n1|10.0.0.1)(:\\d+)?`) {
 			t.Errorf("%s is about %s", m.ResourceIdentifier, m.ExpressionQuery.Expression)
 		}
+		// The node's side excludes page cache.
+		if strings.Contains(m.ExpressionQuery.Expression, "working_set") {
+			t.Errorf("%s subtracts page cache: %s", m.ResourceIdentifier, m.ExpressionQuery.Expression)
+		}
 	}
 }

@@ -29,7 +29,7 @@ const gi = 1 << 30
 // (neither).
 func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.Snapshot {
 	container := func(id string, cpu series.MilliCPU, memory series.Bytes) observe.Container {
-		return observe.Container{ID: id, Use: observe.Use{UsedCPU: known(cpu), Memory: known(observe.Memory{WorkingSet: memory})}}
+		return observe.Container{ID: id, Use: observe.Use{UsedCPU: known(cpu), Memory: known(observe.Memory{WorkingSet: 2 * memory, RSS: memory - memory/4, Shared: memory / 4})}}
 	}
 	s := &observe.Snapshot{At: at, Pods: []observe.Pod{
 		{UID: "1", Containers: []observe.Container{container("e", 500, gi), container("sandbox", 1, 1)}},
@@ -75,6 +75,22 @@ func TestUsage(t *testing.T) {
 	cpu, memory = u.drain()
 	if cpu.Elastic != 200 || memory.Elastic != gi/2 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
 		t.Errorf("%+v, %+v", cpu, memory)
+	}
+}
+
+// TestPageCacheOfElasticPods checks that page cache of elastic pods, which the node's use excludes, is not subtracted from it.
+func TestPageCacheOfElasticPods(t *testing.T) {
+	s := &observe.Snapshot{At: start, Pods: []observe.Pod{{UID: "1", Containers: []observe.Container{
+		{ID: "e", Use: observe.Use{Memory: known(observe.Memory{Used: 25 * gi, WorkingSet: 25 * gi, RSS: 4 * gi, Shared: gi, Cache: 21 * gi})}},
+	}}}}
+	s.Node.Memory = known(host.Memory{Total: 64 * gi, Available: 39 * gi}) // others use 20 GiB
+	var u usage
+	u.add(s, testRequests)
+	_, memory := u.drain()
+	var state model.State[series.Bytes]
+	got := model.Decide(model.Input[series.Bytes]{At: start, Allocatable: 64 * gi, Use: memory, PodsKnown: true}, model.Memory(), &state)
+	if got.Offer != 42*gi {
+		t.Errorf("offers %d GiB, want 42 GiB", got.Offer/gi)
 	}
 }
 

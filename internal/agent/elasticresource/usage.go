@@ -76,7 +76,7 @@ func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 }
 
 // sumElasticUse sums the use of containers that request a resource, each resource separately: a pod that requests only gocrane.io/cpu
-// uses ordinary memory. Unknown use counts as that of other pods.
+// uses ordinary memory. Memory excludes page cache, as the node's use does. Unknown use counts as that of other pods.
 func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amounts) (cpu series.MilliCPU, memory series.Bytes) {
 	if len(requests) == 0 {
 		return 0, 0
@@ -92,7 +92,7 @@ func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amoun
 				cpu += c.UsedCPU.Value
 			}
 			if request.Memory > 0 && c.Memory.OK {
-				memory += c.Memory.Value.WorkingSet
+				memory += c.Memory.Value.Unreclaimable()
 			}
 		}
 	}

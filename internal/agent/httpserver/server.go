@@ -5,6 +5,7 @@ package httpserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,10 @@ type Config struct {
 	Unhealthy, Unready func() []string
 	// Profiling serves /debug/pprof as well.
 	Profiling bool
+	// Protect wraps the pages that show pods and profiles, to let in authorised clients only; nil for none. The pages of health stay open.
+	Protect func(http.Handler) http.Handler
+	// TLS is the configuration of the listener; nil for plain HTTP.
+	TLS *tls.Config
 }
 
 // Server is a listening HTTP server.
@@ -49,6 +54,9 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("--bind-address: %w", err)
+	}
+	if c.TLS != nil {
+		listener = tls.NewListener(listener, c.TLS)
 	}
 	s := &Server{listener: listener, server: &http.Server{
 		Handler: Handler(c), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
@@ -94,13 +102,17 @@ func Handler(c Config) http.Handler {
 	mux.Handle("GET /health-check", healthy)
 	mux.Handle("GET /healthz", healthy)
 	mux.Handle("GET /readyz", statusPage(c.Unready, "ok"))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError}))
+	protect := c.Protect
+	if protect == nil {
+		protect = func(h http.Handler) http.Handler { return h }
+	}
+	mux.Handle("GET /metrics", protect(promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})))
 	if c.Profiling {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		for path, page := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.Handle("GET /debug/pprof/"+path, protect(page))
+		}
 	}
 	return mux
 }

@@ -35,28 +35,24 @@ type Pod struct {
 	containers map[string]qos.Container // by ID
 }
 
-// Annotations of static pods: the kubelet's UID, which cgroups use, and the marks of the API server's mirror pod.
+// Annotations of static pods: the kubelet's UID, which cgroups use, and the mark of the API server's mirror pod.
 const (
 	annotationHash   = "kubernetes.io/config.hash"
-	annotationMirror = "kubernetes.io/config.mirror"
-	annotationSource = "kubernetes.io/config.source"
+	annotationMirror = corev1.MirrorPodAnnotationKey
 )
-
-// minCriticalPriority is the least priority of system pods (scheduling.SystemCriticalPriority).
-const minCriticalPriority = 2_000_000_000
 
 // defaultGracePeriod is the API server's default.
 const defaultGracePeriod = 30 * time.Second
 
-// New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod.
-func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string) Pods {
+// New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted.
+func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
 	p := Pods{known: make(map[string]Pod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
 		}
 		uid := UID(pod)
-		p.known[uid] = newPod(uid, pod, allowed(pod))
+		p.known[uid] = newPod(uid, pod, allowed(pod), exempt(pod))
 	}
 	return p
 }
@@ -87,13 +83,13 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-func newPod(uid string, pod *corev1.Pod, allowed []string) Pod {
+func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) Pod {
 	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
 	claims := elasticrequest.SumContainers(pod)
 	out.qos = qos.Pod{
 		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.QOSClass(pod)), Elastic: !claims.IsZero(),
 		HoldsCPU: claims.CPU > 0, HoldsMemory: claims.Memory > 0,
-		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGracePeriod, ExemptReason: exemptReason(pod), Allowed: allowed,
+		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGracePeriod, ExemptReason: exempt, Allowed: allowed,
 	}
 	if pod.Spec.Priority != nil {
 		out.qos.Priority = *pod.Spec.Priority
@@ -143,22 +139,6 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 		c.Limit = elasticrequest.ReadContainer(spec).CPU
 	}
 	return c
-}
-
-// exemptReason returns why a pod is never evicted: it would return at once, or the node needs it.
-func exemptReason(pod *corev1.Pod) string {
-	if source := pod.Annotations[annotationSource]; pod.Annotations[annotationMirror] != "" || source != "" && source != "api" {
-		return "static pod"
-	}
-	if pod.Spec.Priority != nil && *pod.Spec.Priority >= minCriticalPriority {
-		return "critical for the system"
-	}
-	for _, o := range pod.OwnerReferences {
-		if o.Controller != nil && *o.Controller && o.Kind == "DaemonSet" {
-			return "pod of a DaemonSet, which would make another here"
-		}
-	}
-	return ""
 }
 
 // MarkSensitive marks latency-sensitive pods by the cpuPriority of their PodQOS: 0 is latency-sensitive, higher values are batch work.

@@ -43,7 +43,7 @@ func inventory(list ...corev1.Pod) Pods {
 	for i := range list {
 		pods = append(pods, &list[i])
 	}
-	return New(pods, func(*corev1.Pod) []string { return []string{"evict"} })
+	return New(pods, func(*corev1.Pod) []string { return []string{"evict"} }, func(p *corev1.Pod) string { return p.Annotations["exempt"] })
 }
 
 func TestFind(t *testing.T) {
@@ -75,15 +75,10 @@ func TestKinds(t *testing.T) {
 		change func(*corev1.Pod)
 		holds  func(qos.Pod) bool
 	}{
-		"no priority":  {func(p *corev1.Pod) { p.Spec.Priority = nil }, func(q qos.Pod) bool { return q.Priority == 0 }},
-		"no grace":     {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }, func(q qos.Pod) bool { return q.Grace == defaultGracePeriod }},
-		"ending":       {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, func(q qos.Pod) bool { return q.Terminating }},
-		"critical":     {func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_000_000)) }, func(q qos.Pod) bool { return q.ExemptReason != "" }},
-		"static":       {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, func(q qos.Pod) bool { return q.ExemptReason == "static pod" }},
-		"from the API": {func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSource: "api"} }, func(q qos.Pod) bool { return q.ExemptReason == "" }},
-		"daemon": {func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
-		}, func(q qos.Pod) bool { return q.ExemptReason != "" }},
+		"no priority": {func(p *corev1.Pod) { p.Spec.Priority = nil }, func(q qos.Pod) bool { return q.Priority == 0 }},
+		"no grace":    {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil }, func(q qos.Pod) bool { return q.Grace == defaultGracePeriod }},
+		"ending":      {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, func(q qos.Pod) bool { return q.Terminating }},
+		"exempt":      {func(p *corev1.Pod) { p.Annotations = map[string]string{"exempt": "why"} }, func(q qos.Pod) bool { return q.ExemptReason == "why" }},
 		"elastic": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
 		}, func(q qos.Pod) bool { return q.Elastic }},

@@ -105,7 +105,7 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 		u.Limit = known(now.Limit)
 	}
 	if now.Has&cgroup.Memory != 0 {
-		u.Memory = known(Memory{Used: now.Used, WorkingSet: now.WorkingSet, RSS: now.RSS, Cache: now.Cache})
+		u.Memory = known(Memory{Used: now.Used, WorkingSet: now.WorkingSet, RSS: now.RSS, Cache: now.Cache, Shared: now.Shared})
 	}
 	if now.Has&cgroup.CPU == 0 {
 		return u // The next round has no previous counters.

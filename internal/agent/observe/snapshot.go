@@ -148,4 +148,10 @@ type Use struct {
 // Memory holds the memory use of a cgroup.
 type Memory struct {
 	Used, WorkingSet, RSS, Cache series.Bytes
+	// Shared is shared memory and files in memory (tmpfs), which are part of Cache but cannot be dropped.
+	Shared series.Bytes
 }
+
+// Unreclaimable returns the memory that becomes available to the node when the group ends: anonymous and shared memory. Page cache, which
+// the working set includes, is part of the node's available memory before and after.
+func (m Memory) Unreclaimable() series.Bytes { return m.RSS + m.Shared }

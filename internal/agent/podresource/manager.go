@@ -27,8 +27,8 @@ const (
 	reconcileInterval = 5 * time.Second
 	// reconcilesPerCleanup is the number of reconciliations per cleanup of removed pods.
 	reconcilesPerCleanup = 12
-	// kind is the prefix of the journal's unit keys.
-	kind = "pod-resource"
+	// Kind is the prefix of the journal's unit keys.
+	Kind = "pod-resource"
 	// podName stands for the pod's own group in reports.
 	podName = "(pod)"
 )
@@ -66,7 +66,7 @@ func New(c Config) *Manager {
 }
 
 // Name implements the agent's manager interface.
-func (m *Manager) Name() string { return kind }
+func (m *Manager) Name() string { return Kind }
 
 // Run reconciles until ctx ends. The owner of the journals restores the limits afterwards.
 func (m *Manager) Run(ctx context.Context) error {
@@ -155,7 +155,7 @@ type unit struct {
 	owner     string // container ID or pod UID
 }
 
-func (u unit) key(aspect string) string { return kind + "/" + u.owner + "/" + aspect }
+func (u unit) key(aspect string) string { return Kind + "/" + u.owner + "/" + aspect }
 
 // markSeen marks all keys of the unit.
 func (u unit) markSeen(seen map[string]bool) {
@@ -203,7 +203,7 @@ func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) rep
 
 // reportFailure reports an error once.
 func (m *Manager) reportFailure(u unit, aspect string, err error) {
-	m.metrics.errors.WithLabelValues(kind, aspect).Inc()
+	m.metrics.errors.WithLabelValues(Kind, aspect).Inc()
 	key := u.key(aspect)
 	if m.reported[key] == err.Error() {
 		return
@@ -220,7 +220,7 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 	var errs []error
 	for _, j := range []*act.Journal{m.Journal, m.MemoryJournal} {
 		for _, e := range j.Entries() {
-			if strings.HasPrefix(e.Key, kind+"/") && !seen[e.Key] {
+			if strings.HasPrefix(e.Key, Kind+"/") && !seen[e.Key] {
 				errs = append(errs, j.Undo(e.Key))
 			}
 		}

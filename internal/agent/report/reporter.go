@@ -15,14 +15,15 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/pkg/qos"
 )
 
 // Reasons of events: the first two are gocrane's. Those of pods are on the pod.
 const (
-	reasonTriggered       = "AvoidanceTriggered"
-	reasonRestored        = "RestoreTriggered"
+	reasonTriggered       = ensurancev1alpha1.ReasonAvoidanceTriggered
+	reasonRestored        = ensurancev1alpha1.ReasonRestoreTriggered
 	reasonWithheld        = "EvictionWithheld"
 	reasonNewPodsKeptAway = "NewPodsKeptAway"
 	reasonNewPodsWelcome  = "NewPodsWelcome"

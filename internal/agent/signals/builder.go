@@ -180,12 +180,12 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 			pod.UsedCPU = qos.Measurement[series.MilliCPU]{Value: seen.UsedCPU.Value, At: s.observation.At}
 		}
 		if seen.Memory.OK {
-			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: seen.Memory.Value.WorkingSet, At: s.observation.At}
+			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: seen.Memory.Value.Unreclaimable(), At: s.observation.At}
 		}
 		if pod.Elastic {
 			anyElastic = true
 			elasticCPU += float64(pod.UsedCPU.Value) / 1000
-			elasticMemory += float64(pod.UsedMemory.Value)
+			elasticMemory += float64(seen.Memory.Value.WorkingSet)
 		}
 		labels := s.podLabels(&pod, "", "")
 		pod.Labels, pod.ExclusiveCPUs = labels, seen.HasExclusiveCPUs

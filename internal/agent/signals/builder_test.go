@@ -61,7 +61,7 @@ func pods(s *observe.Snapshot) inventory.Pods {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + seen.Containers[0].ID}}
 		list = append(list, p)
 	}
-	return inventory.New(list, func(*corev1.Pod) []string { return nil })
+	return inventory.New(list, func(*corev1.Pod) []string { return nil }, func(*corev1.Pod) string { return "" })
 }
 
 func value(t *testing.T, o *qos.Observation, name, label, is string) float64 {

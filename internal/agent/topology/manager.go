@@ -55,6 +55,8 @@ type Config struct {
 	// Dynamic writes the object; nil without an API server, in which case the topology is only read.
 	Dynamic  dynamic.Interface
 	NodeName string
+	// PinsCPUs means that this agent assigns CPUs to containers.
+	PinsCPUs bool
 	// DryRun reports what would be written.
 	DryRun bool
 	// Report receives each write.
@@ -142,7 +144,9 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 	if err != nil {
 		return nil, err
 	}
-	return newNodeTopology(machine, kubelet, node), nil
+	facts := newNodeTopology(machine, kubelet, node)
+	facts.PinsCPUs = m.config.PinsCPUs
+	return facts, nil
 }
 
 // write updates the object after a change of the node, or when it is due for a comparison.

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}},
 	}
 	c := Config{
-		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", Clock: b.clock, Beat: func(string) {},
+		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", PinsCPUs: true, Clock: b.clock, Beat: func(string) {},
 		Report: func(a report.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Reason+" "+a.To) },
 		Log:    funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	}

@@ -22,6 +22,8 @@ import (
 type NodeTopology struct {
 	Machine *Machine
 	Kubelet KubeletConfig
+	// PinsCPUs means that this agent assigns CPUs to containers.
+	PinsCPUs bool
 	// Labels are the Node's labels.
 	Labels map[string]string
 	// Allocatable is the allocatable memory of the Node's status; 0 for unknown.
@@ -178,16 +180,17 @@ func (f *NodeTopology) Problems() []string {
 	return append(slices.Clone(f.Machine.Problems), f.computeReservations().problems...)
 }
 
-// Build returns the NodeResourceTopology without metadata.
+// Build returns the NodeResourceTopology without metadata. Its policy for CPUs is Static only if this agent assigns them: otherwise the
+// scheduler would keep whole-CPU pods waiting for zones from which nothing assigns them CPUs.
 func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
 	t := &topologyv1alpha1.NodeResourceTopology{
 		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{
-			CPUManagerPolicy:      topologyv1alpha1.CPUManagerPolicyStatic,
+			CPUManagerPolicy:      topologyv1alpha1.CPUManagerPolicyNone,
 			TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicySingleNUMANodePodLevel,
 		},
 	}
-	if f.Kubelet.Static {
-		t.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyNone
+	if f.PinsCPUs && !f.Kubelet.Static {
+		t.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyStatic
 	}
 	if aware, err := strconv.ParseBool(f.Labels[topologyv1alpha1.LabelNodeTopologyAwareness]); err == nil && !aware {
 		t.CraneManagerPolicy.TopologyManagerPolicy = topologyv1alpha1.TopologyManagerPolicyNone

@@ -28,7 +28,7 @@ func parseTestKubelet(t testing.TB, text string) KubeletConfig {
 }
 
 func TestBuild(t *testing.T) {
-	f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles()), Kubelet: parseTestKubelet(t, `
+	f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles()), PinsCPUs: true, Kubelet: parseTestKubelet(t, `
 kubeReserved: {cpu: 500m, memory: 1Gi, ephemeral-storage: 1Gi, pid: "100"}
 systemReserved: {cpu: "7", memory: 16Gi}
 evictionHard: {memory.available: 512Mi}
@@ -70,12 +70,16 @@ func TestPolicies(t *testing.T) {
 	for label, want := range map[string]topologyv1alpha1.TopologyManagerPolicy{
 		"false": "None", "0": "None", "true": "SingleNUMANodePodLevel", "": "SingleNUMANodePodLevel", "never": "SingleNUMANodePodLevel",
 	} {
-		f := NodeTopology{Machine: m, Labels: map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: label}}
+		f := NodeTopology{Machine: m, PinsCPUs: true, Labels: map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: label}}
 		if got := f.Build().CraneManagerPolicy; got.TopologyManagerPolicy != want || got.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 			t.Errorf("label %q: %+v", label, got)
 		}
 	}
-	f := NodeTopology{Machine: m, Kubelet: parseTestKubelet(t, "cpuManagerPolicy: static\n")}
+	f := NodeTopology{Machine: m}
+	if got := f.Build().CraneManagerPolicy.CPUManagerPolicy; got != topologyv1alpha1.CPUManagerPolicyNone {
+		t.Errorf("nothing assigns CPUs: policy %s", got)
+	}
+	f = NodeTopology{Machine: m, PinsCPUs: true, Kubelet: parseTestKubelet(t, "cpuManagerPolicy: static\n")}
 	if got := f.Build(); got.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone || got.Reserved != nil || got.Attributes != nil {
 		t.Errorf("the kubelet's policy is static: %+v", got)
 	}

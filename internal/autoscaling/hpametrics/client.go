@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +30,9 @@ import (
 
 	"crane.io/crane/pkg/scaling"
 )
+
+// maxResponse bounds the response of a metrics API, in bytes. Metrics of 10,000 pods take about 8 MiB.
+const maxResponse = 16 << 20
 
 // Client reads metrics through the aggregation layer of the API server.
 type Client struct {
@@ -75,24 +80,42 @@ func (c *Client) Read(ctx context.Context, namespace, selector string, m *autosc
 // ExternalValues returns the values of an external metric that selector matches; an empty selector matches all.
 func (c *Client) ExternalValues(ctx context.Context, namespace, name, selector string) ([]externalv1beta1.ExternalMetricValue, error) {
 	var list externalv1beta1.ExternalMetricValueList
-	err := c.get(ctx, path.Join("/apis/external.metrics.k8s.io/v1beta1/namespaces", namespace, name), map[string]string{"labelSelector": selector}, &list)
+	err := c.get(ctx, "/apis/external.metrics.k8s.io/v1beta1/namespaces", []string{namespace, name}, map[string]string{"labelSelector": selector}, &list)
 	if err == nil && len(list.Items) == 0 {
 		err = fmt.Errorf("%s has no value: %w", name, scaling.ErrNoMetric)
 	}
 	return list.Items, err
 }
 
-// get reads a path and decodes the response. Its errors wrap scaling.ErrNoMetric.
-func (c *Client) get(ctx context.Context, at string, params map[string]string, into any) error {
+// get reads prefix/segments... and decodes the response, at most maxResponse bytes. Segments come from objects that tenants write and
+// the request has craned's token, so a segment that is not one path segment is refused. Errors wrap scaling.ErrNoMetric.
+func (c *Client) get(ctx context.Context, prefix string, segments []string, params map[string]string, into any) error {
+	for _, segment := range segments {
+		if segment == "" {
+			return fmt.Errorf("%w: a name in the metric is empty", scaling.ErrNoMetric)
+		}
+		if reasons := content.IsPathSegmentName(segment); len(reasons) > 0 {
+			return fmt.Errorf("%w: name %q in the metric: %s", scaling.ErrNoMetric, segment, reasons[0])
+		}
+	}
+	at := path.Join(append([]string{prefix}, segments...)...)
 	req := c.REST.Get().AbsPath(at)
 	for k, v := range params {
 		if v != "" {
 			req = req.Param(k, v)
 		}
 	}
-	data, err := req.SetHeader("Accept", "application/json").Do(ctx).Raw()
+	body, err := req.SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", scaling.ErrNoMetric, err)
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: reading the response of %s: %w", scaling.ErrNoMetric, at, err)
+	case len(data) > maxResponse:
+		return fmt.Errorf("%w: the response of %s has more than %d MiB", scaling.ErrNoMetric, at, maxResponse>>20)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: decoding the response of %s: %w", scaling.ErrNoMetric, at, err)
@@ -118,8 +141,8 @@ func (c *Client) resource(ctx context.Context, namespace, selector string, s pod
 		return Value{}, err
 	}
 	var list metricsv1beta1.PodMetricsList
-	at := path.Join("/apis/metrics.k8s.io/v1beta1/namespaces", namespace, "pods")
-	if err := c.get(ctx, at, map[string]string{"labelSelector": selector}, &list); err != nil {
+	err = c.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces", []string{namespace, "pods"}, map[string]string{"labelSelector": selector}, &list)
+	if err != nil {
 		return Value{}, err
 	}
 	byName := make(map[string]*metricsv1beta1.PodMetrics, len(list.Items))
@@ -144,14 +167,14 @@ type customValues struct {
 }
 
 // custom reads custom.metrics.k8s.io/v1beta2, or v1beta1 where the newer version is not served.
-func (c *Client) custom(ctx context.Context, object string, params map[string]string) (customValues, error) {
+func (c *Client) custom(ctx context.Context, object []string, params map[string]string) (customValues, error) {
 	var out customValues
-	err := c.get(ctx, path.Join("/apis/custom.metrics.k8s.io/v1beta2/namespaces", object), params, &out)
+	err := c.get(ctx, "/apis/custom.metrics.k8s.io/v1beta2/namespaces", object, params, &out)
 	if apierrors.IsNotFound(err) {
-		err = c.get(ctx, path.Join("/apis/custom.metrics.k8s.io/v1beta1/namespaces", object), params, &out)
+		err = c.get(ctx, "/apis/custom.metrics.k8s.io/v1beta1/namespaces", object, params, &out)
 	}
 	if err == nil && len(out.Items) == 0 {
-		err = fmt.Errorf("%s has no value: %w", object, scaling.ErrNoMetric)
+		err = fmt.Errorf("%s has no value: %w", path.Join(object...), scaling.ErrNoMetric)
 	}
 	return out, err
 }
@@ -161,7 +184,7 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 	if err != nil {
 		return Value{}, err
 	}
-	values, err := c.custom(ctx, path.Join(namespace, "pods", "*", m.Name), map[string]string{
+	values, err := c.custom(ctx, []string{namespace, "pods", "*", m.Name}, map[string]string{
 		"labelSelector": selector, "metricLabelSelector": formatSelector(m.Selector),
 	})
 	if err != nil {
@@ -173,7 +196,7 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 	}
 	var out Value
 	for i := range pods {
-		if !isCounted(&pods[i]) {
+		if !Counted(&pods[i]) {
 			continue
 		}
 		usage, found := byName[pods[i].Name]
@@ -198,7 +221,7 @@ func (c *Client) object(ctx context.Context, namespace, selector string, m *auto
 	if err != nil {
 		return Value{}, fmt.Errorf("describedObject: %w", err)
 	}
-	values, err := c.custom(ctx, path.Join(namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name),
+	values, err := c.custom(ctx, []string{namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name},
 		map[string]string{"metricLabelSelector": formatSelector(m.Metric.Selector)})
 	if err != nil {
 		return Value{}, err
@@ -230,7 +253,7 @@ func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector strin
 	}
 	out := Value{Sum: sum}
 	for i := range pods {
-		if ready := readyCondition(&pods[i]); isCounted(&pods[i]) && ready != nil && ready.Status == corev1.ConditionTrue {
+		if ready := readyCondition(&pods[i]); Counted(&pods[i]) && ready != nil && ready.Status == corev1.ConditionTrue {
 			out.Ready++
 		}
 	}

@@ -28,10 +28,14 @@ type podSampler struct {
 
 // sample returns the pod as input of the replica calculator, and false where the pod is not counted.
 func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (scaling.Pod, bool) {
-	if !isCounted(pod) {
+	if !Counted(pod) {
 		return scaling.Pod{}, false
 	}
-	out := scaling.Pod{Request: s.request(pod)}
+	request, err := Request(pod, s.resource, s.container)
+	if err != nil {
+		request = 0 // The calculation of the replicas reports a missing request.
+	}
+	out := scaling.Pod{Request: request}
 	switch {
 	case pod.Status.Phase == corev1.PodPending:
 		out.State = scaling.Unready
@@ -50,8 +54,8 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 	return out, true
 }
 
-// isCounted reports whether a pod is neither failed nor being deleted.
-func isCounted(pod *corev1.Pod) bool {
+// Counted reports whether a pod is neither failed nor being deleted.
+func Counted(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
 }
 
@@ -92,29 +96,4 @@ func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
 		total, found = total+q.AsApproximateFloat64(), true
 	}
 	return total, found
-}
-
-// request returns the sum over the selected containers, and 0 where one of them has no request, as the HPA controller does.
-func (s podSampler) request(pod *corev1.Pod) float64 {
-	total := 0.0
-	add := func(c *corev1.Container) bool {
-		if s.container != "" && c.Name != s.container {
-			return true
-		}
-		q, ok := c.Resources.Requests[s.resource]
-		total += q.AsApproximateFloat64()
-		return ok
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && !add(c) {
-			return 0
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if !add(&pod.Spec.Containers[i]) {
-			return 0
-		}
-	}
-	return total
 }

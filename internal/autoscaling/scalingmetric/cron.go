@@ -4,34 +4,45 @@
 package scalingmetric
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
+	_ "time/tzdata" // cron schedules name time zones, and an image may have none
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/scaling"
 )
 
 // Zones finds time zones by name and caches them, because a request for a metric must not read the zone files. The zero value uses
-// UTC for schedules without a zone. It is safe for concurrent use.
+// UTC for schedules without a zone and time.Local for the zone Local. It is safe for concurrent use.
 type Zones struct {
-	// Local is the time zone of schedules that name none; nil for UTC.
+	// Default is the time zone of schedules that name none; nil for UTC.
+	Default *time.Location
+	// Local is the time zone of schedules that name LocalZone; nil for time.Local.
 	Local *time.Location
 
 	cache sync.Map // *time.Location by name; there are some 600
 }
 
+// LocalZone is the name of the zone that the process runs in, as gocrane defines it.
+const LocalZone = "Local"
+
+// NewZones returns the zones of a process; with localTime it evaluates schedules without a zone in its own one, as gocrane does.
+func NewZones(localTime bool) *Zones {
+	if localTime {
+		return &Zones{Default: time.Local}
+	}
+	return &Zones{}
+}
+
 // location returns the time zone of a schedule.
 func (z *Zones) location(name *string) (*time.Location, error) {
-	if name == nil || *name == "" {
-		if z.Local == nil {
-			return time.UTC, nil
-		}
-		return z.Local, nil
-	}
-	if *name == "Local" {
-		return nil, errors.New(`timezone "Local": want a name of the IANA database, such as Asia/Shanghai`)
+	switch {
+	case name == nil || *name == "":
+		return cmp.Or(z.Default, time.UTC), nil
+	case *name == LocalZone:
+		return cmp.Or(z.Local, time.Local), nil
 	}
 	if found, ok := z.cache.Load(*name); ok {
 		if place, ok := found.(*time.Location); ok {

@@ -104,7 +104,7 @@ func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	case len(m.Prediction) == 0:
 		return nil, 0, withReason(ErrNotReady, m.Reason)
 	}
-	whole := time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second
+	whole := tsp.Spec.Window()
 	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
 		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
 	}

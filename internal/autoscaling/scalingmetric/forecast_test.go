@@ -145,17 +145,17 @@ func TestKeySelects(t *testing.T) {
 }
 
 func TestCron(t *testing.T) {
-	two, shanghai, nowhere, local := int32(2), "Asia/Shanghai", "Asia/Atlantis", "Local"
+	two, shanghai, nowhere := int32(2), "Asia/Shanghai", "Asia/Atlantis"
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	e.Spec.MinReplicas = &two
 	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 		{CronName: "utc", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 5},
 		{CronName: "far", Start: "0 22 * * *", End: "0 23 * * *", TimeZone: &shanghai, TargetReplicas: 7},
 		{CronName: "lost", Start: "0 0 * * *", End: "0 23 * * *", TimeZone: &nowhere, TargetReplicas: 50},
-		{CronName: "vague", Start: "0 0 * * *", End: "0 23 * * *", TimeZone: &local, TargetReplicas: 50},
+		{CronName: "local", Start: "0 6 * * *", End: "0 7 * * *", TimeZone: new(LocalZone), TargetReplicas: 9},
 	}
-	for hour, want := range map[int]int32{11: 2, 12: 5, 13: 2, 14: 7, 15: 2} {
-		if got := CronReplicas(e, &Zones{}, time.Date(2026, 5, 4, hour, 30, 0, 0, time.UTC)); got != want {
+	for hour, want := range map[int]int32{0: 9, 1: 2, 11: 2, 12: 5, 13: 2, 14: 7, 15: 2} {
+		if got := CronReplicas(e, &Zones{Local: time.FixedZone("six ahead", 6*3600)}, time.Date(2026, 5, 4, hour, 30, 0, 0, time.UTC)); got != want {
 			t.Errorf("at %d:30 UTC %d, want %d", hour, got, want)
 		}
 	}
@@ -164,11 +164,11 @@ func TestCron(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := CronReplicas(e, &Zones{Local: place}, time.Date(2026, 5, 4, 4, 30, 0, 0, time.UTC)); got != 5 {
+	if got := CronReplicas(e, &Zones{Default: place}, time.Date(2026, 5, 4, 4, 30, 0, 0, time.UTC)); got != 5 {
 		t.Errorf("at noon in Shanghai %d, want 5", got)
 	}
 	_, failed := CronWindows(e, &Zones{})
-	if len(failed) != 2 || !strings.Contains(failed[2].Error(), nowhere) || failed[3] == nil {
+	if len(failed) != 1 || !strings.Contains(failed[2].Error(), nowhere) {
 		t.Errorf("errors %v", failed)
 	}
 }

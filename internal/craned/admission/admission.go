@@ -29,7 +29,8 @@ type validator[T client.Object] struct {
 
 // ValidateCreate refuses an object with errors.
 func (v validator[T]) ValidateCreate(ctx context.Context, o T) (admission.Warnings, error) {
-	return v.answer(o, v.validate(o, v.facts.Facts(ctx)))
+	facts := v.facts.Facts(ctx)
+	return v.answer(o, facts, v.validate(o, facts))
 }
 
 // ValidateUpdate refuses an object with errors that its old version did not have. An object that is being deleted is admitted, so
@@ -39,14 +40,17 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 		return nil, nil
 	}
 	facts := v.facts.Facts(ctx)
-	return v.answer(after, validation.Ratchet(v.validate(before, facts), v.validate(after, facts)))
+	return v.answer(after, facts, validation.Ratchet(v.validate(before, facts), v.validate(after, facts)))
 }
 
 // ValidateDelete admits every deletion.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
-func (v validator[T]) answer(o T, verdict validation.Result) (admission.Warnings, error) {
+func (v validator[T]) answer(o T, facts validation.Facts, verdict validation.Result) (admission.Warnings, error) {
 	warnings := verdict.Warnings
+	if disabled, ok := facts.Disabled(v.kind.Kind); ok {
+		warnings = append([]string{disabled}, warnings...)
+	}
 	if more := len(warnings) - maxWarnings; more > 0 {
 		warnings = append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
 	}

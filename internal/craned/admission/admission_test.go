@@ -18,7 +18,8 @@ import (
 // sendRequest sends a request to the endpoint with a path.
 func sendRequest(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
 	t.Helper()
-	endpoints, err := Endpoints(CachedFacts{Namespace: "crane-system"}, podwebhook.NewChain(nil))
+	facts := CachedFacts{Namespace: "crane-system", DisabledKinds: map[string]string{"ClusterNodePrediction": "the gate is off"}}
+	endpoints, err := Endpoints(facts, podwebhook.NewChain(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func sendRequest(t *testing.T, path string, operation admissionv1.Operation, obj
 			}})
 		}
 	}
-	t.Fatalf("nobody serves %s", path)
+	t.Fatalf("no endpoint has the path %s", path)
 	return admission.Response{}
 }
 
@@ -54,6 +55,21 @@ func TestRefusalNamesTheField(t *testing.T) {
 	}
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Delete, "", object); !answer.Allowed {
 		t.Errorf("a deletion: %+v", answer.Result)
+	}
+}
+
+// TestDisabledKind checks that an object that no controller processes is admitted with a warning.
+func TestDisabledKind(t *testing.T) {
+	const object = `{"metadata":{"name":"x"},"spec":{"template":{"spec":{"predictionMetrics":[],"predictionWindowSeconds":3600}}}}`
+	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
+		answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-clusternodeprediction", operation, object, object)
+		want := "craned does not process objects of kind ClusterNodePrediction: the gate is off"
+		if !answer.Allowed || len(answer.Warnings) == 0 || answer.Warnings[0] != want {
+			t.Errorf("%s: allowed %v, warnings %q", operation, answer.Allowed, answer.Warnings)
+		}
+	}
+	if answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-timeseriesprediction", admissionv1.Create, `{"metadata":{"name":"x"}}`, ""); strings.Contains(strings.Join(answer.Warnings, " "), "does not process") {
+		t.Errorf("a kind with a controller: warnings %q", answer.Warnings)
 	}
 }
 

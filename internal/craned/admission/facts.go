@@ -33,11 +33,13 @@ type CachedFacts struct {
 	// ValidateRecommender returns the error with which a recommender would fail under the current configuration; nil if that is
 	// unknown.
 	ValidateRecommender func(analysisv1alpha1.Recommender) error
+	// DisabledKinds are the kinds that no controller processes, with the reason.
+	DisabledKinds map[string]string
 }
 
 // Facts implements FactReader.
 func (c CachedFacts) Facts(ctx context.Context) validation.Facts {
-	f := validation.Facts{Namespace: c.Namespace, ValidateRecommender: c.ValidateRecommender}
+	f := validation.Facts{Namespace: c.Namespace, ValidateRecommender: c.ValidateRecommender, DisabledKinds: c.DisabledKinds}
 	if c.Cache == nil {
 		return f
 	}

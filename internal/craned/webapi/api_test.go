@@ -38,10 +38,14 @@ type fakeAuth struct {
 	allowed map[string]bool
 	err     error
 	asked   []string
+	wait    func()
 }
 
 func (g *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if g.wait != nil {
+		g.wait()
+	}
 	if name == "expired" {
 		return nil, false, errors.New("token expired")
 	}
@@ -308,6 +312,63 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestArrivals checks that requests are bounded before their tokens are checked: each check may be a request to the API server.
+func TestArrivals(t *testing.T) {
+	f := setup(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	f.gate.wait = func() { begun <- struct{}{}; <-release }
+	done := make(chan int)
+	for range maxArrivals {
+		go func() { done <- f.get(t, "expired", "/api/v1/recommendation").Code }()
+		<-begun
+	}
+	if w := f.get(t, "expired", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("one more: status %d", w.Code)
+	}
+	close(release)
+	for range maxArrivals {
+		if code := <-done; code != http.StatusUnauthorized {
+			t.Errorf("status %d", code)
+		}
+	}
+}
+
+// TestStreamedLists checks that lists have the JSON of their values, that their size is bounded, and that the list is not modified.
+func TestStreamedLists(t *testing.T) {
+	rec := func(name string) analysisv1alpha1.Recommendation {
+		r := analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Status.RecommendedValue = `"items":null <&>`
+		return r
+	}
+	list := &analysisv1alpha1.RecommendationList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []analysisv1alpha1.Recommendation{rec("a"), rec("b")}}
+	for _, data := range []any{
+		list, &analysisv1alpha1.RecommendationList{Items: []analysisv1alpha1.Recommendation{}},
+		[]vectorSample{},
+		[]vectorSample{{metrics.Labels{"a": "b"}, point{now, 1}}},
+		[]matrixSeries{{Metric: metrics.Labels{"a": "null"}}, {}},
+	} {
+		w := httptest.NewRecorder()
+		if err := writeData(w, data); err != nil {
+			t.Fatal(err)
+		}
+		want, err := encode(envelope{Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Body.String() != string(want) {
+			t.Errorf("%s, want %s", w.Body, want)
+		}
+	}
+	if len(list.Items) != 2 {
+		t.Error("the list was modified")
+	}
+	long := []vectorSample{{Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}, {Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}}
+	w := httptest.NewRecorder()
+	if err := writeData(w, long); !errors.Is(err, errTooLong) || w.Body.Len() > 0 {
+		t.Errorf("an endless list: %v, %d bytes were written", err, w.Body.Len())
+	}
+}
+
 func prediction() *predictionv1alpha1.TimeSeriesPrediction {
 	return &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
@@ -359,5 +420,23 @@ func TestDebugPage(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("an API of nothing")
+	}
+}
+
+// TestVersion checks the form in gocrane: a JSON object in a string.
+func TestVersion(t *testing.T) {
+	data, problem := body(t, setup(t).get(t, "", "/api/version"))
+	var text string
+	fields := map[string]string{}
+	if err := errors.Join(json.Unmarshal([]byte(data), &text), json.Unmarshal([]byte(text), &fields)); err != nil || problem != "" {
+		t.Fatalf("%s: %v %s", data, err, problem)
+	}
+	for _, name := range []string{"gitVersion", "buildDate", "goVersion", "compiler", "platform"} {
+		if fields[name] == "" {
+			t.Errorf("no %s in %s", name, text)
+		}
+	}
+	if len(fields) != 7 {
+		t.Errorf("%d fields in %s, want 7", len(fields), text)
 	}
 }

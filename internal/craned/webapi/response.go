@@ -20,6 +20,9 @@ type envelope struct {
 
 // writeData writes data with status 200, or returns an error if they are too large.
 func writeData(w http.ResponseWriter, data any) error {
+	if list, ok := newStreamedList(data); ok {
+		return list.write(w)
+	}
 	body, err := encode(envelope{Data: data})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (a *API) routes() []route {
 		{"/api/healthz", nil, func(w http.ResponseWriter, _ *http.Request) error {
 			return writeData(w, map[string]string{"status": "ok"})
 		}},
-		{"/api/version", nil, func(w http.ResponseWriter, _ *http.Request) error { return writeData(w, version.Long()) }},
+		{"/api/version", nil, func(w http.ResponseWriter, _ *http.Request) error { return writeData(w, version.JSON()) }},
 		{"/api/v1/recommendation", namespacedListPermission(analysisv1alpha1.GroupVersion.Group, "recommendations"), a.recommendations},
 		{"/api/v1/recommendationRule", listPermission(analysisv1alpha1.GroupVersion.Group, "recommendationrules"), a.rules},
 		{"/api/v1/prometheus/query", prometheusPermission, a.query},

@@ -22,8 +22,10 @@ import (
 const (
 	// Timeout is the timeout of one request. gocrane's was 10 s, in which its pages timed out.
 	Timeout = 60 * time.Second
-	// maxConcurrent is the maximum number of concurrent requests; each may hold maxAnswer.
+	// maxConcurrent is the maximum number of concurrent requests; each holds the objects or series that it returns.
 	maxConcurrent = 8
+	// maxArrivals is the maximum number of concurrent requests whose tokens are checked, which may need a request to the API server.
+	maxArrivals = 32
 	// maxAnswer is the maximum size of a response in bytes; 20,000 recommendations are some 60 MB.
 	maxAnswer = 64 << 20
 	// maxURL is the maximum size of path and query in bytes. Queries of dashboards have some hundred.
@@ -51,6 +53,7 @@ type API struct {
 	config   Config
 	mux      *http.ServeMux
 	slots    chan struct{}
+	arrivals chan struct{}
 	requests *prometheus.CounterVec
 }
 
@@ -61,7 +64,7 @@ func New(config Config) (*API, error) {
 		return nil, errors.New("the web API needs a reader, queries, the past, an authenticator, an authorizer, a clock and a bound")
 	}
 	a := &API{
-		config: config, mux: http.NewServeMux(), slots: make(chan struct{}, maxConcurrent),
+		config: config, mux: http.NewServeMux(), slots: make(chan struct{}, maxConcurrent), arrivals: make(chan struct{}, maxArrivals),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_web_api_requests_total", Help: "Requests to the web API, by route and by how they ended.",
 		}, []string{"route", "result"}),
@@ -90,6 +93,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
+// enter takes a place, or answers that there is none.
+func enter(w http.ResponseWriter, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusTooManyRequests, "too many requests at once")
+		return false
+	}
+}
+
 // serve handles authorized requests with limited concurrency and time.
 func (a *API) serve(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,18 +113,20 @@ func (a *API) serve(route route) http.Handler {
 		r = r.WithContext(ctx)
 		result := "denied"
 		defer func() { a.requests.WithLabelValues(route.path, result).Inc() }()
-		if route.permission != nil && !a.authorize(w, r, route.permission(r)) {
-			return
-		}
-		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
-		default:
+		if !enter(w, a.arrivals) {
 			result = "busy"
-			w.Header().Set("Retry-After", "1")
-			writeError(w, http.StatusTooManyRequests, "too many requests at once")
 			return
 		}
+		permitted := route.permission == nil || a.authorize(w, r, route.permission(r))
+		<-a.arrivals
+		if !permitted {
+			return
+		}
+		if !enter(w, a.slots) {
+			result = "busy"
+			return
+		}
+		defer func() { <-a.slots }()
 		result = "answered"
 		if err := route.handle(w, r); err != nil {
 			result = "failed"

@@ -38,6 +38,8 @@ type Chain struct {
 	mutators []Mutator
 	// skippedNamespaces are the namespaces whose pods are not changed; the manifests exclude them already.
 	skippedNamespaces []string
+	// Stopped reports whether all pods are created as they are; nil for never.
+	Stopped func() bool
 
 	calls *prometheus.CounterVec
 }
@@ -69,7 +71,7 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 			answer = admission.Allowed("")
 		}
 	}()
-	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.skippedNamespaces, req.Namespace) || len(c.mutators) == 0 {
+	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.skippedNamespaces, req.Namespace) || len(c.mutators) == 0 || c.Stopped != nil && c.Stopped() {
 		return admission.Allowed("")
 	}
 	pod, err := decodePod(req.Object.Raw, req.Namespace)

@@ -164,9 +164,6 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 
 // withoutVersion returns a reference that is comparable across the versions of one group.
 func withoutVersion(r Ref) Ref {
-	gv, err := schema.ParseGroupVersion(r.APIVersion)
-	if err == nil {
-		r.APIVersion = gv.Group
-	}
+	r.APIVersion = GroupOf(r.APIVersion, r.Kind)
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -77,16 +78,25 @@ func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workloa
 	return eachPage(ctx, l.Sources(q.Kind), newMetaList(q.Kind), q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 }
 
-// Get returns one workload. The error is the API's own (apierrors.IsNotFound works on it) or wraps ErrNoTemplate.
+// Get returns one workload. The error is the API's own (apierrors.IsNotFound and meta.IsNoMatchError work on it) or wraps ErrNoTemplate.
 func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (Workload, error) {
 	obj, err := l.newObject(kind)
 	if err != nil {
 		return Workload{}, err
 	}
 	if err := l.Sources(kind).Reader.Get(ctx, key, obj); err != nil {
-		return Workload{}, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+		return Workload{}, fmt.Errorf("reading %s %s: %w", kind.Kind, key, ExplainNotFound(err, kind))
 	}
 	return l.read(ctx, obj, kind)
+}
+
+// ExplainNotFound replaces the error for a path that the API server does not serve by a NoKindMatchError, and returns any other error as it
+// is. An API version that is no longer served says nothing about the object, which may exist in another version.
+func ExplainNotFound(err error, kind schema.GroupVersionKind) error {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+	}
+	return err
 }
 
 // read converts an object to a workload, by its template or, failing that, by its scale and one of its pods.

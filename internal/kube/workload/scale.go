@@ -10,12 +10,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,8 +33,8 @@ type Scale struct {
 	Replicas, CurrentReplicas int32
 	// Selector selects its pods, as text.
 	Selector string
-	// Containers are those of its pods; none if they are unknown.
-	Containers []Container
+	// Template is the spec of new pods, which must not be changed; nil for a kind whose template is unknown.
+	Template *corev1.PodSpec
 }
 
 // ScaleClient reads scales: those of Deployments and StatefulSets from a cache, those of other kinds through their scale
@@ -71,39 +71,25 @@ func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind,
 	if err != nil {
 		return Scale{}, fmt.Errorf("reading the target: %w", err)
 	}
-	w, err := FromObject(o, kind)
+	template, replicas, err := podSpec(o)
 	if err != nil {
 		return Scale{}, fmt.Errorf("reading the target: %w", err)
 	}
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return Scale{}, fmt.Errorf("the selector of %s: %w", w.Ref, err)
+		return Scale{}, fmt.Errorf("the selector of %s %s: %w", kind.Kind, name, err)
 	}
-	return Scale{Replicas: w.Replicas, CurrentReplicas: counted, Selector: s.String(), Containers: w.Containers}, nil
+	return Scale{Replicas: replicas, CurrentReplicas: counted, Selector: s.String(), Template: template}, nil
 }
 
-// readCustom reads the scale subresource, and the containers from one of the pods.
+// readCustom reads the scale subresource.
 func (t *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
 	o := newObjectRef(key, kind)
 	scale, err := readScale(ctx, t.Client, o)
 	if err != nil {
 		return Scale{}, t.explainMissing(ctx, o, err)
 	}
-	out := Scale{Replicas: scale.Spec.Replicas, CurrentReplicas: scale.Status.Replicas, Selector: scale.Status.Selector}
-	selector, err := labels.Parse(out.Selector)
-	if err != nil || selector.Empty() {
-		return out, nil //nolint:nilerr // It can be scaled; that nothing is known of its containers is said where they are needed.
-	}
-	var pods corev1.PodList
-	if err := t.Live.List(ctx, &pods, &client.ListOptions{Namespace: key.Namespace, LabelSelector: selector, Limit: 1}); err != nil {
-		return Scale{}, fmt.Errorf("listing a pod of %s %s: %w", kind.Kind, key, err)
-	}
-	if len(pods.Items) > 0 {
-		if w, err := FromObject(&pods.Items[0], corev1.SchemeGroupVersion.WithKind("Pod")); err == nil {
-			out.Containers = w.Containers
-		}
-	}
-	return out, nil
+	return Scale{Replicas: scale.Spec.Replicas, CurrentReplicas: scale.Status.Replicas, Selector: scale.Status.Selector}, nil
 }
 
 // newObjectRef returns an object of any kind with only its name.
@@ -187,9 +173,19 @@ func KindOf(apiVersion, kind string) schema.GroupVersionKind {
 		switch kind {
 		case "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet":
 			gv = appsv1.SchemeGroupVersion
+		case "Job", "CronJob":
+			gv = batchv1.SchemeGroupVersion
 		case "ReplicationController":
 			gv = corev1.SchemeGroupVersion
 		}
 	}
 	return gv.WithKind(kind)
+}
+
+// GroupOf returns the group of a reference; a built-in kind may come without it. An apiVersion that cannot be parsed is its own group.
+func GroupOf(apiVersion, kind string) string {
+	if _, err := schema.ParseGroupVersion(apiVersion); err != nil {
+		return apiVersion
+	}
+	return KindOf(apiVersion, kind).Group
 }

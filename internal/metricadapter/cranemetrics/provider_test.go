@@ -29,7 +29,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) }
 
-// newPrediction returns a prediction of a Deployment with a value each minute from noon on.
+// newPrediction returns a prediction of a Deployment with a value every five minutes from noon on.
 func newPrediction(name, target string, values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
@@ -37,13 +37,13 @@ func newPrediction(name, target string, values ...string) *predictionv1alpha1.Ti
 			Labels: map[string]string{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA},
 		},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
-			TargetRef: &corev1.ObjectReference{Kind: "Deployment", Name: target}, PredictionWindowSeconds: 120,
+			TargetRef: &corev1.ObjectReference{Kind: "Deployment", Name: target}, PredictionWindowSeconds: 600,
 			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{ResourceIdentifier: "resource.cpu"}},
 		},
 	}
 	var samples []predictionv1alpha1.Sample
 	for i, v := range values {
-		samples = append(samples, predictionv1alpha1.Sample{Value: v, Timestamp: noon().Add(time.Duration(i) * time.Minute).Unix()})
+		samples = append(samples, predictionv1alpha1.Sample{Value: v, Timestamp: noon().Add(time.Duration(i) * 5 * time.Minute).Unix()})
 	}
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
 		ResourceIdentifier: "resource.cpu", Ready: true, Skill: "0.5", UpdateTime: &metav1.Time{Time: noon().Add(-time.Minute)},
@@ -68,7 +68,7 @@ func newProvider(t *testing.T, local *time.Location, objects ...client.Object) *
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
 		b = b.WithIndex(o, cranemetrics.TargetIndex, cranemetrics.TargetIndexValues)
 	}
-	return &cranemetrics.Provider{Reader: b.Build(), CheckSynced: func() error { return nil }, Zones: &scalingmetric.Zones{Local: local}, Clock: testclock.NewFakePassiveClock(noon())}
+	return &cranemetrics.Provider{Reader: b.Build(), CheckSynced: func() error { return nil }, Zones: &scalingmetric.Zones{Default: local}, Clock: testclock.NewFakePassiveClock(noon())}
 }
 
 func TestValues(t *testing.T) {

@@ -99,13 +99,13 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 		}, matchers)
 		switch {
 		case err != nil:
-			return nil, status.Unprocessable("%s: %v", info.Metric, err)
+			return nil, ruleError(info.Metric, err)
 		case !found:
-			return nil, status.NotFound("%s: no rule is about this metric of %s", info.Metric, info.GroupResource.String())
+			return nil, status.NotFound("%s: no rule defines this metric of %s", info.Metric, info.GroupResource.String())
 		}
 		samples, err := c.Query(ctx, expr, c.Clock.Now())
 		if err != nil {
-			return nil, status.Unavailable("%s: %v", info.Metric, err)
+			return nil, status.Unavailable("%s: %s", info.Metric, metrics.PublicMessage(err))
 		}
 		values, wrong := samplesByName(samples, label, part)
 		bad += wrong

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,9 +55,9 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	expr, found, err := rules.ExternalExpr(listing, info.Metric, namespace, matchers)
 	switch {
 	case err != nil:
-		return nil, status.Unprocessable("%s: %v", info.Metric, err)
+		return nil, ruleError(info.Metric, err)
 	case !found:
-		return nil, status.NotFound("%s: no rule is about this metric", info.Metric)
+		return nil, status.NotFound("%s: no rule defines this metric", info.Metric)
 	}
 	samples, err := e.query(ctx, info.Metric, expr)
 	if err != nil {
@@ -76,12 +77,20 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	return list, nil
 }
 
+// ruleError returns the status of a metric for which a rule gives no query: a listing follows, anything else needs another request.
+func ruleError(metric string, err error) error {
+	if errors.Is(err, promadapter.ErrNotListed) {
+		return status.Unavailable("%s: %v", metric, err)
+	}
+	return status.Unprocessable("%s: %v", metric, err)
+}
+
 // query evaluates the query of a metric. No series, and too many, are errors.
 func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sample, error) {
 	samples, err := p.Query(ctx, expr, p.Clock.Now())
 	switch {
 	case err != nil:
-		return nil, status.Unavailable("%s: %v", metric, err)
+		return nil, status.Unavailable("%s: %s", metric, metrics.PublicMessage(err))
 	case len(samples) == 0:
 		return nil, status.NotFound("%s: no series match: %s", metric, expr)
 	case len(samples) > maxValues:

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// TestDir: files of a directory are the history of the containers that their names tell, and others are none.
+// TestDir checks that files are the history of the containers in their names, and that files with other names are skipped.
 func TestDir(t *testing.T) {
 	path := t.TempDir()
 	for name, text := range map[string]string{

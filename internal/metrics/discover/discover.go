@@ -20,32 +20,32 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Candidate is a service behind which a server with the Prometheus HTTP API may be.
+// Candidate is a service that may serve the Prometheus HTTP API.
 type Candidate struct {
-	// Server says what it most likely is; empty where only the user knows.
+	// Server is the probable name of the server's software; empty where unknown.
 	Server          string
 	Namespace, Name string
-	// Port is a number, as a service has at least one and names are optional.
+	// Port is a number, as the names of ports are optional.
 	Port int32
-	// HTTPS tells that the server itself speaks TLS.
+	// HTTPS is set where the server uses TLS.
 	HTTPS bool
-	// Path is before the query API, empty or with a leading slash.
+	// Path precedes the paths of the query API; it is empty or has a leading slash.
 	Path string
 }
 
-// String is what --prometheus-service takes: NAMESPACE/NAME:PORT and the path.
+// String returns the candidate in the format of --prometheus-service: NAMESPACE/NAME:PORT and the path.
 func (c Candidate) String() string {
 	return fmt.Sprintf("%s/%s:%d%s", c.Namespace, c.Name, c.Port, c.Path)
 }
 
-// Finder looks through one cluster.
+// Finder finds candidates in one cluster.
 type Finder struct {
 	services  corev1client.CoreV1Interface
 	host      *url.URL
 	transport http.RoundTripper
 }
 
-// NewFinder takes the configuration of a Kubernetes client. It sends nothing yet.
+// NewFinder returns a finder for the cluster of a client configuration. It sends no request.
 func NewFinder(config *rest.Config) (*Finder, error) {
 	services, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -62,10 +62,10 @@ func NewFinder(config *rest.Config) (*Finder, error) {
 	return &Finder{services: services, host: host, transport: transport}, nil
 }
 
-// pageSize is how many services one answer holds.
+// pageSize is the maximum number of services in one response.
 const pageSize = 500
 
-// Find lists the services that look like a Prometheus: in the order of the table of kinds, then by namespace and name.
+// Find lists the services of known servers, in the order of serverKinds, then by namespace and name.
 func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 	type ranked struct {
 		Candidate
@@ -113,15 +113,15 @@ func usesTLS(p corev1.ServicePort) bool {
 	return p.Name == "https" || strings.HasPrefix(p.Name, "https-") || p.Port == 443 || p.AppProtocol != nil && strings.EqualFold(*p.AppProtocol, "https")
 }
 
-// ServiceAddress is a service that the user names: NAMESPACE/NAME, with port and path where they are not the usual ones.
+// ServiceAddress is a service that the user specified.
 type ServiceAddress struct {
 	Namespace, Name string
-	// Port is 0 where it was not said.
+	// Port is 0 and Path is empty where the user did not specify them.
 	Port int32
 	Path string
 }
 
-// ParseServiceAddress reads NAMESPACE/NAME[:PORT][/PATH].
+// ParseServiceAddress parses NAMESPACE/NAME[:PORT][/PATH].
 func ParseServiceAddress(text string) (ServiceAddress, error) {
 	wrong := fmt.Errorf("%q: want NAMESPACE/NAME, with :PORT and /PATH where needed, for example monitoring/prometheus:9090", text)
 	namespace, rest, ok := strings.Cut(text, "/")
@@ -147,10 +147,10 @@ func ParseServiceAddress(text string) (ServiceAddress, error) {
 	return c, nil
 }
 
-// ErrNoPort tells that a service has no port, or not the one that was asked for.
+// ErrNoPort means that a service lacks the requested port or has no port.
 var ErrNoPort = errors.New("no such port")
 
-// Resolve looks at the service that the user names. Port and path that were not said are those of its kind.
+// Resolve reads a service that the user specified. A missing port or path is the default of the recognised kind of server.
 func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate, error) {
 	s, err := f.services.Services(choice.Namespace).Get(ctx, choice.Name, metav1.GetOptions{})
 	if err != nil {
@@ -178,7 +178,7 @@ func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate,
 	return c, nil
 }
 
-// Address is the URL under which the API server hands requests on to a candidate. Only with Transport does it lead there.
+// Address returns the URL of a candidate behind the service proxy of the API server. It requires Transport.
 func (f *Finder) Address(c Candidate) string {
 	scheme := ""
 	if c.HTTPS {
@@ -190,5 +190,5 @@ func (f *Finder) Address(c Candidate) string {
 	return u.String()
 }
 
-// Transport carries the credentials of the kubeconfig.
+// Transport returns a transport with the credentials of the client configuration.
 func (f *Finder) Transport() http.RoundTripper { return f.transport }

@@ -28,7 +28,7 @@ func port(name string, number int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: number}
 }
 
-// finder serves services in pages of two, as an API server below a path.
+// finder serves services in pages of two, like an API server below a path.
 func finder(t *testing.T, services ...corev1.Service) *Finder {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func FuzzParseServiceAddress(f *testing.F) {
 	})
 }
 
-// TestServerNames: what is looked for is said once each, and no kind matches every service.
+// TestServerNames checks that the names are distinct and that no kind matches every service.
 func TestServerNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range ServerNames() {

@@ -9,17 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// serverKind is one way in which a server makes itself known.
+// serverKind describes the services of one kind of server.
 type serverKind struct {
-	// server is what it is called in messages.
+	// server is the name of the software in messages.
 	server string
-	// labels that the service has; nil where the name alone tells.
+	// labels are required on the service; nil means any.
 	labels map[string]string
-	// names that the service has; nil where the labels alone tell.
+	// names are the possible names of the service; nil means any.
 	names []string
-	// ports by name, the first that is there; without any, the first port of the service.
+	// ports are names of ports in order of preference. Where the service has none of them, its first port is used.
 	ports []string
-	// path before the query API.
+	// path precedes the paths of the query API.
 	path string
 }
 
@@ -29,15 +29,14 @@ const (
 	appLabel       = "app"
 )
 
-// serverKinds lists the kinds in the order in which they are tried. First come those that hold one cluster, the one of the
-// kubeconfig; then those that may hold several, whose pods of the same name would be taken for one. Within each, what
-// serves all of the data comes before what serves a shard.
+// serverKinds lists the kinds in the order in which callers probe them. Servers with the data of one cluster come first. Servers that may
+// hold several clusters follow, as pods with the same name in two clusters are indistinguishable there. Within both groups, servers of all
+// data come before servers of a shard.
 //
-// The labels are those of the services as their makers write them: the Helm charts of prometheus-community
-// (kube-prometheus-stack, prometheus), kube-prometheus' jsonnet, the Prometheus operator (prometheus-operated), OpenShift's
-// and Rancher's monitoring, the charts and the operator of VictoriaMetrics, the charts of Thanos by Bitnami and
-// stevehipwell and kube-thanos' jsonnet, and Grafana's chart mimir-distributed. The paths are those that VictoriaMetrics
-// ("URL format" of its cluster version) and Mimir ("Prometheus HTTP prefix") document.
+// The labels are those that the projects set: the Helm charts of prometheus-community (kube-prometheus-stack, prometheus), the jsonnet of
+// kube-prometheus, the Prometheus operator (prometheus-operated), the monitoring of OpenShift and Rancher, the charts and the operator of
+// VictoriaMetrics, the charts of Thanos by Bitnami and stevehipwell, the jsonnet of kube-thanos, and Grafana's chart mimir-distributed. The
+// paths are from the documentation of VictoriaMetrics ("URL format" of its cluster version) and Mimir ("Prometheus HTTP prefix").
 func serverKinds() []serverKind {
 	web := []string{"http-web", "web", "http", "https"}
 	named := func(server, name string, path string, ports ...string) serverKind {
@@ -77,7 +76,7 @@ func serverKinds() []serverKind {
 }
 
 const (
-	// vmselectPath is that of tenant 0, the one that an installation without tenants has.
+	// vmselectPath is the path of tenant 0, the default tenant.
 	vmselectPath = "/select/0/prometheus"
 	mimirPath    = "/prometheus"
 )
@@ -96,7 +95,7 @@ func (k serverKind) matches(s *corev1.Service) bool {
 	return len(k.names) == 0 || slices.Contains(k.names, s.Name)
 }
 
-// serverKindIndex is the place of a service in known(), or -1.
+// serverKindIndex returns the index of the first kind that a service matches, or -1.
 func serverKindIndex(s *corev1.Service, kinds []serverKind) int {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || len(s.Spec.Ports) == 0 {
 		return -1
@@ -104,7 +103,7 @@ func serverKindIndex(s *corev1.Service, kinds []serverKind) int {
 	return slices.IndexFunc(kinds, func(k serverKind) bool { return k.matches(s) })
 }
 
-// ServerNames are the names of the servers that are looked for, each once, in order.
+// ServerNames returns the distinct names of the known servers in order.
 func ServerNames() []string {
 	var out []string
 	for _, k := range serverKinds() {

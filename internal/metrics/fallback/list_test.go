@@ -25,7 +25,7 @@ var (
 	start    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// history is a source of usage history: it returns chunks, then fails with err.
+// history is a source of usage history that returns chunks, then fails with err.
 type history struct {
 	name   string
 	chunks int
@@ -91,7 +91,7 @@ func list(sources ...Source) fixture {
 	return f
 }
 
-// read returns the names of who has answered, in order.
+// read returns the names of the sources of the results, in order.
 func (f fixture) read(t *testing.T) (string, error) {
 	t.Helper()
 	var from []string
@@ -104,7 +104,8 @@ func (f fixture) read(t *testing.T) (string, error) {
 	return strings.Join(from, ","), nil
 }
 
-// TestOrder: the first that can answer serves; one that fails rests, and is asked first again when it has rested.
+// TestOrder checks that the first source that supports a request serves it, and that a failed source is used last
+// until its cooldown ends.
 func TestOrder(t *testing.T) {
 	a, b := &history{name: "a", chunks: 1}, &history{name: "b", chunks: 1}
 	now := &present{}
@@ -123,7 +124,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("the log lacks the source or the reason: %s", f.log)
 	}
 	expect("a in cooldown", "b", 2)
-	f.clock.SetTime(start.Add(-time.Hour)) // A clock that is set back ends the cooldown.
+	f.clock.SetTime(start.Add(-time.Hour)) // Setting the clock back ends the cooldown.
 	expect("a clock set back", "b", 3)
 	f.clock.SetTime(start.Add(2 * Cooldown))
 	a.chunks, a.err = 1, nil
@@ -144,8 +145,8 @@ crane_data_source_answers_total{question="history",source="b"} 3
 	}
 }
 
-// TestNoAnswer: a request that no source supports, that all fail, or that fails halfway is an error, and results of two sources are never
-// combined.
+// TestNoAnswer checks that a request that no source supports, that all sources fail, or that fails halfway returns an
+// error, and that results of two sources are never combined.
 func TestNoAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second *history
@@ -188,7 +189,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestRecent: current usage replaces the history of a short window if no source of history answers.
+// TestRecent checks that current usage replaces the history of a short window if no source has the history.
 func TestRecent(t *testing.T) {
 	window := metrics.UsageRequest{Resource: metrics.CPU, Start: start.Add(-time.Hour), End: start}
 	for name, c := range map[string]struct {
@@ -259,7 +260,7 @@ func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.Hourl
 	return []metrics.HourlySeries{{Key: metrics.ContainerKey{Node: f.name}}}, nil
 }
 
-// TestHourly: hourly metrics come from the first source that has them, whatever the sources before it support.
+// TestHourly checks that hourly metrics are read from the first source that has them.
 func TestHourly(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources []Source
@@ -291,7 +292,7 @@ func TestHourly(t *testing.T) {
 	}
 }
 
-// TestCapabilities: a list supports the union of what its sources support.
+// TestCapabilities checks that a list supports the union of the capabilities of its sources.
 func TestCapabilities(t *testing.T) {
 	h := &history{name: "h", chunks: 1}
 	f := list(Source{"now", (&present{}).capabilities()}, Source{"h", prometheusLike{h}.capabilities()})

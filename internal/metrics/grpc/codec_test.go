@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/metrics/grpc/datasourcepb"
 )
 
-// appendText and appendMessage write fields as gocrane's servers and clients do.
+// appendText and appendMessage encode fields like gocrane's servers and clients.
 func appendText(b []byte, number protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), text)
 }
@@ -33,7 +33,7 @@ func join(parts ...[]byte) (out []byte) {
 	return out
 }
 
-// TestRequestOnTheWire pins the numbers of all fields of requests.
+// TestRequestOnTheWire checks the numbers of all fields of requests.
 func TestRequestOnTheWire(t *testing.T) {
 	container := appendText(appendText(appendText(appendText(appendText(nil, 1, "ns"), 2, "Deployment"), 3, "web"), 4, "apps/v1"), 5, "app")
 	workload := appendText(appendText(appendText(appendText(nil, 1, "ns"), 2, "StatefulSet"), 3, "db"), 4, "apps/v1")
@@ -76,7 +76,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
-// TestResponseOnTheWire pins the numbers of all fields of responses.
+// TestResponseOnTheWire checks the numbers of all fields of responses.
 func TestResponseOnTheWire(t *testing.T) {
 	label := appendText(appendText(nil, 1, "pod"), 2, "web-1")
 	sample := protowire.AppendFixed64(protowire.AppendTag(appendInt(nil, 1, -5), 2, protowire.Fixed64Type), math.Float64bits(-1.5))
@@ -97,7 +97,7 @@ func TestResponseOnTheWire(t *testing.T) {
 	}
 }
 
-// TestLimits: a message that is invalid, or has more elements than a response may have, is rejected.
+// TestLimits checks that invalid messages and responses with too many elements are rejected.
 func TestLimits(t *testing.T) {
 	repeat := func(n int, part []byte) (out []byte) {
 		for range n {
@@ -123,7 +123,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzResponse: no input causes a panic or exceeds the limits.
+// FuzzResponse checks that no input causes a panic or exceeds the limits.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte{0x0a, 0x02, 0x12, 0x00})
 	f.Add([]byte{0x0a, 0x05, 0x12, 0x03, 0x08, 0x01, 0x11})

@@ -40,7 +40,7 @@ const (
 
 // Config configures a Source.
 type Config struct {
-	// Address is host:port, without TLS: the protocol is meant for servers in the pod or network of craned.
+	// Address is host:port, without TLS: the protocol is intended for servers in the pod or network of craned.
 	Address string
 	// Timeout bounds one request.
 	Timeout time.Duration

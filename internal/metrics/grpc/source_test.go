@@ -117,7 +117,7 @@ func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 	return nil
 }
 
-// TestUsage: the history of containers is on a grid, cut at midnight, with gaps for invalid values.
+// TestUsage checks that the history of containers is on a grid and split at midnight, with gaps for invalid values.
 func TestUsage(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 23, 50, 0, 0, time.UTC)
 	at := func(minutes int64, v float64) sample { return sample{begin.Unix() + 60*minutes, v} }
@@ -153,7 +153,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestTotals: the series of a workload are summed, and an unknown workload is absent.
+// TestTotals checks that the series of a workload are summed and that an unknown workload is absent.
 func TestTotals(t *testing.T) {
 	w := metrics.Window{Start: now.Add(-10 * time.Minute), End: now, Step: 5 * time.Minute}
 	s := &server{answer: func(asked string) ([]timeSeries, error) {
@@ -175,7 +175,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestRealtimeOptional: a server can have either of the services History and Realtime.
+// TestRealtimeOptional checks servers with only one of the services History and Realtime.
 func TestRealtimeOptional(t *testing.T) {
 	answer := func(string) ([]timeSeries, error) {
 		return []timeSeries{{map[string]string{"pod": "p"}, []sample{{now.Unix() - 60, 1}, {now.Unix(), 2}}}, {nil, nil}}, nil
@@ -206,7 +206,8 @@ func TestRealtimeOptional(t *testing.T) {
 	}
 }
 
-// TestFailures: a failure is an error, and a window that would not fit into memory is rejected.
+// TestFailures checks that failures are returned as errors and that a window that does not fit into memory is
+// rejected.
 func TestFailures(t *testing.T) {
 	source := serve(t, &server{answer: func(string) ([]timeSeries, error) {
 		return nil, status.Error(codes.Unavailable, "no disk")

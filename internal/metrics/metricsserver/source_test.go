@@ -21,7 +21,7 @@ const podsOfShop = `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta
 {"metadata":{"name":"web-1","namespace":"shop"},"timestamp":"2026-03-01T12:00:00Z","window":"15s","containers":[
  {"name":"app","usage":{"cpu":"250m","memory":"64Mi"}},{"name":"quiet","usage":{"cpu":"0"}},{"name":"odd","usage":{"cpu":"-1","memory":"1Ki"}}]}]}`
 
-// TestCurrentUsage: a container is returned for each resource that the server has, and resources are not added up.
+// TestCurrentUsage checks that one value is returned per container and resource.
 func TestCurrentUsage(t *testing.T) {
 	var paths []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// agents is a DaemonSet of one pod on each of four nodes, of which two are large and cache what they read, and a cron job.
+// agents is a DaemonSet with one pod on each of four nodes, two of which are large and have a page cache, and a cron
+// job.
 func agents(grid promserver.Grid, cache string) []promserver.Series {
 	var all []promserver.Series
 	always := func(v float64) func(*rand.Rand, float64) float64 {
@@ -59,7 +60,7 @@ func agentSet() []workload.Workload {
 	}}
 }
 
-// nodesOf puts the nodes of agents into a group of small ones and one of large ones.
+// nodesOf groups the nodes of agents into small and large ones.
 func nodesOf() rightsize.NodeGroups {
 	var nodes []rightsize.NodeShape
 	for i := range 4 {
@@ -68,7 +69,7 @@ func nodesOf() rightsize.NodeGroups {
 	return rightsize.GroupNodes(nodes)
 }
 
-// TestDetailsAgainstTheRealEngine: page cache and node groups come with the days, and out of the cache alike.
+// TestDetailsAgainstTheRealEngine checks that page cache and node groups are the same with and without the cache.
 func TestDetailsAgainstTheRealEngine(t *testing.T) {
 	now := time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)
 	grid := promserver.Grid{Start: now.Add(-9 * 24 * time.Hour), End: now, Step: time.Minute}
@@ -172,7 +173,7 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held flo
 	}
 }
 
-// breakdownCluster is a cluster that has data of the second resource of its memory breakdown.
+// breakdownCluster is a source with data of the second resource of its memory breakdown.
 type breakdownCluster struct {
 	cluster
 	details []metrics.Resource
@@ -194,8 +195,8 @@ func (c *breakdownCluster) Usage(ctx context.Context, req metrics.UsageRequest) 
 	return c.cluster.Usage(ctx, req)
 }
 
-// TestDetailsAreAskedForInOrder: what tells less is asked for only where the other is missing, and neither for finished
-// days that are kept.
+// TestDetailsAreAskedForInOrder checks that a less precise metric is read only if the more precise one is missing,
+// and that neither is read for cached days.
 func TestDetailsAreAskedForInOrder(t *testing.T) {
 	d := newFixture(t)
 	c := &breakdownCluster{cluster: cluster{name: "a", step: 30 * time.Minute}}
@@ -215,7 +216,7 @@ func TestDetailsAreAskedForInOrder(t *testing.T) {
 	}
 }
 
-// rollout is a cluster in which a pod takes over from another at noon, and takes long to start.
+// rollout is a source in which a pod with a long startup replaces another at noon.
 type rollout struct{ cluster }
 
 func (c *rollout) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
@@ -242,7 +243,8 @@ func (c *rollout) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[m
 	}
 }
 
-// TestStartsAreKeptApart: what a pod uses when it first appears within a day is its start, not its steady use.
+// TestStartsAreKeptApart checks that the first usage of a pod that appears within a day counts as startup and not as
+// steady usage.
 func TestStartsAreKeptApart(t *testing.T) {
 	end := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: &rollout{}, Days: &rollout{}}}, Request{Workloads: deployments("shop/w0"), End: end, Length: 24 * time.Hour})

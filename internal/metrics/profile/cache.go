@@ -47,16 +47,16 @@ const (
 )
 
 const (
-	formatDir       = "v2"
+	formatDir       = "v3"
 	daySuffix       = ".day"
-	fingerprintFile = "witness.json"
+	fingerprintFile = "fingerprint.json"
 	tempPrefix      = ".tmp-"
 	// maxFile bounds the size of a file, in bytes; a day of 100,000 containers is much smaller.
 	maxFile = 512 << 20
 )
 
 // oldFormats returns the directories of formats that are no longer read.
-func oldFormats() []string { return []string{"v1"} }
+func oldFormats() []string { return []string{"v1", "v2"} }
 
 // serverFingerprint identifies a server seen before.
 type serverFingerprint struct {

@@ -24,14 +24,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// cluster is a server that reads day by day. What it holds follows from its name, so that two readings see the same.
+// cluster is a source that reads day by day. Its data depend on its name only, so that repeated reads are equal.
 type cluster struct {
 	name     string
 	asked    []metrics.UsageRequest
 	warnings []string
-	// failOn is a day whose reading fails halfway; 0 for none.
+	// failOn is a day whose read fails halfway; 0 for none.
 	failOn series.Day
-	// backwards breaks the promise to read day by day.
+	// backwards violates the order of days.
 	backwards bool
 	step      time.Duration
 }
@@ -121,7 +121,7 @@ func deployments(names ...string) (out []workload.Workload) {
 	return out
 }
 
-// fixture is a test's cache and clock.
+// fixture contains the cache and the clock of a test.
 type fixture struct {
 	t     *testing.T
 	now   time.Time
@@ -139,7 +139,7 @@ func newFixture(t *testing.T) *fixture {
 	return d
 }
 
-// collect reads five days with the cache and returns what was asked of the source.
+// collect reads five days with the cache and returns the requests to the source.
 func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
 	d.t.Helper()
 	c.asked = nil
@@ -151,7 +151,7 @@ func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []
 	return u, asked, err
 }
 
-// check holds what was read with the cache against a reading without, and against what should have been asked.
+// check compares the result with that of a read without the cache, and the requests with the expected ones.
 func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...string) {
 	d.t.Helper()
 	got, asked, err := d.collect(c, workloads)
@@ -189,18 +189,18 @@ func TestCacheAsksForWhatIsMissing(t *testing.T) {
 	shop := deployments("shop/w0")
 	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
-	// Another workload of a namespace that was read costs nothing; another namespace is read alone.
+	// Another workload of a cached namespace needs no request; another namespace is read alone.
 	d.check(c, deployments("shop/w0", "shop/w1"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 	d.check(c, deployments("bank/w0", "shop/w1"),
 		"cpu 03-05..03-10T00:00 bank", "cpu 03-10..03-10T15:30 bank+shop",
 		"memory 03-05..03-10T00:00 bank", "memory 03-10..03-10T15:30 bank+shop")
-	// An hour after midnight the day before is not yet final, four hours after it is, and is then kept.
+	// The previous day is not final one hour after midnight; four hours after midnight it is final and cached.
 	d.now = time.Date(2026, 3, 11, 1, 0, 0, 0, time.UTC)
 	d.check(c, shop, "cpu 03-10..03-11T01:00 shop", "memory 03-10..03-11T01:00 shop")
 	d.now = time.Date(2026, 3, 11, 4, 0, 0, 0, time.UTC)
 	d.check(c, shop, "cpu 03-10..03-11T04:00 shop", "memory 03-10..03-11T04:00 shop")
 	d.check(c, shop, "cpu 03-11..03-11T04:00 shop", "memory 03-11..03-11T04:00 shop")
-	// Another step is another history.
+	// Another step is a different history.
 	c.step = time.Hour
 	d.check(c, shop, "cpu 03-06..03-11T04:00 shop", "memory 03-06..03-11T04:00 shop")
 	if len(d.notes) > 0 {
@@ -217,7 +217,7 @@ func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
 	d.check(c, deployments("shop/w0"), "cpu 03-08..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 }
 
-// files lists the days that the cache holds.
+// files returns the days in the cache.
 func (d *fixture) files(suffix string) (out []string) {
 	d.t.Helper()
 	err := filepath.WalkDir(d.cache.Dir, func(path string, e fs.DirEntry, err error) error {
@@ -267,7 +267,7 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 	}
 }
 
-// TestCacheRejectsRenamedDays: a file that was moved is not believed.
+// TestCacheRejectsRenamedDays checks that a renamed file is not used.
 func TestCacheRejectsRenamedDays(t *testing.T) {
 	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
@@ -284,7 +284,7 @@ func TestCacheRejectsRenamedDays(t *testing.T) {
 		"memory 03-07..03-09T00:00 shop", "memory 03-10..03-10T15:30 shop")
 }
 
-// TestCacheDistinguishesServers: behind a forwarded port there is today another cluster than yesterday.
+// TestCacheDistinguishesServers checks that another cluster behind the same forwarded port has its own cache.
 func TestCacheDistinguishesServers(t *testing.T) {
 	d, a, b := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}, &cluster{name: "other", step: 30 * time.Minute}
 	all := []string{"cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop"}
@@ -395,7 +395,7 @@ func FuzzDecodeDay(f *testing.F) {
 	f.Add(good[:len(good)-4])
 	f.Add([]byte(dayFileMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// With its checksum right, the rest has to hold by itself.
+		// The checksum is valid, so that the content has to be checked.
 		raw := appendChecksum(slices.Clone(body))
 		days, covered, err := decodeDay(raw, h, []string{"shop"})
 		if err != nil && (len(days) > 0 || covered != nil) {

@@ -109,7 +109,7 @@ func TestCollect(t *testing.T) {
 	if app.Current.CPULimit != nil || *app.Current.CPURequest != 500 || *app.Current.MemoryLimit != 1<<30 {
 		t.Errorf("current %+v", app.Current)
 	}
-	// The peak of the day of the kill is 4 bytes, far below today's limit.
+	// The peak on the day of the kill is 4 bytes, far below the current limit.
 	if len(app.OOMs) != 1 || app.OOMs[0].Memory != 4 {
 		t.Errorf("kills %+v", app.OOMs)
 	}
@@ -144,7 +144,7 @@ func TestOOMMemory(t *testing.T) {
 	}
 }
 
-// TestOOMMemoryKnown: what a source knows of a kill counts, whatever the container asks for today.
+// TestOOMMemoryKnown checks that the memory of a kill that the source reports is used instead of the current limit.
 func TestOOMMemoryKnown(t *testing.T) {
 	kill := rightsize.OOM{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Memory: 7}
 	u := &Usage{byWorkload: map[identity][]string{identityOf(web().Ref): nil}, kills: map[container][]rightsize.OOM{}}

@@ -17,8 +17,8 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// TestCacheAgainstTheRealEngine: pods come and go, counters begin anew, samples are missing; what is read whole, day by
-// day into a cache, and out of the cache is the same to the bit.
+// TestCacheAgainstTheRealEngine checks that results are identical when read at once, when read day by day into a
+// cache, and when read from the cache, with short-lived pods, counter resets and missing samples.
 func TestCacheAgainstTheRealEngine(t *testing.T) {
 	now := time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)
 	grid := promserver.Grid{Start: now.Add(-5 * 24 * time.Hour), End: now, Step: time.Minute}
@@ -92,7 +92,7 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 	}
 }
 
-// randomSeries lives within [from, to) of the grid, with a sample in fifty missing.
+// randomSeries has samples within [from, to) of the grid, one in fifty of them missing.
 func randomSeries(grid promserver.Grid, from, to int, next func(r *rand.Rand, last float64) float64, pairs ...string) promserver.Series {
 	l := labels.FromStrings(pairs...)
 	random, last := rand.New(rand.NewPCG(l.Hash(), uint64(grid.Step))), 0.0

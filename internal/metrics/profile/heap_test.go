@@ -11,8 +11,8 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
-// TestJVM: flags say how large a heap may become, metrics how much of it lives; without flags the limit of today tells
-// the share.
+// TestJVM checks that the maximum heap size is read from flags and the live heap from metrics, and that the share is
+// derived from the current limit without flags.
 func TestJVM(t *testing.T) {
 	const gib = 1 << 30
 	flags := func(j rightsize.JVM) *rightsize.JVM { return &j }

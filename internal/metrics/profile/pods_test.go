@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// byResource streams other chunks for memory than for CPU.
+// byResource returns different chunks for memory and CPU.
 type byResource struct {
 	cpu, memory []metrics.Chunk
 	err         error

@@ -13,7 +13,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestTotals: pods add up whatever their steps are, and what was not measured is a gap and not a zero.
+// TestTotals checks that the usage of pods with different steps is summed and that missing samples are gaps and not
+// zeros.
 func TestTotals(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	ref := workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}
@@ -25,10 +26,10 @@ func TestTotals(t *testing.T) {
 	u.totals.add(id, chunk(5*time.Minute, 5*time.Minute, 1, 2, series.Gap(), 3), metrics.CPU)
 	u.totals.add(id, chunk(10*time.Minute, time.Minute, 10, 10, 10, 10, 10), metrics.CPU)            // A whole cell of another pod.
 	u.totals.add(id, chunk(20*time.Minute, 10*time.Minute, 4), metrics.CPU)                          // Over two cells.
-	u.totals.add(id, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Begins before the window.
+	u.totals.add(id, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Starts before the window.
 	u.totals.add(id, chunk(55*time.Minute, 10*time.Minute, 8), metrics.CPU)                          // Ends after it.
-	u.totals.add(id, chunk(30*time.Minute, 5*time.Minute, -1, math.Inf(1), math.NaN()), metrics.CPU) // Are no use at all.
-	u.totals.add(id, chunk(0, 5*time.Minute, 1), metrics.UnreclaimableMemory)                        // Is part of what memory says.
+	u.totals.add(id, chunk(30*time.Minute, 5*time.Minute, -1, math.Inf(1), math.NaN()), metrics.CPU) // Invalid values.
+	u.totals.add(id, chunk(0, 5*time.Minute, 1), metrics.UnreclaimableMemory)                        // Is included in memory.
 	u.totals.add(id, chunk(0, 0, 1), metrics.CPU)
 	u.totals.add(id, chunk(0, 5*time.Minute, 1<<30), metrics.Memory)
 	nan := math.NaN()

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promadapter reads the configuration of prometheus-adapter and answers which PromQL a metric of an HPA is by it: rules
-// (custom metrics), externalRules and resourceRules, with their names, their overrides of labels and their templates.
+// Package promadapter reads the configuration of prometheus-adapter (rules, externalRules and resourceRules with their name mappings, label
+// overrides and templates) and returns the PromQL of a metric of an HPA.
 //
-// It asks no server: a rule is found by the name of a metric alone. So a rule whose seriesQuery is a regular expression serves
-// those metrics whose series follows from their name.
+// It sends no requests. The metric adapter passes it a Listing of the series on the server. Without a listing, the series of a rule whose
+// seriesQuery is a pattern is derived from the name of the metric.
 package promadapter

@@ -16,62 +16,66 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Objects are what a custom metric is asked of.
+// Objects are the objects that a custom metric is read for.
 type Objects struct {
-	// Group and Resource, in the singular, say what they are.
+	// Group and Resource, in the singular, are the resource of the objects.
 	Group, Resource string
-	// Namespace is empty for objects outside of namespaces.
+	// Namespace is empty for cluster-scoped objects.
 	Namespace string
 	Names     []string
 }
 
-// ExternalExpr returns the PromQL with which prometheus-adapter answers for an external metric: as the template gives it, a value
-// for each series. found is false where no rule is about the metric.
+// ErrNotListed means that a rule may define a metric, but the series of the rule are not listed yet, so that it has no answer. The name
+// of a metric, which tenants choose, never becomes a query by itself.
+var ErrNotListed = errors.New("the series of the rule that may define this metric have not been listed yet")
+
+// ExternalExpr returns the PromQL of an external metric, one value per series. found is false without a rule. The error wraps
+// ErrNotListed while the series of a rule are not listed.
 func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []prometheus.Matcher) (expr string, found bool, err error) {
-	one, series := findRule(r.external, l.externalOf(), metric, func(*rule) bool { return true })
-	if one == nil {
-		return "", false, nil
+	rule, series, err := findListed(r.external, l.externalOf(), metric, func(*rule) bool { return true })
+	if rule == nil || err != nil {
+		return "", err != nil, err
 	}
-	_, known := one.labels.label(namespaceLabel)
+	_, known := rule.labels.label(namespaceLabel)
 	q := MetricQuery{Namespace: namespace, Matchers: matchers}
-	expr, err = executeTemplate(one.template, series, one.labels.conditions(q, one.namespaced && known), r.extra)
+	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && known), r.extra)
 	return expr, true, err
 }
 
-// CustomExpr returns the PromQL with which prometheus-adapter answers for a metric of objects, and the label of its result that holds
-// their names. found is false where no rule is about the metric and the resource.
+// CustomExpr returns the PromQL of a metric of objects, and the label of its result that has their names. found is false without a rule
+// for the metric and the resource. The error wraps ErrNotListed while the series of a rule are not listed.
 func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prometheus.Matcher) (expr, label string, found bool, err error) {
 	resource := singular(o.Resource)
-	one, series := findRule(r.custom, l.customOf(), metric, func(one *rule) bool {
-		_, known := one.labels.labelIn(o.Group, resource)
+	rule, series, err := findListed(r.custom, l.customOf(), metric, func(candidate *rule) bool {
+		_, known := candidate.labels.labelIn(o.Group, resource)
 		return known
 	})
-	if one == nil {
-		return "", "", false, nil
+	if rule == nil || err != nil {
+		return "", "", err != nil, err
 	}
-	label, _ = one.labels.labelIn(o.Group, resource)
-	if _, known := one.labels.label(namespaceLabel); o.Namespace != "" && !known {
-		return "", "", true, errors.New("the rule has no label for namespaces: objects of all namespaces would be one")
+	label, _ = rule.labels.labelIn(o.Group, resource)
+	if _, known := rule.labels.label(namespaceLabel); o.Namespace != "" && !known {
+		return "", "", true, errors.New("the rule has no label for namespaces: the values of all namespaces would be added up")
 	}
-	own := slices.Concat(one.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != ""),
+	own := slices.Concat(rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != ""),
 		[]prometheus.Matcher{oneOf(label, o.Names)})
-	expr, err = executeTemplate(one.template, series, own, r.extra, label)
+	expr, err = executeTemplate(rule.template, series, own, r.extra, label)
 	return expr, label, true, err
 }
 
-// HasExternal tells whether a rule is about an external metric.
+// HasExternal reports whether a rule defines an external metric, or may define it and is not listed yet.
 func (r *Rules) HasExternal(l *Listing, metric string) bool {
-	one, _ := findRule(r.external, l.externalOf(), metric, func(*rule) bool { return true })
-	return one != nil
+	rule, _, err := findListed(r.external, l.externalOf(), metric, func(*rule) bool { return true })
+	return rule != nil || err != nil
 }
 
-// HasCustom tells whether a rule is about a custom metric, of whatever objects.
+// HasCustom reports whether a rule defines a custom metric of any resource, or may define it and is not listed yet.
 func (r *Rules) HasCustom(l *Listing, metric string) bool {
-	one, _ := findRule(r.custom, l.customOf(), metric, func(*rule) bool { return true })
-	return one != nil
+	rule, _, err := findListed(r.custom, l.customOf(), metric, func(*rule) bool { return true })
+	return rule != nil || err != nil
 }
 
-// IsEmpty tells whether there is no rule to serve by.
+// IsEmpty reports whether there are neither custom nor external rules.
 func (r *Rules) IsEmpty() bool { return len(r.custom) == 0 && len(r.external) == 0 }
 
 func (l *Listing) externalOf() []map[string]string {
@@ -88,27 +92,27 @@ func (l *Listing) customOf() []map[string]string {
 	return l.custom
 }
 
-// findRule returns the first rule that is about a metric, and its series. Where it is known which series there are, a rule is about those
-// alone: one for all names would otherwise keep every other metric from whoever comes after it.
-func findRule(rules []rule, listed []map[string]string, metric string, fits func(*rule) bool) (*rule, string) {
+// findListed returns the first rule whose listed series include a metric, and that series. Without one it returns ErrNotListed when a rule
+// whose series are not listed may define the metric by its name, and nil otherwise.
+func findListed(rules []rule, listed []map[string]string, metric string, fits func(*rule) bool) (*rule, string, error) {
+	var pending error
 	for i := range rules {
-		if !fits(&rules[i]) {
-			continue
-		}
-		if i < len(listed) && listed[i] != nil {
+		switch {
+		case !fits(&rules[i]):
+		case i < len(listed) && listed[i] != nil:
 			if series, ok := listed[i][metric]; ok {
-				return &rules[i], series
+				return &rules[i], series, nil
 			}
-			continue
-		}
-		if series, ok := rules[i].seriesFor(metric); ok {
-			return &rules[i], series
+		default:
+			if _, ok := rules[i].seriesFor(metric); ok {
+				pending = ErrNotListed
+			}
 		}
 	}
-	return nil, ""
+	return nil, "", pending
 }
 
-// singular is how overrides are kept; see newLabelMapping.
+// singular returns the form of a resource name that overrides are stored under.
 func singular(resource string) string { return strings.TrimSuffix(strings.ToLower(resource), "s") }
 
 // oneOf matches a label against a list of literal values.
@@ -127,7 +131,7 @@ func alternatives(values []string) string {
 	return strings.Join(quoted, "|")
 }
 
-// SelectorMatchers writes the selector of a request as conditions.
+// SelectorMatchers returns a label selector as PromQL matchers.
 func SelectorMatchers(selector labels.Selector) ([]prometheus.Matcher, error) {
 	requirements, selectable := selector.Requirements()
 	if !selectable {

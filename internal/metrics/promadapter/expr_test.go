@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// served is a configuration as prometheus-adapter's users write it.
+// served is a typical configuration of prometheus-adapter.
 const served = `
 rules:
 - seriesQuery: 'lonely'
@@ -57,8 +57,23 @@ func parse(t *testing.T) *promadapter.Rules {
 	return rules
 }
 
+// list returns the listing of rules on a server with the given series.
+func list(t *testing.T, rules *promadapter.Rules, series ...string) *promadapter.Listing {
+	t.Helper()
+	listing, err := rules.List(t.Context(), nil, func(_ context.Context, expr string) ([]string, error) {
+		return slices.DeleteFunc(slices.Clone(series), func(name string) bool {
+			return !strings.Contains(expr, "("+name+"{") && !strings.Contains(expr, "({__name__=~")
+		}), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listing
+}
+
 func TestServeCustom(t *testing.T) {
 	rules := parse(t)
+	listing := list(t, rules, "container_memory_rss", "container_cpu_total", "requests_total", "lonely")
 	for name, c := range map[string]struct {
 		metric      string
 		of          promadapter.Objects
@@ -91,7 +106,7 @@ func TestServeCustom(t *testing.T) {
 		"a metric without a rule": {metric: "unknown", of: promadapter.Objects{Resource: "node", Names: []string{"n"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expr, label, found, err := rules.CustomExpr(nil, c.metric, c.of, nil)
+			expr, label, found, err := rules.CustomExpr(listing, c.metric, c.of, nil)
 			if expr != c.expr || label != c.label || found != c.found || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %s, %q, %v, %v\nwant %s, %q, %v, %s", expr, label, found, err, c.expr, c.label, c.found, c.err)
 			}
@@ -99,8 +114,8 @@ func TestServeCustom(t *testing.T) {
 	}
 }
 
-// TestList: names that do not follow from a metric are found by what the server holds; a rule that could not be asked about keeps
-// what it had, and the error names it.
+// TestList checks that names that cannot be derived from a metric are found in the series of the server. A rule whose
+// query fails keeps its entry, and the error names it.
 func TestList(t *testing.T) {
 	rules := parse(t)
 	if rules.HasExternal(nil, "queue_len_of_mail") {
@@ -152,14 +167,75 @@ func TestList(t *testing.T) {
 
 func TestServeExternal(t *testing.T) {
 	rules := parse(t)
+	listing := list(t, rules, "jobs_pending")
 	factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: "2"}}
-	expr, found, err := rules.ExternalExpr(nil, "jobs_pending", "shop", factor)
+	expr, found, err := rules.ExternalExpr(listing, "jobs_pending", "shop", factor)
 	if want := `max(jobs_pending{ns="shop",factor="2",cluster="eu"}) by () * scalar(2)`; expr != want || !found || err != nil {
 		t.Errorf("got %s, %v, %v\nwant %s", expr, found, err, want)
 	}
-	// A template that uses what is not there fails, and gives no half of a query.
-	if expr, found, err := rules.ExternalExpr(nil, "jobs_pending", "shop", nil); !found || err != nil && expr != "" {
+	// A template with an unknown field fails and returns no partial query.
+	if expr, found, err := rules.ExternalExpr(listing, "jobs_pending", "shop", nil); !found || err != nil && expr != "" {
 		t.Errorf("got %q, %v, %v", expr, found, err)
+	}
+}
+
+// TestHostileNames verifies that neither the name of a metric, nor of an object, nor of a series on the server can change a query: users
+// choose the first two, scraped targets the third.
+func TestHostileNames(t *testing.T) {
+	rules, err := promadapter.Parse([]byte(`
+rules:
+- seriesQuery: '{__name__=~".*"}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>,owner="<<index .LabelValuesByName "pod">>"})'
+externalRules:
+- seriesQuery: '{__name__=~".*"}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) * scalar(<<index .LabelValuesByName "factor">>)'
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hostile = `secret{namespace="victim"} or x`
+	listing := list(t, rules, "up", hostile)
+	pod := func(name string) promadapter.Objects {
+		return promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{name}}
+	}
+	if expr, found, err := rules.ExternalExpr(listing, hostile, "shop", nil); found || err != nil {
+		t.Errorf("external metric by the name of a series: %s, %v", expr, err)
+	}
+	if expr, _, found, err := rules.CustomExpr(listing, hostile, pod("web-0"), nil); found || err != nil {
+		t.Errorf("custom metric by the name of a series: %s, %v", expr, err)
+	}
+	for _, before := range []*promadapter.Listing{nil, listing} {
+		if expr, _, err := rules.ExternalExpr(before, hostile+" ", "shop", nil); expr != "" {
+			t.Errorf("metric without a listing: %s, %v", expr, err)
+		}
+	}
+	if _, found, err := rules.ExternalExpr(nil, "up", "shop", nil); !found || !errors.Is(err, promadapter.ErrNotListed) {
+		t.Errorf("before the first listing: %v, %v", found, err)
+	}
+	if expr, found, err := rules.ExternalSum(hostile, promadapter.MetricQuery{Namespace: "shop"}); found || err != nil {
+		t.Errorf("history of a hostile metric: %s, %v", expr, err)
+	}
+	for _, name := range []string{`x"} or secret{a="`, "x\\", "a b", "a,b", "a`b", "a'b", "a\nb"} {
+		if expr, _, found, err := rules.CustomExpr(listing, "up", pod(name), nil); !found || err == nil {
+			t.Errorf("object %q: %s", name, expr)
+		}
+		two := pod(name)
+		two.Names = append(two.Names, "web-0")
+		if name == "x\\" {
+			continue // Quoted in the pattern.
+		}
+		if expr, _, found, err := rules.CustomExpr(listing, "up", two, nil); name != "a,b" && (!found || err == nil) {
+			t.Errorf("objects %q: %s", two.Names, expr)
+		}
+		factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: name}}
+		if expr, found, err := rules.ExternalExpr(listing, "up", "shop", factor); !found || err == nil {
+			t.Errorf("label value %q: %s", name, expr)
+		}
+	}
+	if expr, _, found, err := rules.CustomExpr(listing, "up", pod("web-0.a:b"), nil); !found || err != nil {
+		t.Errorf("a valid name: %s, %v", expr, err)
 	}
 }
 
@@ -188,7 +264,8 @@ func TestMatchers(t *testing.T) {
 	}
 }
 
-// FuzzServe: no configuration makes the adapter fall over, and what it asks holds the namespace where the rule knows one.
+// FuzzServe checks that no configuration causes a panic, and that queries contain the namespace if the rule has a
+// label for it.
 func FuzzServe(f *testing.F) {
 	f.Add(served, "queue_len_of_mail", "web-0")
 	f.Add("rules: [{seriesQuery: 'a', metricsQuery: '<<.Series>>'}]", "a", "\"}")

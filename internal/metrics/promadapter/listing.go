@@ -13,17 +13,16 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// maxSeries bounds the names of series that a rule may find. More is a rule for every metric of a server.
+// maxSeries bounds the series names that a rule can find. A rule with more would select every metric of a server.
 const maxSeries = 10_000
 
-// Listing is which metrics there are by what a server holds. It is needed for a rule whose series do not follow from the name of a
-// metric, and for whoever wants to know what there is. It is not changed after List.
+// Listing holds the series that each rule finds on a server, by metric. A nil map means that the rule is not listed. It is immutable.
 type Listing struct {
 	custom, external []map[string]string // by rule: metric to series
 }
 
-// List asks a server for the names of the series of each rule. ask evaluates PromQL and returns the names of the result. Where a
-// rule could not be asked about, what the listing before says of it stays, if it was made by the same rules, and the error names it.
+// List queries a server for the series names of each rule. ask evaluates PromQL and returns the names in the result. A rule whose query
+// fails keeps its entry of before, a listing by the same rules, and the returned error names the rule.
 func (r *Rules) List(ctx context.Context, before *Listing, ask func(ctx context.Context, expr string) ([]string, error)) (*Listing, error) {
 	out := &Listing{}
 	var errs []error
@@ -53,11 +52,12 @@ func (r *Rules) List(ctx context.Context, before *Listing, ask func(ctx context.
 	return out, errors.Join(errs...)
 }
 
-// metrics are what a rule calls the series of a list; of two that it calls alike the first by name counts.
+// metrics maps the metrics that a rule defines to their series. Of two series with the same metric the first by name counts. Series with
+// characters that PromQL does not allow in a bare metric name are omitted: a template contains the name verbatim, and targets choose it.
 func (r *rule) metrics(series []string) map[string]string {
 	out := map[string]string{}
 	for _, s := range slices.Sorted(slices.Values(series)) {
-		if r.series != nil && !r.series.MatchString(s) || !r.passes(s) {
+		if !metricName.MatchString(s) || r.series != nil && !r.series.MatchString(s) || !r.passes(s) {
 			continue
 		}
 		metric, ok := r.name.metric(s)
@@ -68,17 +68,17 @@ func (r *rule) metrics(series []string) map[string]string {
 	return out
 }
 
-// ListedMetric is a metric that a server holds series of.
+// ListedMetric is a metric with series on the server.
 type ListedMetric struct {
 	Metric string
 	// Resources are the singular names of resources that the rule has labels for; empty for external metrics.
 	Resources []string
 }
 
-// Custom lists the custom metrics.
+// Custom returns the custom metrics, sorted by name.
 func (l *Listing) Custom(r *Rules) []ListedMetric { return listedMetrics(r.custom, l.custom) }
 
-// External lists the external metrics.
+// External returns the external metrics, sorted by name.
 func (l *Listing) External(r *Rules) []ListedMetric { return listedMetrics(r.external, l.external) }
 
 func listedMetrics(rules []rule, listed []map[string]string) []ListedMetric {
@@ -96,12 +96,12 @@ func listedMetrics(rules []rule, listed []map[string]string) []ListedMetric {
 	return out
 }
 
-// commonResources are tried with a template; there is no list of what it may be about.
+// commonResources returns the resources that a label template is listed for; it applies to any.
 func commonResources() []string {
 	return []string{"namespace", "pod", "node", "service", "job", "deployment"}
 }
 
-// resources are singular names that a rule has labels for.
+// resources returns the singular names of the resources that have labels.
 func (l labelMapping) resources() []string {
 	var out []string
 	for resource := range l.overrides {
@@ -114,7 +114,7 @@ func (l labelMapping) resources() []string {
 	return slices.Compact(out)
 }
 
-// listingExpr counts the series of a seriesQuery by name. The conditions that are added to every query hold here as well.
+// listingExpr returns the query that counts the series of a seriesQuery by name, with the matchers that are added to every query.
 func listingExpr(text string, extra []prometheus.Matcher) string {
 	parts := seriesQuery.FindStringSubmatch(text)
 	var conds []string

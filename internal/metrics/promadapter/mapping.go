@@ -13,7 +13,7 @@ import (
 	"text/template"
 )
 
-// nameMapping turns the name of a series into that of a metric: what matches, as what.
+// nameMapping maps the name of a series to that of a metric.
 type nameMapping struct {
 	matches *regexp.Regexp
 	as      string
@@ -41,7 +41,7 @@ func newNameMapping(c nameConfig) (nameMapping, error) {
 	return n, nil
 }
 
-// metric is what a series is called; ok is false where the rule is not about it.
+// metric returns the name of the metric of a series; ok is false if the rule does not match the series.
 func (n nameMapping) metric(series string) (name string, ok bool) {
 	at := n.matches.FindStringSubmatchIndex(series)
 	if at == nil {
@@ -50,13 +50,13 @@ func (n nameMapping) metric(series string) (name string, ok bool) {
 	return string(n.matches.ExpandString(nil, n.as, series, at)), true
 }
 
-// plain is a pattern of literal text around one group, and of what stands around the group in the new name.
+// plainMatches and plainAs match mappings that can be reversed: literal text around one group, in the series name and in the new name.
 var (
 	plainMatches = regexp.MustCompile(`^\^?([a-zA-Z0-9_:]*)\((\.[*+])\)([a-zA-Z0-9_:]*)\$?$`)
 	plainAs      = regexp.MustCompile(`^([a-zA-Z0-9_:]*)\$(?:\{1\}|1)([a-zA-Z0-9_:]*)$`)
 )
 
-// series is the reverse of metric, where it can be told: the name of the series that is called so.
+// series returns the name of the series that metric maps to the given name; ok is false where the mapping cannot be reversed.
 func (n nameMapping) series(metric string) (string, bool) {
 	if n.matches.String() == ".*" && (n.as == "$0" || n.as == "${0}") {
 		return metric, true
@@ -77,7 +77,7 @@ func (n nameMapping) series(metric string) (string, bool) {
 	return series, ok && back == metric
 }
 
-// labelMapping knows which label holds the name of a resource.
+// labelMapping maps resources to the labels that contain their names.
 type labelMapping struct {
 	overrides map[string]string // resource to label
 	template  *template.Template
@@ -102,7 +102,7 @@ func newLabelMapping(c labelsConfig) (labelMapping, error) {
 	return l, nil
 }
 
-// label of a resource of the core group; known is false where the rule says nothing of it.
+// label returns the label of a resource of the core group; known is false if the rule has none.
 func (l labelMapping) label(resource string) (label string, known bool) {
 	return l.labelIn("", resource)
 }

@@ -14,25 +14,25 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Rules are a configuration that was checked. They are not changed after Parse.
+// Rules are a validated configuration. They are immutable after Parse.
 type Rules struct {
 	custom, external []rule
 	resource         map[string]resourceRule
 	extra            []prometheus.Matcher
 }
 
-// MetricQuery is what is asked about a metric.
+// MetricQuery selects the values of a metric.
 type MetricQuery struct {
-	// Namespace of the workload; it is a matcher where the rule knows namespaces.
+	// Namespace is the namespace of the workload; it becomes a matcher if the rule has a label for namespaces.
 	Namespace string
-	// Matchers narrow the series down. Labels "namespace" and "pod" stand for what the rule calls them; namespace beside
-	// Namespace counts once.
+	// Matchers restrict the series. The labels "namespace" and "pod" are replaced by those of the rule; a matcher for
+	// namespace is ignored if Namespace is set.
 	Matchers []prometheus.Matcher
-	// Container is asked for alone where it is not empty; for Resource.
+	// Container restricts the query to one container if not empty; for Resource only.
 	Container string
 }
 
-// config is the file. Fields that say nothing of expressions are left out.
+// config is the configuration file, without the fields that do not affect expressions.
 type config struct {
 	Rules         []ruleConfig `json:"rules"`
 	ExternalRules []ruleConfig `json:"externalRules"`
@@ -75,16 +75,16 @@ type resourceConfig struct {
 	ContainerLabel string       `json:"containerLabel"`
 }
 
-// rule is one of rules or externalRules.
+// rule is an entry of rules or externalRules.
 type rule struct {
-	series   *regexp.Regexp // what the name of the series has to match
-	literal  string         // the series, where the rule is about one
+	series   *regexp.Regexp // matches the name of the series
+	literal  string         // the name of the series, where the rule selects one
 	filters  []filter
-	listing  string // what asks a server for the names of the series
+	listing  string // selector that lists the series of a server
 	name     nameMapping
 	labels   labelMapping
 	template *template.Template
-	// namespaced tells that an external metric belongs to a namespace.
+	// namespaced is set if an external metric belongs to a namespace.
 	namespaced bool
 }
 
@@ -99,26 +99,51 @@ type resourceRule struct {
 	template  *template.Template
 }
 
-// Parse reads a configuration; extra matchers are added to each query. An error names the rule.
+// The lists of rules in a configuration.
+const (
+	listRules         = "rules"
+	listExternalRules = "externalRules"
+	listResourceRules = "resourceRules"
+)
+
+// InvalidRulesError is the error of a configuration with invalid rules.
+type InvalidRulesError struct {
+	// Counts are the numbers of invalid rules by the key of their list.
+	Counts map[string]int
+	errs   []error
+}
+
+// Error implements error. It names each invalid rule.
+func (e *InvalidRulesError) Error() string { return errors.Join(e.errs...).Error() }
+
+// Unwrap returns the error of each invalid rule.
+func (e *InvalidRulesError) Unwrap() []error { return e.errs }
+
+func (e *InvalidRulesError) add(list, name string, err error) {
+	e.Counts[list]++
+	e.errs = append(e.errs, fmt.Errorf("%s: %w", name, err))
+}
+
+// Parse reads a configuration; extra matchers are added to each query. The error wraps an InvalidRulesError for invalid rules.
 func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	var c config
 	if err := yaml.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("prometheus-adapter's configuration: %w", err)
 	}
 	out := &Rules{resource: map[string]resourceRule{}, extra: extra}
-	var errs []error
+	invalid := &InvalidRulesError{Counts: map[string]int{}}
 	list := func(name string, from []ruleConfig, into *[]rule) {
 		for i, one := range from {
 			r, err := newRule(one, extra)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s[%d]: %w", name, i, err))
+				invalid.add(name, fmt.Sprintf("%s[%d]", name, i), err)
 				continue
 			}
 			*into = append(*into, r)
 		}
 	}
-	list("rules", c.Rules, &out.custom)
-	list("externalRules", c.ExternalRules, &out.external)
+	list(listRules, c.Rules, &out.custom)
+	list(listExternalRules, c.ExternalRules, &out.external)
 	if c.ResourceRules != nil {
 		for name, one := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
 			if one.ContainerQuery == "" {
@@ -126,14 +151,14 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 			}
 			r, err := newResourceRule(one)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("resourceRules.%s: %w", name, err))
+				invalid.add(listResourceRules, listResourceRules+"."+name, err)
 				continue
 			}
 			out.resource[name] = r
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("prometheus-adapter's configuration: %w", err)
+	if len(invalid.errs) > 0 {
+		return nil, fmt.Errorf("prometheus-adapter's configuration: %w", invalid)
 	}
 	return out, nil
 }
@@ -178,11 +203,11 @@ func newResourceRule(c resourceConfig) (resourceRule, error) {
 	return r, err
 }
 
-// seriesQuery is a name, conditions in braces, or both.
+// seriesQuery matches a metric name, conditions in braces, or both.
 var seriesQuery = regexp.MustCompile(`^\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*(?:\{(.*)\})?\s*$`)
 
-// parseSeriesQuery returns which series a rule is about. Its other conditions find these, and are no part of the rule's queries: what is to be
-// asked of the series is all in metricsQuery.
+// parseSeriesQuery returns the series of a rule. The other conditions select series during discovery and are not part
+// of the queries of the rule, which metricsQuery defines completely.
 func parseSeriesQuery(text string) (literal string, series *regexp.Regexp, err error) {
 	parts := seriesQuery.FindStringSubmatch(text)
 	if parts == nil || parts[1] == "" && parts[2] == "" {

@@ -4,6 +4,7 @@
 package promadapter
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// config is written as prometheus-adapter's users write it.
+// config is a typical configuration of prometheus-adapter.
 const sample = `
 rules:
 - seriesQuery: 'http_requests_total{kubernetes_namespace!="",kubernetes_pod_name!=""}'
@@ -76,7 +77,7 @@ func TestRulesGiveExpressions(t *testing.T) {
 			`sum(avg_over_time(app_busy{namespace="shop",pod=~"(db)-[0-9]+",cluster="a\"b"}[5m]))`,
 		},
 		{"what a filter leaves out", func() (string, bool, error) { return r.CustomSum("busy_bucket", pods) }, ""},
-		{"what no rule is about", func() (string, bool, error) { return r.ExternalSum("http_requests_total", pods) }, ""},
+		{"no rule for the metric", func() (string, bool, error) { return r.ExternalSum("http_requests_total", pods) }, ""},
 		{
 			"external", func() (string, bool, error) { return r.ExternalSum("queue_depth", queue) },
 			`sum(max(queue_depth{namespace="shop",queue="orders",cluster="a\"b"}) by ())`,
@@ -107,14 +108,29 @@ func TestRulesGiveExpressions(t *testing.T) {
 	}
 }
 
-// TestForecastsAreOfWhatIsServed: the query of a forecast is the total of what the adapter serves for the metric, and so asks for no more than
-// the rule's metricsQuery does: the conditions of seriesQuery find series, as prometheus-adapter's documentation says (Discovery, Querying).
+// TestForecastsAreOfWhatIsServed checks that the query of a forecast is the total of the values that the adapter
+// serves for the metric. It contains only the conditions of metricsQuery: those of seriesQuery select series, as the
+// documentation of prometheus-adapter states (Discovery, Querying).
 func TestForecastsAreOfWhatIsServed(t *testing.T) {
 	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: "a"})
+	listing, err := r.List(t.Context(), nil, func(_ context.Context, expr string) ([]string, error) {
+		switch {
+		case strings.Contains(expr, "(http_requests_total{"):
+			return []string{"http_requests_total"}, nil
+		case strings.Contains(expr, "(clicks{"):
+			return []string{"clicks"}, nil
+		case strings.Contains(expr, "queue_depth"):
+			return []string{"queue_depth"}, nil
+		}
+		return []string{"app_busy"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	queue := []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}
 	for _, metric := range []string{"queue_depth", "all_clicks"} {
 		forecast, there, err := r.ExternalSum(metric, MetricQuery{Namespace: "shop", Matchers: queue})
-		served, too, failed := r.ExternalExpr(nil, metric, "shop", queue)
+		served, too, failed := r.ExternalExpr(listing, metric, "shop", queue)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
 			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
 		}
@@ -122,7 +138,7 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 	pods := Objects{Resource: "pods", Namespace: "shop", Names: []string{"db-0", "db-1"}}
 	for _, metric := range []string{"http_requests_per_second", "busy"} {
 		forecast, there, err := r.CustomSum(metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
-		served, _, too, failed := r.CustomExpr(nil, metric, pods, nil)
+		served, _, too, failed := r.CustomExpr(listing, metric, pods, nil)
 		if err != nil || failed != nil || !there || !too || forecast != "sum("+served+")" {
 			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
 		}

@@ -6,6 +6,7 @@ package promadapter
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -13,13 +14,13 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Labels that a Question has, whatever a rule calls them.
+// Labels of a MetricQuery. A rule maps them to labels of its own.
 const (
 	namespaceLabel = "namespace"
 	podLabel       = "pod"
 )
 
-// templateValues are what a template of prometheus-adapter may use.
+// templateValues are the fields that a template of prometheus-adapter can use. All of them enter the query verbatim.
 type templateValues struct {
 	Series, LabelMatchers, GroupBy string
 	LabelValuesByName              map[string]string
@@ -40,7 +41,8 @@ func parseTemplate(text string) (*template.Template, error) {
 	return t, nil
 }
 
-// CustomSum returns the PromQL of a Pods metric, summed over its pods; found is false where no rule is about it.
+// CustomSum returns the PromQL of a Pods metric, summed over its pods; found is false without a rule. The series is derived from the name
+// of the metric, without a listing.
 func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool, err error) {
 	one, series := findRuleByName(r.custom, metric)
 	if one == nil {
@@ -51,7 +53,8 @@ func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool
 	return text, true, err
 }
 
-// ExternalSum returns the PromQL of an External metric, summed up as an HPA does; found is false where no rule is about it.
+// ExternalSum returns the PromQL of an External metric, summed up as an HPA does; found is false without a rule. The series is derived from
+// the name of the metric, without a listing.
 func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bool, err error) {
 	one, series := findRuleByName(r.external, metric)
 	if one == nil {
@@ -62,7 +65,7 @@ func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bo
 	return text, true, err
 }
 
-// ResourceSum returns the PromQL of the use of cpu or memory by pods, summed over them; found is false without a rule.
+// ResourceSum returns the PromQL of the CPU or memory usage of pods, summed over them; found is false without a rule.
 func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool, err error) {
 	one, ok := r.resource[name]
 	if !ok {
@@ -76,8 +79,8 @@ func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool
 	return text, true, err
 }
 
-// findRuleByName returns the rule for a metric: the first that names its series, or else the first whose pattern has it. Nobody is asked
-// whether the series is there, so that a pattern for everything must not hide a name.
+// findRuleByName returns the rule for a metric: the first that names its series, or else the first whose pattern matches it. Whether the
+// series exists is not known here, so that a pattern must not hide a name.
 func findRuleByName(rules []rule, metric string) (*rule, string) {
 	for _, named := range []bool{true, false} {
 		for i := range rules {
@@ -92,21 +95,22 @@ func findRuleByName(rules []rule, metric string) (*rule, string) {
 	return nil, ""
 }
 
-// seriesFor returns the series that a rule would take for a metric.
+// seriesFor returns the series that a rule would use for a metric. ok is false for a series that is no valid metric name: it enters the
+// query verbatim.
 func (r *rule) seriesFor(metric string) (series string, ok bool) {
 	if r.literal != "" {
 		name, matches := r.name.metric(r.literal)
 		return r.literal, matches && name == metric && r.passes(r.literal)
 	}
 	series, ok = r.name.series(metric)
-	return series, ok && (r.series == nil || r.series.MatchString(series)) && r.passes(series)
+	return series, ok && metricName.MatchString(series) && (r.series == nil || r.series.MatchString(series)) && r.passes(series)
 }
 
 func (r *rule) passes(series string) bool {
 	return !slices.ContainsFunc(r.filters, func(f filter) bool { return f.match.MatchString(series) != f.want })
 }
 
-// conditions are the matchers of a question under the names that the rule has for their labels, the namespace once.
+// conditions returns the matchers of a query with the labels of the rule; the namespace occurs once.
 func (l labelMapping) conditions(q MetricQuery, namespaced bool) []prometheus.Matcher {
 	var out []prometheus.Matcher
 	namespace, _ := l.label(namespaceLabel)
@@ -125,7 +129,7 @@ func (l labelMapping) conditions(q MetricQuery, namespaced bool) []prometheus.Ma
 	return out
 }
 
-// executeSum fills in the template and sums what it gives: an HPA's metric is the total of its pods, or of its values.
+// executeSum returns the sum of the template's query: the metric of an HPA is the total over its pods or values.
 func executeSum(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
 	expr, err := executeTemplate(t, series, own, extra, by...)
 	if err != nil {
@@ -134,10 +138,36 @@ func executeSum(t *template.Template, series string, own, extra []prometheus.Mat
 	return "sum(" + expr + ")", nil
 }
 
-// executeTemplate fills in the template.
+// Texts that a query can contain verbatim. Label values of a request are literals or patterns of quoted literals; without quotes, spaces and
+// commas outside of repetitions they cannot end a string or add an operator.
+var (
+	metricName   = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	literalValue = regexp.MustCompile(`^[a-zA-Z0-9_.:-]*$`)
+	patternValue = regexp.MustCompile(`^[a-zA-Z0-9_.:,|\\()\[\]{}^$*+?-]*$`)
+)
+
+// checkVerbatim refuses a value of a request that a template could not contain verbatim, as LabelValuesByName. Names of Kubernetes objects
+// and values of their labels pass.
+func checkVerbatim(m prometheus.Matcher) error {
+	allowed := literalValue
+	if m.Op == "=~" || m.Op == "!~" {
+		allowed = patternValue
+	}
+	if !allowed.MatchString(m.Value) {
+		return fmt.Errorf("label %s: value %q: want letters, digits, '-', '_', '.' and ':' only", m.Label, m.Value)
+	}
+	return nil
+}
+
+// executeTemplate returns the query of a template. own are the matchers of the request, extra those of the configuration.
 func executeTemplate(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
 	var parts []string
 	byName := map[string]string{}
+	for _, m := range own {
+		if err := checkVerbatim(m); err != nil {
+			return "", err
+		}
+	}
 	for _, m := range slices.Concat(own, extra) {
 		if err := m.Validate(); err != nil {
 			return "", err

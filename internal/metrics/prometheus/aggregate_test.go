@@ -25,7 +25,7 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 	}
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-6d4cf56db6", "Deployment", "web", constant(1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-7f8c9b5d4c", "Deployment", "web", constant(1))
-	// Looks like a pod of web and belongs to another; and one whose owner nobody exported.
+	// A pod of a DaemonSet with a name like those of web, and pods without an exported owner.
 	w.cpu("shop", "web-front-zzzzz", "app", constant(7))
 	w.owned(podOwnerMetric, "shop", "pod", "web-front-zzzzz", "DaemonSet", "web-front", constant(1))
 	w.cpu("shop", "api-5b8c7d9f4-ddddd", "app", constant(0.4))
@@ -75,7 +75,8 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 	}
 }
 
-// TestNodeUsageFindsNodesInEachWay has a node by the name in the instance, by a label, and by its address.
+// TestNodeUsageFindsNodesInEachWay checks nodes that are identified by the name in the instance, by a label and by
+// their address.
 func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 	from, to := today.Add(-2*time.Hour), today
 	w := newFixture(from, to)
@@ -100,7 +101,7 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 	exporter("instance", "node-d")
 	exporter("instance", "10.0.0.9:9100")
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "node-c", "internal_ip", "10.0.0.3", "instance", "ksm:8080")
-	// An address that is handed on stands at two nodes for a while: neither has it, and the others are read all the same.
+	// An address that moves is at two nodes for a while: neither has usage, and the other nodes are still read.
 	for _, shared := range []string{"node-e", "node-f"} {
 		w.add(constant(1), "__name__", nodeInfoMetric, "node", shared, "internal_ip", "10.0.0.9", "instance", "ksm:8080")
 	}

@@ -36,6 +36,7 @@ type client struct {
 	cfg       Config
 	base      *url.URL
 	transport http.RoundTripper
+	headers   *headerSource
 	slots     chan struct{}
 	compress  bool
 	wait      func(ctx context.Context, d time.Duration) error
@@ -69,7 +70,7 @@ func newClient(cfg Config) (*client, error) {
 		}
 	}
 	return &client{
-		cfg: cfg, base: base, transport: transport,
+		cfg: cfg, base: base, transport: transport, headers: &headerSource{fixed: cfg.Headers, path: cfg.HeadersFile},
 		slots:    make(chan struct{}, cfg.Concurrency),
 		compress: !isLoopback(base),
 		wait:     sleep,
@@ -112,7 +113,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", c.base.Redacted(), context.Cause(ctx))
+			return &interruptedError{c.base.Redacted(), context.Cause(ctx)}
 		}
 		var failure *Error
 		if !errors.As(err, &failure) || !failure.retryable() || failure.RetryAfter > longestAdvice {
@@ -123,7 +124,7 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 		}
 		pause := max(failure.RetryAfter, delay/2+time.Duration(c.cfg.Jitter()*float64(delay/2)))
 		if err := c.wait(ctx, pause); err != nil {
-			return fmt.Errorf("%s: %w", c.base.Redacted(), err)
+			return &interruptedError{c.base.Redacted(), err}
 		}
 		delay = min(2*delay, longestDelay)
 		c.count(func(s *metrics.Stats) { s.Retries++ })
@@ -230,7 +231,7 @@ func diagnose(err error) (ErrorKind, string) {
 		return Denied, "check the token, certificate and key files"
 	case errors.As(err, &untrusted):
 		return Denied, "set the CA file that signed the server's certificate, and the server name if it differs from the host"
-	case errors.As(err, &op) && op.Op == "remote error": // How crypto/tls wraps an alert.
+	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls wraps an alert in this operation.
 		return Denied, "the server refused the TLS connection; check the client certificate"
 	case errors.As(err, &plain) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return NotPrometheus, "the server speaks plain HTTP; begin the address with http://"
@@ -262,7 +263,11 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 	if err != nil {
 		return nil, shown, fmt.Errorf("request to %s: %w", shown, err)
 	}
-	for name, value := range c.cfg.Headers {
+	headers, err := c.headers.current()
+	if err != nil {
+		return nil, shown, &Error{Kind: Denied, URL: shown, Err: err, Advice: "check the file with headers"}
+	}
+	for name, value := range headers {
 		req.Header.Set(name, value)
 	}
 	if body != nil {

@@ -24,7 +24,7 @@ import (
 
 const emptyVector = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 
-// serve answers every request with the handler and counts them.
+// serve handles every request with the handler and counts the requests.
 func serve(t *testing.T, h http.HandlerFunc) (address string, requests *atomic.Int64) {
 	t.Helper()
 	requests = &atomic.Int64{}
@@ -36,7 +36,7 @@ func serve(t *testing.T, h http.HandlerFunc) (address string, requests *atomic.I
 	return s.URL, requests
 }
 
-// impatient keeps the pauses between attempts instead of waiting.
+// impatient records the delays between attempts instead of waiting.
 func impatient(s *Source) *[]time.Duration {
 	pauses := &[]time.Duration{}
 	s.client.wait = func(_ context.Context, d time.Duration) error {
@@ -51,6 +51,30 @@ func answerWith(status int, contentType, body string) http.HandlerFunc {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
 		io.WriteString(w, body)
+	}
+}
+
+// TestPublicMessageOfConnections checks that the public message of a connection that fails, or that its caller ends, names no host.
+func TestPublicMessageOfConnections(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	address, _ := serve(t, func(http.ResponseWriter, *http.Request) { cancel() })
+	for at, c := range map[string]struct {
+		ctx  context.Context
+		want string
+	}{
+		"http://127.0.0.1:1":                {t.Context(), "Prometheus cannot be reached"},
+		"http://prometheus.example.invalid": {t.Context(), "Prometheus cannot be reached"},
+		address:                             {ended, "the query of Prometheus was ended: context canceled"},
+	} {
+		s := newSource(t, at, func(*Config) {})
+		impatient(s)
+		_, err := s.Instant(c.ctx, "up", time.Unix(1, 0))
+		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(at, "http://")) {
+			t.Errorf("%s: error %v", at, err)
+		}
+		if got := metrics.PublicMessage(fmt.Errorf("series up: %w", err)); got != c.want {
+			t.Errorf("%s: public message %q, want %q", at, got, c.want)
+		}
 	}
 }
 
@@ -120,6 +144,13 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %q tells a secret or has several lines", err)
 			}
+			public := metrics.PublicMessage(err)
+			if strings.Contains(public, "127.0.0.1") || strings.Contains(public, "sso.example") || public == "" {
+				t.Errorf("the public message %q names an address", public)
+			}
+			if e.Kind == Refused && !strings.Contains(public, c.want[0]) {
+				t.Errorf("the public message %q lacks %q", public, c.want[0])
+			}
 		})
 	}
 }
@@ -155,7 +186,7 @@ func TestRetriesBackOffAndSucceed(t *testing.T) {
 		case 2:
 			w.Header().Set("Retry-After", "17")
 			w.WriteHeader(http.StatusTooManyRequests)
-		case 3: // breaks off within a series
+		case 3: // ends within a series
 			io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"1"},"value":[1,"7"]},`)
 		default:
 			io.WriteString(w, `{"status":"success","warnings":["one store is away"],"data":{"resultType":"vector","result":[{"metric":{"a":"2"},"value":[1,"8"]}]}}`)
@@ -281,7 +312,7 @@ func TestCompressedAnswers(t *testing.T) {
 		z.Close()
 	})
 	s := newSource(t, address, nil)
-	s.client.compress = true // it is off for servers on this machine
+	s.client.compress = true // disabled by default for local servers
 	if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err != nil {
 		t.Error(err)
 	}
@@ -338,7 +369,7 @@ func TestRangeJoinsShards(t *testing.T) {
 		var from, to int
 		fmt.Sscan(r.FormValue("start"), &from)
 		fmt.Sscan(r.FormValue("end"), &to)
-		// Out of order, twice at one time, off the grid, NaN and infinite: each has its policy.
+		// Out of order, duplicate, off the grid, NaN and infinite.
 		fmt.Fprintf(w, `{"status":"success","data":{"result":[{"values":[[%d,"9"],[%d,"1"],[%d,"2"],[%d.5,"7"],[5,"7"]],"metric":{"a":"b"}},`, to, from, from, from)
 		fmt.Fprintf(w, `{"metric":{"a":"a"},"values":[[%d,"NaN"],[%d,"+Inf"]]}],"resultType":"matrix"}}`, from, to)
 	})

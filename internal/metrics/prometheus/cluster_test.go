@@ -19,7 +19,7 @@ import (
 
 const gib = 1 << 30
 
-// node adds what kube-state-metrics exports of a node. Two instances of it are scraped.
+// node adds the series of a node in kube-state-metrics. Two instances of it are scraped.
 func (w *fixture) node(name string, cpu, memory float64, labels ...string) {
 	for _, job := range []string{"a", "b"} {
 		w.add(constant(1), "__name__", nodeInfoMetric, "node", name, "job", job)
@@ -76,7 +76,7 @@ func TestClusterOfMetrics(t *testing.T) {
 			{Name: "n3", Labels: map[string]string{}, Size: cost.Amounts{CPU: 2000, Memory: 4 * gib}},
 		},
 		Pods: []workload.Pod{
-			// The init container asks for more CPU than what runs after it.
+			// The init container requests more CPU than the containers that run after it.
 			{Name: "db-0", Owner: db, Node: "n1", Requests: cost.Amounts{CPU: 3000, Memory: 2 * gib, GPU: 1}},
 			{Name: "db-1", Owner: db},
 		},
@@ -170,7 +170,8 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhatFor: where nobody answers, the query says nothing that helps; where the server judged it, it does.
+// TestErrorsSayWhatFor checks that an error contains the query if the server rejected it, and the purpose of the
+// query if the server did not respond.
 func TestErrorsSayWhatFor(t *testing.T) {
 	var answer http.HandlerFunc
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { answer(w, r) })
@@ -197,5 +198,5 @@ func TestErrorsSayWhatFor(t *testing.T) {
 	}
 }
 
-// farBehind stands far behind in the query for all metrics: an abridged one does not reach it.
+// farBehind is at the end of the query for all metrics, beyond the truncated part.
 const farBehind = "node_memory_MemTotal_bytes"

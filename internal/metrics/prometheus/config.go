@@ -27,10 +27,13 @@ type Config struct {
 	// Transport sends the requests if it is not nil, with its own authentication and TLS; the fields above must then be empty. The transport
 	// of a Kubernetes client reaches a service through the API server.
 	Transport http.RoundTripper
-	// GetOnly disables POST, which needs the right to create through an API server.
+	// GetOnly disables POST, which requires permission to create through an API server.
 	GetOnly bool
 	// Headers are sent with each request, for example X-Scope-OrgID.
 	Headers map[string]string
+	// HeadersFile is a file with further headers, one `Name: value` a line, that is read again for each request. It overrides
+	// Headers. Empty for none.
+	HeadersFile string
 	// Params are added to each query, for example dedup=true for Thanos.
 	Params map[string]string
 	// Matchers are added to each selector, for example cluster="eu" where one server holds several clusters.
@@ -119,10 +122,7 @@ func (c Config) validateAccess() error {
 func (c Config) validateExtras() error {
 	var errs []error
 	for name := range c.Headers {
-		switch http.CanonicalHeaderKey(name) {
-		case "Authorization", "Content-Type", "Content-Length", "Accept-Encoding", "Host", "":
-			errs = append(errs, fmt.Errorf("header %q is set by the client itself", name))
-		}
+		errs = append(errs, checkHeaderName(name))
 	}
 	for name := range c.Params {
 		switch name {

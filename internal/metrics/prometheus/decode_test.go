@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// decoded is an answer in a form that can be compared.
+// decoded is a response in a comparable form.
 type decoded struct {
 	Status, ErrorType, Error, ResultType string
 	Warnings                             []string
@@ -150,7 +150,7 @@ func TestDecodeTellsACutFromNonsense(t *testing.T) {
 	}
 }
 
-// TestDecodeAgreesWithTheStandardLibrary reads random matrices whose series straddle the buffer.
+// TestDecodeAgreesWithTheStandardLibrary decodes random matrices whose series cross buffer boundaries.
 func TestDecodeAgreesWithTheStandardLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
@@ -189,7 +189,7 @@ func TestDecodeAgreesWithTheStandardLibrary(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is decoded is JSON, and does not depend on how it arrives.
+// FuzzDecode checks that only valid JSON is decoded, and independently of the chunks of the input.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1.5,"2"],[2,"NaN"]]}]}}`,

@@ -21,9 +21,9 @@ const (
 	Overloaded ErrorKind = "overloaded"
 	// TooLarge means that the query exceeds a limit of the server or takes too long. Usage splits the query.
 	TooLarge ErrorKind = "too large"
-	// Denied means missing credentials or rights.
+	// Denied means missing credentials or permissions.
 	Denied ErrorKind = "denied"
-	// NotPrometheus means that another kind of server answered: HTML, a redirect, 404 or other JSON.
+	// NotPrometheus means that another kind of server responded: HTML, a redirect, 404 or other JSON.
 	NotPrometheus ErrorKind = "not Prometheus"
 	// Refused means that the server rejected the query as invalid.
 	Refused ErrorKind = "refused"
@@ -36,7 +36,7 @@ type Error struct {
 	URL string
 	// Status is the HTTP status; 0 without a response.
 	Status int
-	// Message describes the failure, in the server's words where it sent any.
+	// Message describes the failure, with the message of the server if it sent one.
 	Message string
 	// Advice is the recommended action of the user.
 	Advice string
@@ -67,6 +67,39 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// PublicMessage implements metrics.PublicError. What the server says of the query, and its limits, are no secret; the address of the server,
+// and the hosts and proxies on the way to it, are.
+func (e *Error) PublicMessage() string {
+	text := map[ErrorKind]string{
+		Unreachable: "Prometheus cannot be reached", Overloaded: "Prometheus is overloaded or fails", TooLarge: "the query is too large for Prometheus",
+		Denied: "Prometheus denies access", NotPrometheus: "the data source does not answer like Prometheus", Refused: "Prometheus refuses the query",
+	}[e.Kind]
+	if e.Status != 0 {
+		text += fmt.Sprintf(": status %d", e.Status)
+	}
+	if e.Message != "" && (e.Kind == Refused || e.Kind == TooLarge) {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// interruptedError is a request whose caller ended it.
+type interruptedError struct {
+	url   string
+	cause error
+}
+
+// Error returns the URL and the cause.
+func (e *interruptedError) Error() string { return e.url + ": " + e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *interruptedError) Unwrap() error { return e.cause }
+
+// PublicMessage implements metrics.PublicError.
+func (e *interruptedError) PublicMessage() string {
+	return "the query of Prometheus was ended: " + e.cause.Error()
+}
 
 func (e *Error) retryable() bool { return e.Kind == Unreachable || e.Kind == Overloaded }
 

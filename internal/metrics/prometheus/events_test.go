@@ -4,6 +4,7 @@
 package prometheus
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -13,12 +14,12 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-// TestUnreclaimableMemory: the largest working set of an hour less the least page cache in it, whoever scrapes the container twice;
-// where a container has no such metric there is no value, and where nobody has it one query tells.
+// TestUnreclaimableMemory checks that the value is the largest difference within an hour of working set and simultaneous page cache, also
+// where two jobs scrape the container; that a container without the metric has no value; and that one query finds that no container has it.
 func TestUnreclaimableMemory(t *testing.T) {
 	start := today.Add(-6 * time.Hour)
 	w := newFixture(start, today)
-	// It grows by a gigabyte in the third hour, half of which is cache.
+	// The usage grows by one gigabyte in the third hour, half of which is cache.
 	grows := func(small, large float64) func(time.Time) float64 {
 		return func(at time.Time) float64 {
 			if at.Sub(start) > 150*time.Minute {
@@ -49,13 +50,60 @@ func TestUnreclaimableMemory(t *testing.T) {
 		}
 		return out
 	}
-	// Hours 0 and 1 are small; in hour 2 the cache was small at first; the last, which runs, is not told.
-	if diff := cmp.Diff(map[string][]float64{"web-0": {8e8, 8e8, 1.8e9, 1.3e9, 1.3e9}}, read(metrics.UnreclaimableMemory)); diff != "" {
+	// Usage is small in the first two and a half hours. The unfinished last hour has no value.
+	if diff := cmp.Diff(map[string][]float64{"web-0": {8e8, 8e8, 1.3e9, 1.3e9, 1.3e9}}, read(metrics.UnreclaimableMemory)); diff != "" {
 		t.Error(diff)
 	}
 	before := s.Stats().Queries
 	if got := read(metrics.AnonymousMemory); len(got) != 0 || s.Stats().Queries-before > 1 {
 		t.Errorf("%v of a metric that is not there, after %d queries", got, s.Stats().Queries-before)
+	}
+}
+
+// TestUnreclaimableMemoryAfterARestart checks that the empty page cache of a restarted container does not remove the discount of its
+// predecessor, which has another id.
+func TestUnreclaimableMemoryAfterARestart(t *testing.T) {
+	start := today.Add(-3 * time.Hour)
+	restart := start.Add(90 * time.Minute)
+	w := newFixture(start, today)
+	labels := func(id string) []string { return []string{"id", id, "instance", "node-1:10250"} }
+	for id, lives := range map[string]func(at time.Time) bool{
+		"a": func(at time.Time) bool { return at.Before(restart) },
+		"b": func(at time.Time) bool { return !at.Before(restart) },
+	} {
+		while := func(value func(at time.Time) float64) func(time.Time) float64 {
+			return func(at time.Time) float64 {
+				if !lives(at) {
+					return math.NaN()
+				}
+				return value(at)
+			}
+		}
+		// The cache of the new container fills within twenty minutes.
+		cache := func(at time.Time) float64 {
+			if id == "b" {
+				return min(1e9, 5e7*at.Sub(restart).Minutes())
+			}
+			return 1e9
+		}
+		w.memory("shop", "web-0", "app", while(func(at time.Time) float64 { return 1e9 + cache(at) }), labels(id)...)
+		w.add(while(cache), append([]string{"__name__", cacheMetric, "namespace", "shop", "pod", "web-0", "container", "app"}, labels(id)...)...)
+	}
+	w.owned(podOwnerMetric, "shop", "pod", "web-0", "StatefulSet", "web", constant(1))
+	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
+	req := metrics.UsageRequest{Namespaces: []string{"shop"}, Resource: metrics.UnreclaimableMemory, Start: start, End: today}
+	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range c.Series.Values { // A window of a minute has at most one minute of growth.
+			if v < 1e9 || v > 1.05e9 {
+				t.Errorf("hour %d: %g, want 1e9 to 1.05e9", i, v)
+			}
+		}
+		if len(c.Series.Values) != 3 {
+			t.Errorf("%d values, want 3", len(c.Series.Values))
+		}
 	}
 }
 

@@ -75,9 +75,11 @@ func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
 	case cpuMetric:
 		return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, window)
 	case cacheMetric:
-		// The smallest cache subtracted from the largest working set: an upper bound of the held memory at any time within the hour.
-		return fmt.Sprintf("clamp_min(%s (max_over_time(%s[%s])) - min by (namespace, pod, container) (min_over_time(%s[%s])), 0)",
-			byContainerLabels, x.containers(memoryMetric, more...), window, sel, window)
+		// Within each short window, the smallest cache subtracted from the largest working set is an upper bound of the unreclaimable memory.
+		// The two series are matched by all labels, so that a restarted container, which has a new id, is not compared with the earlier one.
+		short := openRange(g.pairing)
+		return fmt.Sprintf("clamp_min(%s (max_over_time((max_over_time(%s[%s]) - min_over_time(%s[%s]))[%s:%s])), 0)",
+			byContainerLabels, x.containers(memoryMetric, more...), short, sel, short, window, promDuration(g.pairing))
 	}
 	return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, window)
 }
@@ -94,6 +96,17 @@ func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // gridPlan is the grid of a request: one value per step, each computed from the samples of the window before its end.
 type gridPlan struct {
 	step, window time.Duration
+	// pairing is the window in which samples of two metrics count as simultaneous. It is set for UnreclaimableMemory only.
+	pairing time.Duration
+}
+
+// hourlyGrid returns the grid of a resource with one value per hour.
+func hourlyGrid(metric string, scrape time.Duration) gridPlan {
+	g := gridPlan{step: time.Hour, window: time.Hour}
+	if metric == cacheMetric {
+		g.pairing = partOfHour(max(time.Minute, scrape))
+	}
+	return g
 }
 
 // planGrid chooses step and window. A requested step is kept; the window then covers at least minRateScrapes scrapes for CPU, and two for
@@ -112,7 +125,11 @@ func planGrid(metric string, scrape, requested time.Duration) gridPlan {
 // defaultStep returns at least a minute and minRateScrapes scrapes, rounded up to a round part of an hour, so that a day has a whole number
 // of steps and each sample counts once. A scrape interval of 15s gives 1m, 30s gives 2m, 60s gives 5m.
 func defaultStep(scrape time.Duration) time.Duration {
-	least := max(time.Minute, minRateScrapes*scrape)
+	return partOfHour(max(time.Minute, minRateScrapes*scrape))
+}
+
+// partOfHour rounds a duration up to a round part of an hour; an hour is the maximum.
+func partOfHour(least time.Duration) time.Duration {
 	for _, minutes := range []time.Duration{1, 2, 5, 10, 15, 20, 30, 60} {
 		if step := minutes * time.Minute; step >= least {
 			return step

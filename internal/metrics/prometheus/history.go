@@ -103,8 +103,15 @@ func (h *historyReader) plan(ctx context.Context, req metrics.UsageRequest) (*us
 	if req.Resource.IsHourly() && est.counted && len(est.byNamespace) == 0 {
 		return r, nil, nil // Many servers lack the metric; the count suffices to find out.
 	}
-	return r, planQueries(r.scope.names, from, to, g.step, est, h.client.cfg), nil
+	cfg := h.client.cfg
+	if g.pairing > 0 { // The server evaluates several pairs for each sample that it returns.
+		cfg.MaxSamples = max(1, maxPairs*cfg.MaxSamples/int(g.step/g.pairing))
+	}
+	return r, planQueries(r.scope.names, from, to, g.step, est, cfg), nil
 }
+
+// maxPairs x Config.MaxSamples bounds the pairs of samples that one query evaluates.
+const maxPairs = 4
 
 // beforeNow limits an end to the present: later samples have a wrong clock.
 func (h *historyReader) beforeNow(end time.Time) time.Time {
@@ -116,12 +123,19 @@ func (h *historyReader) beforeNow(end time.Time) time.Time {
 
 // gridOf returns the grid of a request that ends at the given time.
 func (h *historyReader) gridOf(ctx context.Context, resource metrics.Resource, metric string, end time.Time, requested time.Duration) (gridPlan, error) {
-	if resource.IsHourly() {
-		return gridPlan{step: time.Hour, window: time.Hour}, nil
+	measured := metric
+	switch resource {
+	case metrics.AnonymousMemory:
+		return hourlyGrid(metric, 0), nil
+	case metrics.UnreclaimableMemory:
+		measured = memoryMetric // Many servers lack the metric of the page cache, which is scraped with this one.
 	}
-	scrape, _, err := h.intervals.scrapeInterval(ctx, metric, end)
+	scrape, _, err := h.intervals.scrapeInterval(ctx, measured, end)
 	if err != nil {
 		return gridPlan{}, err
+	}
+	if resource.IsHourly() {
+		return hourlyGrid(metric, scrape), nil
 	}
 	return planGrid(metric, scrape, requested), nil
 }
@@ -165,10 +179,10 @@ func (h *historyReader) Identity() string {
 		fmt.Fprintf(&b, " param=%q:%q", name, cfg.Params[name])
 	}
 	fmt.Fprintf(&b, " labels=%q", selector("", cfg.Matchers...))
-	if len(cfg.Headers) > 0 {
+	if headers := h.client.headers.latest(); len(headers) > 0 {
 		sum := sha256.New()
-		for _, name := range slices.Sorted(maps.Keys(cfg.Headers)) {
-			fmt.Fprintf(sum, "%q:%q\n", name, cfg.Headers[name])
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			fmt.Fprintf(sum, "%q:%q\n", name, headers[name])
 		}
 		fmt.Fprintf(&b, " headers=%s", hex.EncodeToString(sum.Sum(nil)[:8]))
 	}

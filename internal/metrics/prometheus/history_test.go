@@ -45,7 +45,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestStepIsWhatUsageChooses: a cache by step would else never find what it keeps.
+// TestStepIsWhatUsageChooses checks that Step returns the step of Usage, which identifies cached days.
 func TestStepIsWhatUsageChooses(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))
@@ -108,7 +108,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestTransportThatIsGiven carries all requests, with GET alone where that is asked for.
+// TestTransportThatIsGiven checks that a configured transport sends all requests, with GET only if requested.
 func TestTransportThatIsGiven(t *testing.T) {
 	address, _ := serve(t, answerWith(http.StatusOK, "application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`))
 	c := &carrier{}
@@ -126,7 +126,7 @@ func TestTransportThatIsGiven(t *testing.T) {
 	}
 }
 
-// TestProbeWithoutHistory is all of a probe but the reach of history, for fewer queries.
+// TestProbeWithoutHistory checks that the report lacks only the age of the history, with fewer queries.
 func TestProbeWithoutHistory(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))

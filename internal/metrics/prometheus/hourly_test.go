@@ -15,12 +15,12 @@ import (
 
 const hourlyHours = 3
 
-// counter grows by so much a second.
+// counter increases at a rate per second.
 func (w *fixture) counter(perSecond float64, pairs ...string) {
 	w.add(func(t time.Time) float64 { return t.Sub(w.grid.Start).Seconds() * perSecond }, pairs...)
 }
 
-// ask reads a figure and returns its values by what name makes of their keys.
+// ask reads a metric and returns its values by the result of name for their keys.
 func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.HourlySeries) string, namespaces ...string) map[string][]float64 {
 	t.Helper()
 	list, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
@@ -66,7 +66,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	w.owned(podOwnerMetric, "shop", "pod", "web-6d4cf56db6-bbbbb", "ReplicaSet", "web-6d4cf56db6", constant(1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-6d4cf56db6", "Deployment", "web", constant(1))
 	pod := []string{"namespace", "shop", "pod", "web-6d4cf56db6-bbbbb"}
-	for _, job := range []string{"kubelet", "agent"} { // Scraped twice, counted once; the loopback is nobody's traffic.
+	for _, job := range []string{"kubelet", "agent"} { // Two jobs scrape the same traffic, which counts once; the loopback interface does not count.
 		for face, rate := range map[string]float64{"eth0": 100, "eth1": 50, "lo": 1e6} {
 			w.counter(rate, append([]string{"__name__", "container_network_receive_bytes_total", "interface", face, "job", job}, pod...)...)
 			w.counter(2*rate, append([]string{"__name__", "container_network_transmit_bytes_total", "interface", face, "job", job}, pod...)...)
@@ -88,7 +88,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	}
 }
 
-// TestHourlyOwnersOnce: who reads several figures in one go asks for owners once, and gets what it would get one by one.
+// TestHourlyOwnersOnce checks that owners are read once for several metrics, with the same results as single reads.
 func TestHourlyOwnersOnce(t *testing.T) {
 	w := newHourlyFixture()
 	for _, ns := range []string{"shop", "bank"} {
@@ -116,7 +116,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 		of         metrics.HourlyMetric
 		namespaces []string
 	}{
-		{metrics.PodReceived, []string{"shop", "bank"}}, // The owners of bank are read as well, which has no traffic.
+		{metrics.PodReceived, []string{"shop", "bank"}}, // The owners of bank, which has no traffic, are read as well.
 		{metrics.PodCPU, []string{"bank", "shop"}},
 		{metrics.PodCPU, []string{"bank"}},
 		{metrics.PodSent, []string{"shop"}},
@@ -169,10 +169,10 @@ func TestHourlyGPUs(t *testing.T) {
 	}
 	w.add(use, "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-1", "gpu", "0", "namespace", "ai", "pod", "train-0", "container", "main")
 	w.add(constant(512), "__name__", "DCGM_FI_DEV_FB_USED", "UUID", "GPU-1", "gpu", "0", "namespace", "ai", "pod", "train-0", "container", "main")
-	// Prometheus has put the exporter's own labels before those of the pod.
+	// Prometheus overwrote the labels of the pod with those of the exporter.
 	w.add(constant(0), "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-2", "gpu", "1", "namespace", "monitoring", "pod", "dcgm-exporter-x",
 		"container", "exporter", "exported_namespace", "ai", "exported_pod", "train-1", "exported_container", "main")
-	// Nobody has it.
+	// A GPU that no container uses.
 	w.add(constant(0), "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-3", "gpu", "2")
 	got := ask(t, w, metrics.GPUUse, byWorkload, "ai")
 	want(t, got, "ai/StatefulSet/train/train-0/mainGPU-1", 0.01, 0.8, 0.01)
@@ -183,7 +183,7 @@ func TestHourlyGPUs(t *testing.T) {
 	want(t, ask(t, w, metrics.GPUMemory, byWorkload), "ai/StatefulSet/train/train-0/mainGPU-1", 512<<20, 512<<20, 512<<20)
 }
 
-// info is a pod as kube-state-metrics sees it.
+// info adds a pod as exported by kube-state-metrics.
 func (w *fixture) info(pod, kind, node string, phase string, when func(time.Time) float64) {
 	w.add(when, "__name__", podInfoMetric, "namespace", "shop", "pod", pod, "created_by_kind", kind, "node", node)
 	if phase != "" {
@@ -219,11 +219,11 @@ func TestHourlyFiguresOfNodes(t *testing.T) {
 	want(t, requests, "busy", 4, 4, 4)
 	want(t, requests, "empty", 0, 0, 0)
 	if got := ask(t, w, metrics.NodeMemoryRequests, byNode); len(got) == 0 {
-		t.Error("a cluster in which nobody asks for memory asks for none") // The metric is there for cpu.
+		t.Error("zero memory requests without any memory request in the cluster") // The metric exists for CPU.
 	}
 }
 
-// TestHourlyNothingIsNotZero: where the metric behind a count is missing, nothing is known.
+// TestHourlyNothingIsNotZero checks that there is no value if the metric of a count is missing.
 func TestHourlyNothingIsNotZero(t *testing.T) {
 	w := newHourlyFixture()
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "a")
@@ -271,7 +271,7 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 		want(t, got, "shop/"+c.kind+"/orphan//", 0, 0, 0)
 		want(t, got, "shop/"+c.kind+"/old//", 1, 0, 0)
 	}
-	// Before 2.6 kube-state-metrics counted them itself.
+	// Before 2.6, kube-state-metrics exported the counts.
 	before := newHourlyFixture()
 	before.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", "web")
 	before.add(constant(1), "__name__", addressesMetric, "namespace", "shop", "endpoint", "web")
@@ -279,7 +279,8 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 	want(t, ask(t, before, metrics.ServiceAddresses, byWorkload), "shop/Service/web//", 3, 3, 3)
 }
 
-// TestHourlyOfManyAsksInParts: what is more than one answer may hold is asked for in parts and comes out the same.
+// TestHourlyOfManyAsksInParts checks that a request above the limit of a response is split without changing the
+// result.
 func TestHourlyOfManyAsksInParts(t *testing.T) {
 	w := newHourlyFixture()
 	for _, ns := range []string{"a", "b", "c", "d"} {

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// TestVectorLeavesNothingOut: Instant drops what is not a number, Vector does not.
+// TestVectorLeavesNothingOut checks that Instant omits values that are not finite and Vector returns them.
 func TestVectorLeavesNothingOut(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[

@@ -20,8 +20,8 @@ import (
 	"crane.io/crane/internal/testbed/promserver"
 )
 
-// TestAReleasedPrometheusReadsTheSame reads one history from the embedded engine and from the prometheus of the machine,
-// which may be years older.
+// TestAReleasedPrometheusReadsTheSame checks that the embedded engine and an installed prometheus, which may be
+// several years older, return the same history.
 func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 			t.Errorf("no %s at all", resource)
 		}
 		got := readAll(t, released, req)
-		// How a rate is extended to the begin of a series differs by version.
+		// Versions extrapolate a rate to the start of a series differently.
 		for _, h := range []history{want, got} {
 			for _, s := range h {
 				s.Values[0] = 0
@@ -73,7 +73,7 @@ func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 	}
 }
 
-// startReleased runs a binary on the history until the test ends and returns its address once it answers.
+// startReleased runs a binary on the history until the test ends and returns its address when it is ready.
 func startReleased(t *testing.T, binary string, w *fixture) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func startReleased(t *testing.T, binary string, w *fixture) string {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		cmd.Wait() // its error says that it was killed
+		cmd.Wait() // the error reports the kill
 	})
 	url := "http://" + address
 	probe := newSource(t, url, func(c *Config) { c.MaxAttempts = 1 })

@@ -22,11 +22,11 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// These tests read from the real engine: what a query means is not for a fake to say.
+// These tests use the real engine, because a fake cannot verify the meaning of a query.
 
 var today = time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 
-// fixture is a history that is built up and then served.
+// fixture builds a history and serves it.
 type fixture struct {
 	grid   promserver.Grid
 	series []promserver.Series
@@ -36,7 +36,7 @@ func newFixture(start, end time.Time) *fixture {
 	return &fixture{grid: promserver.Grid{Start: start, End: end, Step: time.Minute}}
 }
 
-// add gives a series a value at each time of the grid; NaN leaves it out.
+// add adds a series with a value at each time of the grid; NaN is no sample.
 func (w *fixture) add(value func(t time.Time) float64, pairs ...string) {
 	w.series = append(w.series, promserver.Series{
 		Labels: labels.FromStrings(pairs...),
@@ -48,7 +48,7 @@ func (w *fixture) add(value func(t time.Time) float64, pairs ...string) {
 	})
 }
 
-// cpu gives a container a counter that grows by cores(t) a second.
+// cpu adds a counter of a container that increases by cores(t) per second.
 func (w *fixture) cpu(namespace, pod, container string, cores func(time.Time) float64, more ...string) {
 	total := 0.0
 	w.add(func(t time.Time) float64 {
@@ -74,7 +74,7 @@ func (w *fixture) owned(metric, namespace, by, object, kind, owner string, when 
 
 func constant(v float64) func(time.Time) float64 { return func(time.Time) float64 { return v } }
 
-// between is v within [from, to) and nothing outside.
+// between returns v within [from, to) and no value outside.
 func between(from, to time.Time, v float64) func(time.Time) float64 {
 	return func(t time.Time) float64 {
 		if t.Before(from) || !t.Before(to) {
@@ -129,10 +129,10 @@ func newSource(t *testing.T, address string, change func(*Config)) *Source {
 	return s
 }
 
-// history is everything that a reading gave, joined by container.
+// history is the result of a read, joined by container.
 type history map[metrics.ContainerKey]series.Series
 
-// readAll checks the contract of the chunks while it joins them.
+// readAll joins the chunks and checks their contract.
 func readAll(t *testing.T, s *Source, req metrics.UsageRequest) history {
 	t.Helper()
 	out := history{}
@@ -172,7 +172,7 @@ func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 	return nil
 }
 
-// byWorkload is the containers of each workload in the order of their names.
+// byWorkload returns the containers of each workload, sorted by name.
 func (h history) byWorkload() map[string][]string {
 	out := map[string][]string{}
 	for k := range h {
@@ -219,7 +219,7 @@ func TestCPUAcrossACounterReset(t *testing.T) {
 	reset := today.Add(-12 * time.Hour)
 	w.add(func(at time.Time) float64 {
 		if total += 0.5 * 60; at.Equal(reset) {
-			total = 0.5 * 30 // the container began anew half a minute ago
+			total = 0.5 * 30 // the container restarted half a minute ago
 		}
 		return total
 	}, "__name__", cpuMetric, "namespace", "shop", "pod", "web-0", "container", "app")
@@ -307,21 +307,21 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	start, rollout, end := today.Add(-2*day), today.Add(-day), today
 	w := newFixture(start, end)
 	always := constant(1)
-	// A Deployment whose ReplicaSet was replaced, under names that no pattern would guess.
+	// A Deployment whose ReplicaSet was replaced, with names that match no pattern.
 	w.cpu("shop", "blue-one", "app", between(start, rollout, 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "blue-one", "ReplicaSet", "web-old", between(start, rollout, 1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-old", "Deployment", "web", between(start, rollout, 1))
 	w.cpu("shop", "blue-two", "app", between(rollout, end, 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "blue-two", "ReplicaSet", "web-new", between(rollout, end, 1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-new", "Deployment", "web", between(rollout, end, 1))
-	// A job that a CronJob started and that lived for ten minutes.
+	// A job of a CronJob that ran for ten minutes.
 	w.cpu("shop", "nightly-run", "app", between(start.Add(time.Hour), start.Add(70*time.Minute), 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "nightly-run", "Job", "nightly-1", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
 	w.owned(jobOwnerMetric, "shop", "job_name", "nightly-1", "CronJob", "nightly", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
-	// A pod of the same prefix as the Deployment that is none of its.
+	// A pod of another workload with the prefix of the Deployment.
 	w.cpu("shop", "web-foo-x8k2p", "app", always)
 	w.owned(podOwnerMetric, "shop", "pod", "web-foo-x8k2p", "DaemonSet", "web-foo", always)
-	// Nobody exports the owner of this one.
+	// The owner of this pod is not exported.
 	w.cpu("shop", "api-5d4f8c7b9d-x8k2p", "app", always)
 	w.add(always, "__name__", podInfoMetric, "namespace", "shop", "pod", "web-foo-x8k2p", "node", "node-7")
 	w.add(always, "__name__", podOwnerMetric, "namespace", "shop", "pod", "api-5d4f8c7b9d-zzzzz", "owner_kind", "X", "owner_name", "x", "node", "of the exporter")
@@ -345,7 +345,7 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// many is a world of some namespaces with containers of different sizes, some of which come and go.
+// many adds namespaces with containers of different sizes, some of them short-lived.
 func many() *fixture {
 	w := newFixture(today.Add(-2*day), today.Add(5*time.Hour))
 	for ns := range 7 {
@@ -422,7 +422,8 @@ func TestServerLimitsOnSeriesSplitByPods(t *testing.T) {
 	}
 	req := metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-2 * time.Hour), End: today}
 	want := readAll(t, w.source(t, nil), req)
-	// A server that serves few series: any query of usage that does not pick at most two endings of names is too large.
+	// A server with a low limit on series: any usage query that does not select at most two name endings is too
+	// large.
 	picky := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			_, endings, _ := strings.Cut(r.FormValue("query"), `pod=~".*[`)
@@ -448,7 +449,8 @@ func TestQueriesGrowWithDaysNotWorkloads(t *testing.T) {
 	w.add(constant(1), "__name__", podInfoMetric, "namespace", "team-0", "pod", "p", "node", "n")
 	s := w.source(t, nil)
 	readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start, End: w.grid.End})
-	// Three days: usage and four of owners each; besides, three for the scrape interval, the namespaces, the count.
+	// Three days: usage and four queries for owners each; three more for the scrape interval, the namespaces and the
+	// count.
 	if got := s.Stats().Queries; got != 3*5+5 {
 		t.Errorf("%d queries for 84 containers on 3 days, want 20", got)
 	}
@@ -486,7 +488,7 @@ func TestManyNamespaces(t *testing.T) {
 		w.cpu(ns, "odd", "app", constant(1))
 		w.owned(podOwnerMetric, ns, "pod", "odd", "StatefulSet", "web", constant(1))
 	}
-	// One server refuses queries about more than fifty namespaces, all of them at once included.
+	// The server rejects queries for more than fifty namespaces, and for all at once.
 	picky := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			text := r.FormValue("query") + r.FormValue("match[]")

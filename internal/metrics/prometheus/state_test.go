@@ -250,7 +250,7 @@ func TestOOMKills(t *testing.T) {
 		}
 		return 1
 	}, "__name__", oomReasonMetric, "namespace", "shop", "pod", "db-0", "container", "db", "reason", "OOMKilled")
-	// Restarted, for another reason.
+	// Restarted for another reason.
 	w.add(func(at time.Time) float64 { return float64(at.Unix() / 3600) }, "__name__", restartsMetric, "namespace", "shop", "pod", "x-0", "container", "x")
 	w.add(constant(1), "__name__", oomReasonMetric, "namespace", "shop", "pod", "x-0", "container", "x", "reason", "Error")
 
@@ -293,8 +293,8 @@ func TestServersThatAnswerQueriesOnly(t *testing.T) {
 	}
 }
 
-// TestShortenedScrapeInterval: scrapes came each minute until two hours ago and come each 15 seconds since. Windows have
-// to bridge the older ones, or all days but today would have no CPU use.
+// TestShortenedScrapeInterval checks a scrape interval that changed from one minute to 15 seconds two hours ago.
+// Windows have to cover the longer interval, or earlier days would have no CPU usage.
 func TestShortenedScrapeInterval(t *testing.T) {
 	w := newFixture(today.Add(-2*day), today)
 	w.grid.Step = 15 * time.Second

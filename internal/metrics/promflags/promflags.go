@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promflags has the flags that say where a Prometheus is and how to be let in, the same for every binary that reads one.
+// Package promflags defines the flags for the address of Prometheus and the access to it, shared by all binaries.
 package promflags
 
 import (
@@ -15,13 +15,16 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// Options say where the history is read from, and how. Names and defaults of flags are gocrane's.
+// Options configure access to Prometheus. Names and defaults of flags are gocrane's.
 type Options struct {
-	Address            string
-	Username           string
-	Password           string
-	BearerToken        string
-	BearerTokenFile    string
+	Address         string
+	Username        string
+	Password        string
+	BearerToken     string
+	BearerTokenFile string
+	// Headers are sent with each request, each as "Name: value". HeadersFile is a file with one a line.
+	Headers            []string
+	HeadersFile        string
 	CAFile             string
 	CertFile           string
 	KeyFile            string
@@ -34,7 +37,7 @@ type Options struct {
 	ExtensionLabels string
 }
 
-// New returns the defaults; there is none for the address.
+// New returns the defaults; the address has none.
 func New() Options {
 	return Options{Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000}
 }
@@ -47,7 +50,7 @@ func (p *Options) AddFlags(fs *pflag.FlagSet) {
 		"Label matchers for each query, as k=v,k2=v2; for a Prometheus that holds several clusters.")
 }
 
-// AddAccessFlags is AddFlags for who asks for no ranges.
+// AddAccessFlags is AddFlags for binaries without range queries.
 func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, "prometheus-address", p.Address,
 		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
@@ -56,6 +59,10 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken, "Bearer token.")
 	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
 		"File with the bearer token, read again when it changes.")
+	fs.StringArrayVar(&p.Headers, "prometheus-header", p.Headers,
+		"Header for each request, as 'Name: value', for example 'X-Scope-OrgID: team-a'; may be repeated. Visible in the list of processes.")
+	fs.StringVar(&p.HeadersFile, "prometheus-headers-file", p.HeadersFile,
+		"File with headers for each request, one 'Name: value' a line, for example from a Secret. It is read again for each request and overrides --prometheus-header.")
 	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
 	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
 	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
@@ -68,7 +75,7 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 
 func flag(name string) *field.Path { return field.NewPath("--" + name) }
 
-// Validate returns everything that is wrong with the options, each error with the flag that it is about. It opens no file.
+// Validate returns an error with the flag of each invalid option. It opens no file.
 func (p Options) Validate() field.ErrorList {
 	var errs field.ErrorList
 	if p.Address == "" {
@@ -103,10 +110,21 @@ func (p Options) Validate() field.ErrorList {
 	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
 		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
 	}
+	return append(errs, p.validateHeaders()...)
+}
+
+// validateHeaders returns errors without the values of headers, which may be secret.
+func (p Options) validateHeaders() field.ErrorList {
+	var errs field.ErrorList
+	for i, text := range p.Headers {
+		if _, _, err := prometheus.ParseHeader(text); err != nil {
+			errs = append(errs, field.Invalid(flag("prometheus-header").Index(i), field.OmitValueType{}, err.Error()))
+		}
+	}
 	return errs
 }
 
-// Config is what a client is made of.
+// Config returns the client configuration.
 func (p Options) Config() (prometheus.Config, error) {
 	cfg := prometheus.DefaultConfig()
 	matchers, err := prometheus.ParseMatchers(p.ExtensionLabels)
@@ -116,6 +134,17 @@ func (p Options) Config() (prometheus.Config, error) {
 	cfg.Address = p.Address
 	cfg.Username, cfg.Password = p.Username, p.Password
 	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
+	cfg.HeadersFile = p.HeadersFile
+	for _, text := range p.Headers {
+		name, value, err := prometheus.ParseHeader(text)
+		if err != nil {
+			return cfg, fmt.Errorf("--prometheus-header: %w", err)
+		}
+		if cfg.Headers == nil {
+			cfg.Headers = map[string]string{}
+		}
+		cfg.Headers[name] = value
+	}
 	cfg.TLS = prometheus.TLSConfig{
 		CAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, InsecureSkipVerify: p.InsecureSkipVerify,
 	}

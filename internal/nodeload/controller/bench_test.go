@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/metrics/prometheus"
@@ -28,6 +29,7 @@ import (
 type fakePrometheus struct {
 	random  *rand.Rand
 	nodes   int
+	clock   clock.PassiveClock
 	levels  map[string][]float64
 	queries atomic.Int64
 }
@@ -35,6 +37,7 @@ type fakePrometheus struct {
 func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.queries.Add(1)
 	name, _, _ := strings.Cut(r.FormValue("query"), "{")
+	dated := strings.Contains(name, "timestamp(")
 	level := l.levels[name]
 	if level == nil {
 		level = make([]float64, l.nodes)
@@ -55,7 +58,11 @@ func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"metric":{"__name__":%q,"instance":"n%d:9100","job":"node-exporter"},"value":[1714564800,"%.6f"]}`, name, i, level[i])
+		value := level[i]
+		if dated {
+			value = float64(l.clock.Now().Add(-30 * time.Second).Unix())
+		}
+		fmt.Fprintf(&b, `{"metric":{"__name__":%q,"instance":"n%d:9100","job":"node-exporter"},"value":[1714564800,"%.6f"]}`, name, i, value)
 	}
 	b.WriteString(`]}}`)
 	_, _ = w.Write([]byte(b.String()))
@@ -66,7 +73,8 @@ func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // which writes all nodes, is excluded.
 func BenchmarkHour5000Nodes(b *testing.B) {
 	const nodes = 5000
-	source := &fakePrometheus{random: rand.New(rand.NewPCG(1, 2)), nodes: nodes, levels: map[string][]float64{}}
+	clk := clocktesting.NewFakeClock(begin)
+	source := &fakePrometheus{random: rand.New(rand.NewPCG(1, 2)), nodes: nodes, levels: map[string][]float64{}, clock: clk}
 	server := httptest.NewServer(source)
 	defer server.Close()
 	cfg := prometheus.DefaultConfig()
@@ -80,7 +88,6 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	clk := clocktesting.NewFakeClock(begin)
 	c, err := New(Config{
 		Policy: policyfile.Fixed(policy, clk), Sources: Sources{Prometheus: client}, Nodes: w, Patches: indexedCluster{w}, Binds: w,
 		Labels: []string{"node", "instance"}, Material: 0.02, Workers: 10, Events: events.NewFakeRecorder(1000), Metrics: NewMetrics(), Clock: clk,

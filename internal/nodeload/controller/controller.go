@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -52,6 +53,8 @@ type Config struct {
 	Workers int
 	// Namespace is Crane's own, with the ConfigMap of the policy.
 	Namespace string
+	// TaintAbove is the share of the mark schedule above which nodes are tainted; 0 for never.
+	TaintAbove series.Ratio
 	// DryRun decides and reports, and writes nothing.
 	DryRun bool
 
@@ -77,6 +80,8 @@ type Controller struct {
 	policy   *nodeload.Policy
 	// reportedProblems holds the last reported problem of each node and metric, so that only changes are reported.
 	reportedProblems map[problemKey]problem
+	// reportedUndated holds the metrics whose unknown sample times were reported.
+	reportedUndated map[string]bool
 	// writeFails is true after a failed patch: only the first failure in a row is logged.
 	writeFails bool
 
@@ -95,7 +100,7 @@ func New(cfg Config) (*Controller, error) {
 	case len(cfg.Labels) == 0:
 		return nil, errors.New("no label of series that names a node")
 	}
-	return &Controller{cfg: cfg, reportedProblems: map[problemKey]problem{}, wake: make(chan struct{}, 1)}, nil
+	return &Controller{cfg: cfg, reportedProblems: map[problemKey]problem{}, reportedUndated: map[string]bool{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -145,7 +150,7 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	due := c.schedule.due(c.policy.Metrics, now, missingOnNewNodes(list.Items, now))
 
 	reading, cancel := context.WithTimeout(ctx, roundTimeout)
-	r := reader{sources: c.cfg.Sources, nodes: nodes, match: newMatcher(list.Items, c.cfg.Labels), now: now}
+	r := &reader{sources: c.cfg.Sources, nodes: nodes, match: newMatcher(list.Items, c.cfg.Labels), now: now}
 	c.requestForecasts(nodes)
 	readings := r.read(reading, c.policy.Metrics, due)
 	cancel()
@@ -156,6 +161,7 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 
 	p := planner{policy: c.policy, format: c.cfg.Format, material: c.cfg.Material, now: now, interval: hotInterval}
 	patches := p.plan(nodes, readings, c.hot(now))
+	c.updateTaints(ctx, list.Items, now) // before the writes, which change resource versions
 	c.write(ctx, nodes, patches)
 	c.cfg.Metrics.round(c.cfg.Clock.Since(now))
 	return c.next(now)
@@ -175,6 +181,7 @@ func (c *Controller) applyPolicy(ctx context.Context, now time.Time) {
 			delete(c.reportedProblems, told)
 		}
 	}
+	maps.DeleteFunc(c.reportedUndated, func(metric string, _ bool) bool { return !named(policy.Metrics, metric) })
 	c.hotNext = now
 	if c.cfg.Binds != nil {
 		c.cfg.Binds.Ranges(policy.Hot)

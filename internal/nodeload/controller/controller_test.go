@@ -46,13 +46,35 @@ type fakeCluster struct {
 	patches []string
 	reject  error
 	binds   map[string][]int64
+	// sampled returns the time of a node's newest sample; nil for the time of the query.
+	sampled func(node int, at time.Time) time.Time
+	// undated means that no sample times are recorded.
+	undated bool
 }
 
-func (w *fakeCluster) Vector(_ context.Context, query string, _ time.Time) ([]metrics.Sample, error) {
+func (w *fakeCluster) Vector(_ context.Context, query string, at time.Time) ([]metrics.Sample, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if strings.Contains(query, "_sample_time_seconds") {
+		return w.sampleTimes(at), w.err
+	}
 	w.queries = append(w.queries, query)
 	return w.vectors[query], w.err
+}
+
+// sampleTimes returns the recorded series of sample times.
+func (w *fakeCluster) sampleTimes(at time.Time) []metrics.Sample {
+	var out []metrics.Sample
+	for i := range w.nodes {
+		taken := at
+		if w.sampled != nil {
+			taken = w.sampled(i, at)
+		}
+		if !w.undated && !taken.IsZero() {
+			out = append(out, metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: float64(taken.UnixMilli()) / 1000})
+		}
+	}
+	return out
 }
 
 func (*fakeCluster) Selector(metric string, _ ...prometheus.Matcher) (string, error) {
@@ -82,7 +104,10 @@ func (w *fakeCluster) PatchNode(_ context.Context, name string, patch []byte) er
 	if w.reject != nil {
 		return w.reject
 	}
-	var object struct{ Metadata metav1.ObjectMeta }
+	var object struct {
+		Metadata metav1.ObjectMeta
+		Spec     struct{ Taints *[]corev1.Taint }
+	}
 	if err := json.Unmarshal(patch, &object); err != nil {
 		return err
 	}
@@ -92,6 +117,10 @@ func (w *fakeCluster) PatchNode(_ context.Context, name string, patch []byte) er
 	}
 	if object.Metadata.UID != w.nodes[i].UID {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("UID"))
+	}
+	if object.Spec.Taints != nil {
+		w.nodes[i].Spec.Taints = *object.Spec.Taints
+		return nil
 	}
 	annotations := maps.Clone(w.nodes[i].Annotations)
 	if annotations == nil {
@@ -170,7 +199,8 @@ func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 	return f
 }
 
-func (f *fixture) told() []string {
+// recorded returns the events since the last call.
+func (f *fixture) recorded() []string {
 	var out []string
 	for {
 		select {
@@ -252,10 +282,10 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 			t.Errorf("n%d carries %q", i, got)
 		}
 	}
-	told := strings.Join(f.told(), "\n")
+	recorded := strings.Join(f.recorded(), "\n")
 	for _, want := range []string{"not a number", "negative", "too large", "two series", "no series"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("%q is not told in\n%s", want, told)
+		if !strings.Contains(recorded, want) {
+			t.Errorf("%q is not recorded in\n%s", want, recorded)
 		}
 	}
 	if err := testutil.CollectAndCompare(f.cfg.Metrics, strings.NewReader(`
@@ -267,6 +297,7 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="negative"} 1
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no capacity"} 0
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no forecast"} 0
+		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no recent sample"} 0
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="no series"} 1
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="not a number"} 2
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="not reported"} 0
@@ -278,8 +309,8 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	}
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
-	if told := f.told(); len(told) > 0 {
-		t.Errorf("told again: %v", told)
+	if recorded := f.recorded(); len(recorded) > 0 {
+		t.Errorf("recorded again: %v", recorded)
 	}
 }
 
@@ -287,9 +318,71 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 func TestManyBadNodesAreOneEvent(t *testing.T) {
 	f := start(t, newWorld(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
-	if told := f.told(); len(told) != 1 || !strings.Contains(told[0], "100 of 100 nodes") {
-		t.Errorf("told %v", told)
+	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "100 of 100 nodes") {
+		t.Errorf("recorded %v", recorded)
 	}
+}
+
+// TestDeadExporterLooksStale checks that values are stamped with the time of the newest raw sample, so that those of a
+// dead exporter, which averages contain for minutes, expire by its last sample.
+func TestDeadExporterLooksStale(t *testing.T) {
+	w := newWorld(3)
+	w.percent("cpu_usage_avg_5m", 10, 20, 30)
+	died := begin.Add(-4 * time.Minute)
+	w.sampled = func(node int, at time.Time) time.Time {
+		return map[int]time.Time{0: at.Add(-20 * time.Second), 1: died}[node] // none of n2 in an hour
+	}
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.Round(t.Context())
+	f.clock.Step(3 * time.Minute)
+	w.percent("cpu_usage_avg_5m", 15, 25, 30)
+	f.Round(t.Context())
+	for node, want := range map[int]string{0: "0.15000,2024-05-01T12:02:40Z", 1: "0.20000,2024-05-01T11:56:00Z", 2: ""} {
+		if got := w.nodes[node].Annotations["cpu_usage_avg_5m"]; got != want {
+			t.Errorf("n%d has %q, want %q", node, got, want)
+		}
+	}
+	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "no recent sample") {
+		t.Errorf("recorded %v", recorded)
+	}
+}
+
+// TestUndatedValuesExpireEarlier checks that missing sample times are reported once and shorten the life of values.
+func TestUndatedValuesExpireEarlier(t *testing.T) {
+	w := newWorld(1)
+	w.percent("cpu_usage_avg_5m", 10)
+	w.undated = true
+	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f.Round(t.Context())
+	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T11:57:30Z" {
+		t.Errorf("annotation %q", got)
+	}
+	recorded := f.recorded()
+	if len(recorded) != 1 || !strings.Contains(recorded[0], "SampleTimeUnknown") || !strings.Contains(recorded[0], "node_cpu_sample_time_seconds") {
+		t.Errorf("recorded %v", recorded)
+	}
+	gauge := func(value string) {
+		t.Helper()
+		if err := testutil.CollectAndCompare(f.cfg.Metrics, strings.NewReader(`
+		# HELP crane_nodeload_undated 1 if the sample times of a metric are unknown, so that its values expire earlier, else 0.
+		# TYPE crane_nodeload_undated gauge
+		crane_nodeload_undated{metric="cpu_usage_avg_5m"} `+value+"\n"), "crane_nodeload_undated"); err != nil {
+			t.Error(err)
+		}
+	}
+	gauge("1")
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if recorded := f.recorded(); len(recorded) != 0 {
+		t.Errorf("recorded again: %v", recorded)
+	}
+	w.undated = false
+	f.clock.Step(3 * time.Minute)
+	f.Round(t.Context())
+	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T12:06:00Z" {
+		t.Errorf("with sample times: annotation %q", got)
+	}
+	gauge("0")
 }
 
 func TestSourceGone(t *testing.T) {
@@ -305,8 +398,8 @@ func TestSourceGone(t *testing.T) {
 		}
 		f.clock.SetTime(next)
 	}
-	if told := f.told(); len(told) != 1 || !strings.Contains(told[0], "connection refused") {
-		t.Errorf("told %v", told)
+	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "connection refused") {
+		t.Errorf("recorded %v", recorded)
 	}
 	if _, patches := w.drain(); len(patches) > 0 {
 		t.Errorf("patches %v", patches)
@@ -336,9 +429,9 @@ func TestMetricsServer(t *testing.T) {
 	if got := w.nodes[0].Annotations; got["cpu_now"] != "0.25000,2024-05-01T11:59:40Z" || got["mem_now"] != "0.50000,2024-05-01T11:59:40Z" {
 		t.Errorf("annotations %v", got)
 	}
-	told := strings.Join(f.told(), "\n")
-	if !strings.Contains(told, "no capacity") || !strings.Contains(told, "not reported") {
-		t.Errorf("told %s", told)
+	recorded := strings.Join(f.recorded(), "\n")
+	if !strings.Contains(recorded, "no capacity") || !strings.Contains(recorded, "not reported") {
+		t.Errorf("recorded %s", recorded)
 	}
 }
 

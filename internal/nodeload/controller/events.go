@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"crane.io/crane/pkg/nodeload"
 )
 
 const (
@@ -26,6 +28,7 @@ const (
 const (
 	reasonQueryFailed = "LoadNotRead"
 	reasonNoValue     = "LoadUnknown"
+	reasonUndated     = "SampleTimeUnknown"
 )
 
 // eventAction is the action of an event about a metric. Events that differ in their text only are counted instead of
@@ -68,6 +71,7 @@ func (c *Controller) record(ctx context.Context, nodes []node, readings []readin
 		c.cfg.Metrics.queried(m.Name, "succeeded")
 		c.schedule.succeeded(m, now)
 		c.reportProblems(ctx, m.Name, nodes, r)
+		c.reportUndated(ctx, m.Name, r)
 	}
 	c.forgetNodes(nodes)
 }
@@ -106,6 +110,22 @@ func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []
 		ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
 		c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric), "%s", truncateNote(text))
 	}
+}
+
+// reportUndated reports that the sample times of a metric have become unknown.
+func (c *Controller) reportUndated(ctx context.Context, metric string, r *reading) {
+	c.cfg.Metrics.undated(metric, r.undated != "")
+	if r.undated == "" || c.reportedUndated[metric] {
+		if r.undated == "" {
+			delete(c.reportedUndated, metric)
+		}
+		return
+	}
+	c.reportedUndated[metric] = true
+	text := fmt.Sprintf("%s: the times of its samples are unknown, so that its values expire %s earlier: %s; "+
+		"install the rules of config/nodeload/recording-rules.yaml or set sampleTime", metric, nodeload.UndatedAge, r.undated)
+	ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
+	c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonUndated, eventAction(metric), "%s", truncateNote(text))
 }
 
 // forgetNodes drops the reported problems of deleted nodes.

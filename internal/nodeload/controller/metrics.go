@@ -17,8 +17,10 @@ var (
 	queriesDesc   = prometheus.NewDesc("crane_nodeload_reads_total", "Reads of a metric for all nodes, one query each, by result.", []string{"metric", "result"}, nil)
 	nodesDesc     = prometheus.NewDesc("crane_nodeload_nodes", "Number of nodes by result of the last reading of a metric: ok, or why there is no value.", []string{"metric", "state"}, nil)
 	unmatchedDesc = prometheus.NewDesc("crane_nodeload_unmatched_series", "Series of the last reading of a metric that matched no node.", []string{"metric"}, nil)
+	undatedDesc   = prometheus.NewDesc("crane_nodeload_undated", "1 if the sample times of a metric are unknown, so that its values expire earlier, else 0.", []string{"metric"}, nil)
 	patchesDesc   = prometheus.NewDesc("crane_nodeload_patches_total", "Patches of nodes, by result.", []string{"result"}, nil)
 	causesDesc    = prometheus.NewDesc("crane_nodeload_writes_total", "Written values, by cause.", []string{"cause"}, nil)
+	taintedDesc   = prometheus.NewDesc("crane_nodeload_tainted_nodes", "Nodes with a load above --node-load-taint-above.", nil, nil)
 	roundsDesc    = prometheus.NewDesc("crane_nodeload_rounds_total", "Rounds.", nil, nil)
 	durationDesc  = prometheus.NewDesc("crane_nodeload_last_round_duration_seconds", "Duration of the last round.", nil, nil)
 )
@@ -31,6 +33,7 @@ type Metrics struct {
 	mu       sync.Mutex
 	rounds   float64
 	duration time.Duration
+	taints   int
 	queries  map[[2]string]float64
 	patches  map[string]float64
 	causes   map[nodeload.Cause]float64
@@ -41,6 +44,7 @@ type Metrics struct {
 type outcome struct {
 	counts    map[problem]int
 	unmatched int
+	undated   bool
 }
 
 // NewMetrics returns metrics without counts.
@@ -69,7 +73,22 @@ func (m *Metrics) queried(metric, result string) {
 func (m *Metrics) found(metric string, counts map[problem]int, unmatched int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last[metric] = outcome{counts, unmatched}
+	m.last[metric] = outcome{counts: counts, unmatched: unmatched}
+}
+
+func (m *Metrics) undated(metric string, undated bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o, ok := m.last[metric]; ok {
+		o.undated = undated
+		m.last[metric] = o
+	}
+}
+
+func (m *Metrics) tainted(nodes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taints = nodes
 }
 
 func (m *Metrics) patched(result string, causes []nodeload.Cause) {
@@ -91,7 +110,7 @@ func (m *Metrics) retain(list []nodeload.Metric) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queriesDesc, nodesDesc, unmatchedDesc, patchesDesc, causesDesc, roundsDesc, durationDesc} {
+	for _, d := range []*prometheus.Desc{queriesDesc, nodesDesc, unmatchedDesc, undatedDesc, patchesDesc, causesDesc, taintedDesc, roundsDesc, durationDesc} {
 		ch <- d
 	}
 }
@@ -108,6 +127,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(roundsDesc, m.rounds)
 	gauge(durationDesc, m.duration.Seconds())
+	gauge(taintedDesc, float64(m.taints))
 	for key, n := range m.queries {
 		counter(queriesDesc, n, key[0], key[1])
 	}
@@ -119,6 +139,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for metric, o := range m.last {
 		gauge(unmatchedDesc, float64(o.unmatched), metric)
+		gauge(undatedDesc, map[bool]float64{true: 1}[o.undated], metric)
 		gauge(nodesDesc, float64(o.counts[""]), metric, stateOK)
 		for _, p := range problems() {
 			gauge(nodesDesc, float64(o.counts[p]), metric, string(p))

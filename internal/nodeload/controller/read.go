@@ -53,6 +53,7 @@ type problem string
 
 const (
 	noSeries    problem = "no series"
+	noSample    problem = "no recent sample"
 	twoSeries   problem = "two series"
 	notANumber  problem = "not a number"
 	negative    problem = "negative"
@@ -64,7 +65,7 @@ const (
 
 // problems returns all of them, for metrics.
 func problems() []problem {
-	return []problem{noSeries, twoSeries, notANumber, negative, tooLarge, noCapacity, noForecast, notReported}
+	return []problem{noSeries, noSample, twoSeries, notANumber, negative, tooLarge, noCapacity, noForecast, notReported}
 }
 
 // reading holds the values of a metric, by index of the node.
@@ -73,7 +74,9 @@ type reading struct {
 	samples   []nodeload.Sample
 	problems  []problem
 	unmatched int
-	err       error
+	// undated is why the sample times of all nodes are unknown; empty if they are known.
+	undated string
+	err     error
 }
 
 // reader reads metrics for a list of nodes.
@@ -82,6 +85,7 @@ type reader struct {
 	nodes   []node
 	match   *matcher
 	now     time.Time
+	times   sampleTimes
 }
 
 // Sources are the sources of metrics. A source that the policy does not use may be nil.
@@ -139,6 +143,8 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 	for i := range to.problems {
 		to.problems[i] = noSeries
 	}
+	times, undated := r.sampleTimes(ctx, m)
+	to.undated = undated
 	seen := make([]bool, len(r.nodes))
 	for _, s := range vector {
 		i, ok := r.match.find(s.Labels)
@@ -151,7 +157,15 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 			continue
 		}
 		seen[i] = true
-		to.set(i, s.Value/100, r.now)
+		at := r.now.Add(-nodeload.UndatedAge)
+		if undated == "" {
+			if times[i].IsZero() {
+				to.samples[i], to.problems[i] = nodeload.Sample{}, noSample
+				continue
+			}
+			at = times[i]
+		}
+		to.set(i, s.Value/100, at)
 	}
 	return nil
 }

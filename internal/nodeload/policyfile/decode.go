@@ -29,7 +29,7 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	var spec nodeload.Spec
 	for _, m := range file.Spec.SyncPeriod {
 		spec.Metrics = append(spec.Metrics, nodeload.Metric{
-			Name: m.Name, Period: m.Period.Duration, Query: m.Query,
+			Name: m.Name, Period: m.Period.Duration, Query: m.Query, SampleTime: m.SampleTime,
 			Resource: nodeload.Resource(m.Resource), From: nodeload.Source(m.Source),
 		})
 	}

@@ -57,7 +57,10 @@ func TestShippedPolicies(t *testing.T) {
 		if _, err := p.ParseExpr(builtin.Metrics[i].Query); err != nil || builtin.Metrics[i].Query == "" {
 			t.Errorf("%s: query %q: %v", builtin.Metrics[i].Name, builtin.Metrics[i].Query, err)
 		}
-		builtin.Metrics[i].Query = ""
+		if _, err := p.ParseExpr(builtin.Metrics[i].SampleTime); err != nil || builtin.Metrics[i].SampleTime == "" {
+			t.Errorf("%s: sample time %q: %v", builtin.Metrics[i].Name, builtin.Metrics[i].SampleTime, err)
+		}
+		builtin.Metrics[i].Query, builtin.Metrics[i].SampleTime = "", ""
 	}
 	if !reflect.DeepEqual(builtin, withRules) {
 		t.Errorf("the built-in policy is\n%+v, that with recording rules\n%+v", builtin, withRules)
@@ -116,6 +119,9 @@ func TestRecordingRulesServeThePolicies(t *testing.T) {
 	for _, m := range append(policy.Metrics, nodeload.GocraneSpec().Metrics...) {
 		if !recorded[m.Name] {
 			t.Errorf("%s is read and not recorded", m.Name)
+		}
+		if m.Resource = nodeload.ResourceOf(m.Name); !recorded[m.DefaultSampleTime()] {
+			t.Errorf("%s, with the sample times of %s, is read and not recorded", m.DefaultSampleTime(), m.Name)
 		}
 	}
 }

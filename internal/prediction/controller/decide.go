@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/series"
@@ -53,7 +54,7 @@ type statusBuilder struct {
 func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) statusBuilder {
 	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
 	return statusBuilder{
-		tsp: tsp, now: now, window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
+		tsp: tsp, now: now, window: tsp.Spec.Window(),
 		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
 	}
 }
@@ -303,11 +304,12 @@ func boolToInt(b bool) int {
 	return 0
 }
 
+// errorText returns an error for the status of an object, which the users of its namespace read.
 func errorText(err error) string {
 	if err == nil {
 		return "unknown"
 	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	return strings.ReplaceAll(metrics.PublicMessage(err), "\n", "; ")
 }
 
 func join(parts []string) string { return sentence(strings.Join(parts, "; ")) }

@@ -32,6 +32,8 @@ type NodeReconciler struct {
 	// Live confirms that an object missing from the cache does not exist before it is created.
 	Live  client.Reader
 	Clock clock.PassiveClock
+	// SystemNamespace is Crane's own namespace, in which an empty nodeSelector selects all nodes.
+	SystemNamespace string
 }
 
 // indexOwner indexes TimeSeriesPredictions by the UID of their ClusterNodePrediction.
@@ -72,23 +74,39 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 func (r *NodeReconciler) observe(
 	ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction,
 ) ([]string, []predictionv1alpha1.TimeSeriesPrediction, error) {
+	var names []string
+	if r.selectsNone(cnp) {
+		list, err := r.listOwned(ctx, cnp)
+		return nil, list, err
+	}
 	var nodes metav1.PartialObjectMetadataList
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := r.Client.List(ctx, &nodes, client.MatchingLabels(cnp.Spec.NodeSelector)); err != nil {
 		return nil, nil, fmt.Errorf("listing the nodes of %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
-	var names []string
 	for i := range nodes.Items {
 		if nodes.Items[i].DeletionTimestamp == nil {
 			names = append(names, nodes.Items[i].Name)
 		}
 	}
 	slices.Sort(names)
+	list, err := r.listOwned(ctx, cnp)
+	return names, list, err
+}
+
+// selectsNone reports whether the selector is empty outside Crane's own namespace.
+func (r *NodeReconciler) selectsNone(cnp *predictionv1alpha1.ClusterNodePrediction) bool {
+	return len(cnp.Spec.NodeSelector) == 0 && cnp.Namespace != r.SystemNamespace
+}
+
+func (r *NodeReconciler) listOwned(
+	ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction,
+) ([]predictionv1alpha1.TimeSeriesPrediction, error) {
 	var list predictionv1alpha1.TimeSeriesPredictionList
 	if err := r.Client.List(ctx, &list, client.InNamespace(cnp.Namespace), client.MatchingFields{indexOwner: string(cnp.UID)}); err != nil {
-		return nil, nil, fmt.Errorf("listing the predictions of %s/%s: %w", cnp.Namespace, cnp.Name, err)
+		return nil, fmt.Errorf("listing the predictions of %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
-	return names, list.Items, nil
+	return list.Items, nil
 }
 
 // nodePlan lists the changes for a ClusterNodePrediction.
@@ -220,6 +238,9 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 	switch {
 	case cnp.Spec.Template == nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: no TimeSeriesPrediction is created"
+	case r.selectsNone(cnp):
+		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonNoNodeSelector
+		c.Message = "spec.nodeSelector is empty: set labels, or move the object to Crane's own namespace to select all nodes"
 	case len(failures) > 0:
 		var texts []string
 		for _, err := range failures[:min(len(failures), listedFailures)] {

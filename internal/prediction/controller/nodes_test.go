@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,8 +47,8 @@ func TestNodesTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
-		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
-		objects := []client.Object{cnp, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+		cnp.Spec.Template, cnp.Spec.NodeSelector = &predictionv1alpha1.TimeSeriesPredictionTemplate{}, map[string]string{"zone": "a"}
+		objects := []client.Object{cnp, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: cnp.Spec.NodeSelector}}}
 		if test.foreign {
 			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: predictionName("all", "a")}})
 		}
@@ -63,6 +64,36 @@ func TestNodesTriedAgain(t *testing.T) {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)})
 		if (err != nil) != test.fails || result.RequeueAfter != test.again {
 			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+		}
+	}
+}
+
+// TestEmptyNodeSelector: an empty selector selects all nodes in Crane's own namespace and none elsewhere.
+func TestEmptyNodeSelector(t *testing.T) {
+	for namespace, want := range map[string]int{"crane-system": 3, "shop": 0} {
+		scheme := runtime.NewScheme()
+		if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+			t.Fatal(err)
+		}
+		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "all", UID: "u"}}
+		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+		objects := []client.Object{cnp}
+		for _, name := range []string{"a", "b", "c"} {
+			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
+			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).Build()
+		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), SystemNamespace: "crane-system"}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)}); err != nil {
+			t.Fatal(err)
+		}
+		var list predictionv1alpha1.TimeSeriesPredictionList
+		if err := errors.Join(c.List(t.Context(), &list), c.Get(t.Context(), client.ObjectKeyFromObject(cnp), cnp)); err != nil {
+			t.Fatal(err)
+		}
+		ready := meta.FindStatusCondition(cnp.Status.Conditions, predictionv1alpha1.ConditionReady)
+		if len(list.Items) != want || ready == nil || (ready.Reason == predictionv1alpha1.ReasonNoNodeSelector) != (want == 0) {
+			t.Errorf("%s: %d objects, want %d; condition %+v", namespace, len(list.Items), want, ready)
 		}
 	}
 }

@@ -37,6 +37,8 @@ type Reconciler struct {
 	Predictor Predictor
 	Selector  Selector
 	Metrics   *Metrics
+	// Isolation restricts the queries. The objects of its system namespace have no budget of their own.
+	Isolation Isolation
 	// Frequency is the interval between reconciliations of an object.
 	Frequency time.Duration
 	Clock     clock.PassiveClock
@@ -78,10 +80,13 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []met
 	for i := range tsp.Spec.PredictionMetrics {
 		m := &tsp.Spec.PredictionMetrics[i]
 		seen[i].identifier = m.ResourceIdentifier
-		request, err := requestOf(tsp, m, r.Selector)
+		request, err := requestOf(tsp, m, r.Selector, r.Isolation)
 		if err != nil {
 			seen[i].refused = err
 			continue
+		}
+		if tsp.Namespace != r.Isolation.SystemNamespace {
+			request.Namespace = tsp.Namespace
 		}
 		requests, at = append(requests, request), append(at, i)
 	}
@@ -106,7 +111,7 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 			all, err := r.Predictor.Forecast(o.key, windowsAhead*d.window)
 			switch {
 			case err != nil:
-				one.Reason = sentence(err.Error())
+				one.Reason = sentence(errorText(err))
 			case len(all) > 0:
 				one = d.withNewForecast(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
 			}

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	prometheussource "crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
 )
@@ -243,6 +245,13 @@ func TestRestartKeepsWhatIsWritten(t *testing.T) {
 	tsp, _ := b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: no route" {
 		t.Error(got)
+	}
+	b.predictor.status.Err = fmt.Errorf("after 5 attempts: %w", &prometheussource.Error{
+		Kind: prometheussource.Refused, URL: "http://prometheus.monitoring:9090/api/v1/query_range", Status: 400, Message: "parse error",
+	})
+	tsp, _ = b.reconcile(t)
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: Prometheus refuses the query: status 400: parse error" {
+		t.Errorf("the status shows the address: %s", got)
 	}
 }
 

@@ -31,7 +31,7 @@ const kindNode = "Node"
 
 // requestOf converts a metric of the spec into a request. Errors are written for users.
 func requestOf(
-	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
+	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector, isolation Isolation,
 ) (predictor.Request, error) {
 	r := predictor.Request{Algorithm: string(m.Algorithm.AlgorithmType), Options: OptionsOf(m.Algorithm)}
 	if p := m.Algorithm.Percentile; p != nil {
@@ -57,15 +57,18 @@ func requestOf(
 	if err != nil {
 		return r, err
 	}
+	if r.Query, err = isolation.restrict(tsp, r.Query); err != nil {
+		return r, err
+	}
 	r.Scaling, err = scalingOf(tsp, m)
 	return r, err
 }
 
 // QueryOf returns the query of a metric of a prediction. Errors are written for users.
 func QueryOf(
-	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector,
+	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector, isolation Isolation,
 ) (predictor.Query, error) {
-	r, err := requestOf(tsp, m, selector)
+	r, err := requestOf(tsp, m, selector, isolation)
 	return r.Query, err
 }
 

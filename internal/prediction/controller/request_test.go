@@ -92,7 +92,7 @@ func TestRequestOf(t *testing.T) {
 		"expression is nil":     {deployment, predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ExpressionQueryMetricType}, predictor.Query{}, "empty"},
 		"no type":               {deployment, predictionv1alpha1.PredictionMetric{}, predictor.Query{}, "want ResourceQuery"},
 	} {
-		got, err := requestOf(c.tsp, &c.metric, testSelector(t))
+		got, err := requestOf(c.tsp, &c.metric, testSelector(t), Isolation{})
 		switch {
 		case c.err == "" && (err != nil || got.Query != c.want):
 			t.Errorf("%s: %+v, %v; want %+v", name, got.Query, err, c.want)
@@ -116,11 +116,11 @@ func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 		Type:            predictionv1alpha1.ExpressionQueryMetricType,
 		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum( http_requests{ job="web", code =~ "2.." } )`},
 	}
-	one, err := requestOf(tsp, &byMetric, testSelector(t))
+	one, err := requestOf(tsp, &byMetric, testSelector(t), Isolation{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := requestOf(tsp, &byExpression, testSelector(t))
+	other, err := requestOf(tsp, &byExpression, testSelector(t), Isolation{})
 	if err != nil || one.Query != other.Query {
 		t.Errorf("%q and %q are two queries (%v)", one.Query.Expression, other.Query.Expression, err)
 	}
@@ -156,5 +156,56 @@ func TestNameOf(t *testing.T) {
 	a, b := predictionName("cnp", long+"a"), predictionName("cnp", long+"b")
 	if len(a) > maxName || a == b {
 		t.Errorf("%d bytes, %v", len(a), a == b)
+	}
+}
+
+// TestIsolation: under isolation a prediction reads its own namespace, whatever its queries are.
+func TestIsolation(t *testing.T) {
+	cpu := corev1.ResourceCPU
+	expression := func(text string) predictionv1alpha1.PredictionMetric {
+		return predictionv1alpha1.PredictionMetric{
+			Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
+		}
+	}
+	usage := predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &cpu}
+	byName := predictionv1alpha1.PredictionMetric{
+		Type:        predictionv1alpha1.MetricQueryMetricType,
+		MetricQuery: &predictionv1alpha1.MetricQuery{MetricName: "revenue", QueryConditions: []predictionv1alpha1.QueryCondition{{Key: "namespace", Value: []string{"bank"}}}},
+	}
+	cluster := target("Deployment", "bank", "web")
+	cluster.Spec.QueryScope = predictionv1alpha1.QueryScopeCluster
+	system := target("Node", "", "n1")
+	system.Namespace = "crane-system"
+	on := Isolation{Enabled: true, Label: "namespace", SystemNamespace: "crane-system"}
+	honoured, listed := on, on
+	honoured.ClusterScope, listed.Unrestricted = true, []string{"shop"}
+	for name, c := range map[string]struct {
+		isolation Isolation
+		tsp       *predictionv1alpha1.TimeSeriesPrediction
+		metric    predictionv1alpha1.PredictionMetric
+		want, err string
+	}{
+		"expression":            {on, target("Deployment", "", "web"), expression(`sum(revenue{namespace="bank"})`), `sum(revenue{namespace="bank",namespace="shop"})`, ""},
+		"metric":                {on, target("Deployment", "", "web"), byName, `sum(revenue{namespace="bank",namespace="shop"})`, ""},
+		"not PromQL":            {on, target("Deployment", "", "web"), expression(`revenue keep_metric_names`), "", "cannot be restricted"},
+		"own workload":          {on, target("Deployment", "", "web"), usage, "cpu of shop/Deployment/web", ""},
+		"foreign workload":      {on, target("Deployment", "bank", "web"), usage, "", "queryScope"},
+		"node":                  {on, target("Node", "shop", "n1"), usage, "", "queryScope"},
+		"scope, not honoured":   {on, cluster, usage, "", "queryScope"},
+		"scope, honoured":       {honoured, cluster, usage, "cpu of bank/Deployment/web", ""},
+		"unrestricted":          {listed, target("Node", "", "n1"), usage, "cpu of Node/n1", ""},
+		"Crane's own namespace": {on, system, usage, "cpu of Node/n1", ""},
+		"off":                   {Isolation{}, target("Deployment", "bank", "web"), usage, "cpu of bank/Deployment/web", ""},
+	} {
+		got, err := QueryOf(c.tsp, &c.metric, testSelector(t), c.isolation)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %s", name, err, c.err)
+			}
+			continue
+		}
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
+		}
 	}
 }

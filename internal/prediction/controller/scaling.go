@@ -34,7 +34,7 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 			Capacity: capacity, Target: target, Lag: time.Duration(s.LagSeconds) * time.Second,
 			StabilizationWindow: time.Duration(s.StabilizationSeconds) * time.Second,
 		},
-		Window: time.Duration(tsp.Spec.PredictionWindowSeconds) * time.Second,
+		Window: tsp.Spec.Window(),
 	}
 	for i := range tsp.Status.PredictionMetrics {
 		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {

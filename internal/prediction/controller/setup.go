@@ -29,6 +29,7 @@ import (
 type Config struct {
 	Predictor Predictor
 	Selector  Selector
+	Isolation Isolation
 	// Frequency is the interval between reconciliations of an object; MaxConcurrent is the number of concurrent ones.
 	Frequency     time.Duration
 	MaxConcurrent int
@@ -50,7 +51,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.MaxConcurrent}).
 		Complete(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
-			Frequency: cfg.Frequency, Clock: cfg.Clock,
+			Isolation: cfg.Isolation, Frequency: cfg.Frequency, Clock: cfg.Clock,
 		})
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
@@ -59,7 +60,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 }
 
 // AddNodesToManager adds the controller of ClusterNodePredictions to a manager that has not started.
-func AddNodesToManager(ctx context.Context, mgr manager.Manager, clk clock.PassiveClock) error {
+func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace string, clk clock.PassiveClock) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID); err != nil {
 		return fmt.Errorf("indexing predictions by owner: %w", err)
 	}
@@ -70,7 +71,7 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, clk clock.Passi
 		// All objects are enqueued, because a node may have left a selector.
 		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
 			builder.WithPredicates(nodeSelectionChanged())).
-		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk})
+		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace})
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
 	}

@@ -18,7 +18,10 @@ func (p *Predictor) load(entries []*entry) {
 		if p.store != nil {
 			c, err := p.store.read(e.plan.key)
 			if err == nil {
-				n, err = e.restore(c, p.config.Clock.Now(), p.config.MaxSeriesPerQuery)
+				p.mu.Lock()
+				allowance := p.seriesAllowance(e)
+				p.mu.Unlock()
+				n, err = e.restore(c, p.config.Clock.Now(), min(p.config.MaxSeriesPerQuery, allowance))
 			}
 			switch {
 			case err == nil:
@@ -29,9 +32,8 @@ func (p *Predictor) load(entries []*entry) {
 		}
 		p.mu.Lock()
 		e.phase, e.read = next, until
-		if p.entries[e.plan.key] == e {
-			p.models += n - e.models
-			e.models = n
+		if next == live {
+			p.setModels(e, n)
 		}
 		p.mu.Unlock()
 		if next == live {
@@ -111,7 +113,7 @@ func (p *Predictor) save(prune bool) {
 		known[key.String()] = true
 	}
 	p.mu.Unlock()
-	var errs []error
+	errs := []error{p.store.measure()}
 	for _, e := range all {
 		c, changed, err := e.snapshot()
 		if err == nil && changed {

@@ -41,12 +41,18 @@ type Config struct {
 	// Checkpoint is the interval between checkpoints.
 	Checkpoint time.Duration
 
-	// Workers is the number of concurrent reads. At most all but one of them read whole histories.
+	// Workers is the number of concurrent reads. At most all but one of them read whole histories, and half of them expressions.
 	Workers int
 	// MaxSeries is the maximum number of models; further requests are refused with an error.
 	MaxSeries int
 	// MaxSeriesPerQuery is the maximum number of series of one expression.
 	MaxSeriesPerQuery int
+	// MaxBytes bounds the memory of all models, in bytes; checkpoints use at most one and a half times as much of the disk.
+	MaxBytes int64
+	// MaxNamespaceBytes bounds the memory of the models that objects of one namespace request, in bytes.
+	MaxNamespaceBytes int64
+	// ReadTimeout bounds one read of the source with all its retries and splits.
+	ReadTimeout time.Duration
 
 	Clock clock.Clock
 	Log   logr.Logger
@@ -55,7 +61,8 @@ type Config struct {
 // DefaultConfig returns the defaults.
 //
 // A refresh interval of two minutes is twice the step, and three missed refreshes make a forecast stale. 20,000
-// models of 29 KiB use 580 MiB. Twelve hours is gocrane's --model-update-interval.
+// models of 29 KiB use 570 MiB; a quarter of that lets four namespaces fill the rest beside an exhausted one. Twelve hours is
+// gocrane's --model-update-interval. One request to Prometheus may take 3 minutes, and a history of auto takes two.
 func DefaultConfig() Config {
 	return Config{
 		Refresh:           2 * time.Minute,
@@ -63,9 +70,12 @@ func DefaultConfig() Config {
 		ModelUpdate:       12 * time.Hour,
 		Settle:            30 * time.Second,
 		Checkpoint:        30 * time.Minute,
-		Workers:           4,
+		Workers:           6,
 		MaxSeries:         20_000,
 		MaxSeriesPerQuery: 50,
+		MaxBytes:          600 << 20,
+		MaxNamespaceBytes: 150 << 20,
+		ReadTimeout:       6 * time.Minute,
 		Clock:             clock.RealClock{},
 		Log:               logr.Discard(),
 	}
@@ -107,6 +117,9 @@ func (c Config) validate() error {
 	}
 	if c.Workers < 1 || c.MaxSeries < 1 || c.MaxSeriesPerQuery < 1 {
 		errs = append(errs, fmt.Errorf("workers %d, series %d, series per query %d: must be 1 or more", c.Workers, c.MaxSeries, c.MaxSeriesPerQuery))
+	}
+	if c.MaxBytes < 1 || c.MaxNamespaceBytes < 1 || c.ReadTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("bytes %d, bytes per namespace %d, read timeout %s: must be more than 0", c.MaxBytes, c.MaxNamespaceBytes, c.ReadTimeout))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("predictor: %w", err)

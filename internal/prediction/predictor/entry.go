@@ -24,12 +24,14 @@ type entry struct {
 	plan plan
 
 	// The fields up to mu are guarded by Predictor.mu.
-	callers  map[string]struct{}
+	callers  map[string]string // namespaces by caller
 	due      time.Time
 	running  bool
 	failures int
-	phase    phase
-	models   int
+	// failed is the time of the last failure of a row; zero after an answer.
+	failed time.Time
+	phase  phase
+	models int
 	// read is the end of the last read; the next one starts there.
 	read time.Time
 
@@ -77,13 +79,12 @@ const (
 	maxLateness = 10 * time.Minute
 )
 
-// addSamples adds an answer of the source that ends at end. It returns the number of series of the entry and the
-// start of the next read.
-func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, limits seriesLimits) (int, time.Time) {
+// addSamples adds an answer of the source that ends at end. Further series are dropped if there are maxSeries. It returns the number of
+// series of the entry and the start of the next read.
+func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dropped = 0
-	added := 0
 	for _, f := range found {
 		id := labelKey(f.Labels)
 		t := e.tracks[id]
@@ -91,7 +92,7 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, l
 			if !hasSample(f.Series) {
 				continue
 			}
-			if len(e.tracks) >= limits.perEntry || added >= limits.total {
+			if len(e.tracks) >= maxSeries {
 				e.dropped++
 				continue
 			}
@@ -100,7 +101,6 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, l
 				e.tracks = map[string]*labelled{}
 			}
 			e.tracks[id] = t
-			added++
 		}
 		for i, v := range f.Values {
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
@@ -122,8 +122,6 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, l
 	e.dropGoneSeries()
 	return len(e.tracks), e.until
 }
-
-type seriesLimits struct{ perEntry, total int }
 
 func hasSample(s series.Series) bool { return slices.ContainsFunc(s.Values, forecast.Usable) }
 
@@ -201,9 +199,21 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 	// A forecast from model state takes a millisecond and a fifth of the memory of the state, so only forecasts that
 	// need a fit are cached.
 	if e.plan.isCacheable() {
-		e.cache = forecastCache{made: now, until: until, all: all}
+		e.cache = forecastCache{}
+		if sizeOf(all) <= maxCacheBytes {
+			e.cache = forecastCache{made: now, until: until, all: all}
+		}
 	}
 	return slices.Clone(all), nil
+}
+
+// sizeOf returns the memory of forecasts in bytes.
+func sizeOf(all []SeriesForecast) int64 {
+	size := int64(0)
+	for _, f := range all {
+		size += int64(len(f.Values)) * 8 * forecast.NumLevels
+	}
+	return size
 }
 
 func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {

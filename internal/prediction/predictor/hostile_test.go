@@ -73,13 +73,12 @@ func TestHostileSamples(t *testing.T) {
 func TestClockGoesBack(t *testing.T) {
 	e := &entry{plan: func() plan { p, _ := newPlan(cpuOf("web")); return p }()}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	limits := seriesLimits{perEntry: 10, total: 10}
 	feed := func(from time.Time, n int) {
 		s := series.Series{Start: from, Step: time.Minute}
 		for i := range n {
 			s.Values = append(s.Values, dailyWave("", s.Time(i)))
 		}
-		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), limits)
+		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), 10)
 	}
 	feed(now, 600)
 	last := e.newest()

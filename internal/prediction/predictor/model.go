@@ -35,7 +35,7 @@ func (p plan) newModel() model {
 	return &sampleRing{step: p.step, capacity: int(p.history / p.step), algorithm: p.algorithm}
 }
 
-// autoModel is a model of auto: 16 KiB, or 22 KiB after five weeks, independent of the length of the history.
+// autoModel is a model of auto: 32 KiB, independent of the length of the history and of the step up to 5 minutes.
 type autoModel struct {
 	step  time.Duration
 	model *auto.Model

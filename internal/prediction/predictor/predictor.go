@@ -6,6 +6,7 @@ package predictor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,8 +96,17 @@ type Predictor struct {
 	entries map[Key]*entry
 	callers map[string]map[Key]struct{}
 	models  int // number of models of all entries
-	busy    int // number of busy workers
-	reading int // number of those that read whole histories
+	budgets budgets
+	// served holds, by namespace, when a read of it was last started, as a count of starts. It has an entry for each namespace in budgets
+	// at most.
+	served map[string]int64
+	starts int64
+	// expressions holds the number of running reads of expressions by namespace.
+	expressions map[string]int
+	// answered is the last time at which the source answered a query.
+	answered time.Time
+	busy     int // number of busy workers
+	reading  int // number of those that read whole histories of workloads and nodes
 	// pauses counts consecutive failures of the source. The source is not queried before resume, and then with one
 	// query.
 	pauses int
@@ -110,13 +120,14 @@ func New(c Config) (*Predictor, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s, err := openStore(c.StateDir)
+	s, err := openStore(c.StateDir, c.MaxBytes*3/2)
 	if err != nil {
 		return nil, err
 	}
 	return &Predictor{
 		config: c, store: s, wake: make(chan struct{}, 1),
 		entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{},
+		budgets: budgets{byNamespace: map[string]int64{}}, served: map[string]int64{}, expressions: map[string]int{},
 	}, nil
 }
 
@@ -134,7 +145,7 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	before := len(p.entries)
 	for i := range plans {
 		if tickets[i].Err == nil {
-			if tickets[i].Err = p.addCaller(caller, plans[i], requests[i].Scaling); tickets[i].Err == nil {
+			if tickets[i].Err = p.addCaller(caller, plans[i], requests[i]); tickets[i].Err == nil {
 				wanted[plans[i].key] = struct{}{}
 			}
 		}
@@ -166,19 +177,29 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 
 // addCaller registers a caller for a plan; mu is held. The evaluator of a new series is added before the first read.
-func (p *Predictor) addCaller(caller string, one plan, first *Scaling) error {
+func (p *Predictor) addCaller(caller string, one plan, first Request) error {
 	e := p.entries[one.key]
 	if e == nil {
 		if len(p.entries) >= p.config.MaxSeries || p.models >= p.config.MaxSeries {
 			return fmt.Errorf("the limit of %d series is reached", p.config.MaxSeries)
 		}
-		e = &entry{plan: one, callers: map[string]struct{}{}, due: p.config.Clock.Now()}
-		if err := e.syncEvaluators(caller, []*Scaling{first}); err != nil { // The entry is not shared yet, so its lock is free.
+		e = &entry{plan: one, callers: map[string]string{}, due: p.config.Clock.Now()}
+		if err := p.checkBudget(e.bytes(), first.Namespace, false); err != nil {
+			return err
+		}
+		if err := e.syncEvaluators(caller, []*Scaling{first.Scaling}); err != nil { // The entry is not shared yet, so its lock is free.
 			return err
 		}
 		p.entries[one.key] = e
+		p.budgets.charge(e.bytes())
 	}
-	e.callers[caller] = struct{}{}
+	if !slices.Contains(e.namespaces(), first.Namespace) {
+		if err := p.checkBudget(e.bytes(), first.Namespace, true); err != nil {
+			return err
+		}
+		p.budgets.chargeNamespaces(e.bytes(), first.Namespace)
+	}
+	e.callers[caller] = first.Namespace
 	return nil
 }
 
@@ -190,10 +211,18 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 			continue
 		}
 		e := p.entries[key]
+		namespace := e.callers[caller]
 		delete(e.callers, caller)
+		if !slices.Contains(e.namespaces(), namespace) {
+			p.budgets.chargeNamespaces(-e.bytes(), namespace)
+			if _, used := p.budgets.byNamespace[namespace]; !used {
+				delete(p.served, namespace)
+			}
+		}
 		if len(e.callers) == 0 {
 			delete(p.entries, key)
 			p.models -= e.models
+			p.budgets.charge(-e.bytes())
 			gone = append(gone, key)
 			continue
 		}

@@ -26,11 +26,12 @@ import (
 func TestCallersOfOneSeriesShareIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fakeSource{use: dailyWave}
-		p := start(t, source, nil)
+		p := newPredictor(t, source, nil)
 		spelled := cpuOf("web")
 		spelled.Algorithm, spelled.Query.Target.APIVersion = registry.Auto, "apps/v1"
 		spelled.Options.DSP.SampleInterval = "30s" // a setting of another algorithm, which has no effect
 		first, second := p.Set("a", []Request{cpuOf("web")}), p.Set("b", []Request{spelled, cpuOf("api")})
+		run(t, p) // After both calls: a scheduler that runs between them reads one workload alone.
 		if first[0].Err != nil || first[0].Key != second[0].Key || second[0].Key == second[1].Key {
 			t.Fatalf("%v, %v", first, second)
 		}
@@ -191,7 +192,7 @@ func (r *refusing) Range(context.Context, string, metrics.Window) ([]metrics.Lab
 func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fakeSource{use: dailyWave}
-		p := start(t, source, nil)
+		p := start(t, source, func(c *Config) { c.Workers = 4 })
 		key := p.Set("a", []Request{cpuOf("web")})[0].Key
 		time.Sleep(3 * time.Minute)
 		slow := &source.delay
@@ -314,7 +315,7 @@ func TestCheckpoints(t *testing.T) {
 				t.Error("a file of another version is still there")
 			}
 			run("repaired", 0, 1)
-			p, err := New(Config{Source: &fakeSource{}, StateDir: dir, Clock: DefaultConfig().Clock, Refresh: 1, StaleAfter: 1, ModelUpdate: 1, Checkpoint: 1, Workers: 1, MaxSeries: 1, MaxSeriesPerQuery: 1})
+			p, err := New(Config{Source: &fakeSource{}, StateDir: dir, Clock: DefaultConfig().Clock, Refresh: 1, StaleAfter: 1, ModelUpdate: 1, Checkpoint: 1, Workers: 1, MaxSeries: 1, MaxSeriesPerQuery: 1, MaxBytes: 1 << 20, MaxNamespaceBytes: 1 << 20, ReadTimeout: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

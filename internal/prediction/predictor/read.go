@@ -14,6 +14,8 @@ import (
 
 // read queries the source for a batch and adds the answer to its entries.
 func (p *Predictor) read(ctx context.Context, b batch) error {
+	ctx, cancel := context.WithTimeout(ctx, p.config.ReadTimeout)
+	defer cancel()
 	found, err := p.querySource(ctx, b)
 	if err != nil {
 		return err
@@ -21,15 +23,12 @@ func (p *Predictor) read(ctx context.Context, b batch) error {
 	now := p.config.Clock.Now()
 	for _, e := range b.plans {
 		p.mu.Lock()
-		room := p.config.MaxSeries - p.models
+		allowance := p.seriesAllowance(e)
 		p.mu.Unlock()
-		n, next := e.addSamples(found(e), b.window.End, now, seriesLimits{perEntry: p.config.MaxSeriesPerQuery, total: max(0, room)})
+		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance))
 		p.mu.Lock()
 		e.read = next
-		if p.entries[e.plan.key] == e { // otherwise it has no caller any more
-			p.models += n - e.models
-			e.models = n
-		}
+		p.setModels(e, n)
 		p.mu.Unlock()
 	}
 	return nil

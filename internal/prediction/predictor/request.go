@@ -45,6 +45,8 @@ type Request struct {
 	Options   registry.Options
 	// Aggregated pools all series of the query into one distribution; for percentile only.
 	Aggregated bool
+	// Namespace is that of the object that requests the forecast. Its budget is charged; empty for no budget. It is not part of the key.
+	Namespace string
 	// Scaling requests an evaluation of scaling by the forecast for this caller; nil for none.
 	Scaling *Scaling
 }

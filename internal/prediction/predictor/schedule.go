@@ -50,6 +50,8 @@ type batch struct {
 	phase  phase
 	window metrics.Window
 	plans  []*entry
+	// namespace is the one that the batch is read for; for one of several the first of them.
+	namespace string
 }
 
 // group identifies entries that can be read together.
@@ -86,22 +88,52 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 			next = e.due
 		}
 	}
-	for _, b := range p.batches(due, now) {
-		if !p.canStart(b.phase) {
-			continue // a worker that becomes free wakes the scheduler
+	all := p.batches(due, now)
+	for len(all) > 0 {
+		i := p.nextBatch(all)
+		if i < 0 {
+			break // a worker that becomes free wakes the scheduler
 		}
-		p.startBatch(ctx, b)
+		p.startBatch(ctx, all[i])
+		all = slices.Delete(all, i, i+1)
 	}
 	return next
 }
 
-// canStart reports whether a worker may start a batch. While the source fails, a single worker probes it.
-func (p *Predictor) canStart(next phase) bool {
-	free := p.config.Workers - p.busy
-	if p.pauses > 0 && next != toLoad {
-		free = 1 - p.busy
+// nextBatch returns the index of the next batch to start, -1 for none; mu is held. Among batches of one rank the namespace that was served
+// least recently is next, so that a namespace with many requests delays the others by one read.
+func (p *Predictor) nextBatch(all []batch) int {
+	best := -1
+	for i := range all {
+		if !p.canStart(&all[i]) {
+			continue
+		}
+		if best >= 0 && cmp.Or(cmp.Compare(rank(all[i].phase), rank(all[best].phase)),
+			cmp.Compare(p.served[all[i].namespace], p.served[all[best].namespace])) >= 0 {
+			continue
+		}
+		best = i
 	}
-	if next == toFetch && p.config.Workers > 1 && p.reading >= p.config.Workers-1 {
+	return best
+}
+
+// canStart reports whether a worker may start a batch. While the source fails, a single worker probes it. Expressions, which may be expensive,
+// use at most half of the workers, and those of one namespace all but one of these; one worker is left for new samples of workloads.
+func (p *Predictor) canStart(b *batch) bool {
+	free, slow := p.config.Workers-p.busy, 0
+	for _, n := range p.expressions {
+		slow += n
+	}
+	if p.pauses > 0 && b.phase != toLoad {
+		free = min(free, 1-(p.busy-slow))
+	}
+	isExpression, half := b.group.expression != "", max(1, p.config.Workers/2)
+	switch {
+	case isExpression && (slow >= half || p.pauses > 0 && slow > 0):
+		return false
+	case isExpression && b.namespace != "" && p.expressions[b.namespace] >= max(1, half-1):
+		return false
+	case !isExpression && b.phase == toFetch && p.config.Workers > 1 && p.reading+slow >= p.config.Workers-1:
 		return false
 	}
 	return free > 0
@@ -113,8 +145,14 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 		e.running = true
 	}
 	p.busy++
-	if b.phase == toFetch {
+	if b.phase == toFetch && b.group.expression == "" {
 		p.reading++
+	}
+	if p.starts++; b.namespace != "" {
+		p.served[b.namespace] = p.starts
+	}
+	if b.group.expression != "" {
+		p.expressions[b.namespace]++
 	}
 	p.workers.Go(func() {
 		var err error
@@ -138,25 +176,25 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 		}
 	}
 	p.mu.Lock()
-	p.busy--
-	if b.phase == toFetch {
-		p.reading--
-	}
+	own = own || err != nil && p.isExpensive(b, now)
+	p.releaseWorker(b)
 	for _, e := range b.plans {
 		e.running = false
 		p.reschedule(e, b.phase, err, own, now)
+		if e.failed = now; err == nil {
+			e.failed = time.Time{}
+		}
+	}
+	if err == nil && b.phase != toLoad {
+		p.answered = now
 	}
 	paused := p.pauses
-	switch {
-	case b.phase == toLoad || errors.Is(ctx.Err(), context.Canceled):
-	case err == nil || own:
-		p.pauses, p.resume, p.failure = 0, time.Time{}, nil
-	default:
-		if p.pauses == 0 {
-			p.failure = err
+	if b.phase != toLoad && !errors.Is(ctx.Err(), context.Canceled) {
+		if own {
+			p.recordSource(nil, now)
+		} else {
+			p.recordSource(err, now)
 		}
-		p.pauses++
-		p.resume = now.Add(backoff(firstPause, lastPause, p.pauses))
 	}
 	p.mu.Unlock()
 	p.counts.add(b.phase, err)
@@ -166,12 +204,52 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	p.wakeScheduler()
 }
 
+// releaseWorker makes the worker of a batch available; mu is held.
+func (p *Predictor) releaseWorker(b batch) {
+	p.busy--
+	switch {
+	case b.group.expression == "" && b.phase == toFetch:
+		p.reading--
+	case b.group.expression != "":
+		if p.expressions[b.namespace]--; p.expressions[b.namespace] == 0 {
+			delete(p.expressions, b.namespace)
+		}
+	}
+}
+
+// recordSource pauses reads after a failure of the source, and resumes them after an answer; mu is held.
+func (p *Predictor) recordSource(err error, now time.Time) {
+	if err == nil {
+		p.pauses, p.resume, p.failure = 0, time.Time{}, nil
+		return
+	}
+	if p.pauses == 0 {
+		p.failure = err
+	}
+	p.pauses++
+	p.resume = now.Add(backoff(firstPause, lastPause, p.pauses))
+}
+
+// isExpensive reports whether a failure is that of an expression and not of the source, since the source has answered another query lately, or
+// after the expression last failed; mu is held. Without it, expressions that overload the source would pause all reads again and again.
+func (p *Predictor) isExpensive(b batch, now time.Time) bool {
+	if b.group.expression == "" || p.answered.IsZero() {
+		return false
+	}
+	return now.Sub(p.answered) <= p.config.Refresh || slices.ContainsFunc(b.plans, func(e *entry) bool {
+		return !e.failed.IsZero() && p.answered.After(e.failed)
+	})
+}
+
 // reschedule sets the next read of an entry; mu is held.
 func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
 	switch {
 	case own:
 		e.failures++
 		e.due = now.Add(backoff(p.config.Refresh, lastRetry, e.failures))
+	case err != nil && e.plan.query.Expression != "": // Others probe the source first.
+		e.failures++
+		e.due = now.Add(backoff(2*firstPause, lastPause, e.failures))
 	case err != nil:
 		e.due = now // as soon as the source is queried again
 	case was == toLoad:
@@ -241,6 +319,9 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 	}
 	for _, b := range byJoint {
 		out = append(out, b.split()...)
+	}
+	for i := range out {
+		out[i].namespace = out[i].plans[0].namespaces()[0]
 	}
 	slices.SortFunc(out, func(a, b batch) int {
 		return cmp.Or(cmp.Compare(rank(a.phase), rank(b.phase)), cmp.Compare(a.group.namespace, b.group.namespace),

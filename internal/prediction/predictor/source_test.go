@@ -122,6 +122,13 @@ func cpuOf(name string) Request {
 
 func start(t *testing.T, source Source, change func(*Config)) *Predictor {
 	t.Helper()
+	p := newPredictor(t, source, change)
+	run(t, p)
+	return p
+}
+
+func newPredictor(t *testing.T, source Source, change func(*Config)) *Predictor {
+	t.Helper()
 	c := DefaultConfig()
 	c.Source = source
 	if change != nil {
@@ -131,6 +138,12 @@ func start(t *testing.T, source Source, change func(*Config)) *Predictor {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// run starts p and stops it at the end of the test.
+func run(t *testing.T, p *Predictor) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -138,5 +151,4 @@ func start(t *testing.T, source Source, change func(*Config)) *Predictor {
 		_ = p.Start(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	return p
 }

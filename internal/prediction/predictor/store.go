@@ -29,16 +29,20 @@ const (
 )
 
 // store keeps one file per entry in a directory. A nil store keeps nothing.
-type store struct{ dir string }
+type store struct {
+	dir string
+	// maxBytes bounds the size of all files; total is their size since measure. Predictor.saving guards it.
+	maxBytes, total int64
+}
 
-func openStore(dir string) (*store, error) {
+func openStore(dir string, maxBytes int64) (*store, error) {
 	if dir == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the state directory: %w", err)
 	}
-	return &store{dir: dir}, nil
+	return &store{dir: dir, maxBytes: maxBytes}, nil
 }
 
 func (s *store) file(key Key) string { return filepath.Join(s.dir, key.String()+storeSuffix) }
@@ -85,12 +89,35 @@ func (s *store) write(key Key, c checkpoint) error {
 		return fmt.Errorf("encoding the checkpoint of %s: %w", c.Query, err)
 	}
 	content := binary.LittleEndian.AppendUint32(body.Bytes(), crc32.ChecksumIEEE(body.Bytes()))
+	growth := int64(len(content))
+	if old, err := os.Stat(s.file(key)); err == nil {
+		growth -= old.Size()
+	}
+	if s.total+growth > s.maxBytes {
+		return fmt.Errorf("writing the checkpoint of %s: all checkpoints would have more than %d MiB", c.Query, s.maxBytes>>20)
+	}
 	part := s.file(key) + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
 	}
 	if err := os.Rename(part, s.file(key)); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
+	}
+	s.total += growth
+	return nil
+}
+
+// measure reads the total size of the files in the directory.
+func (s *store) measure() error {
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("measuring checkpoints: %w", err)
+	}
+	s.total = 0
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && info.Mode().IsRegular() { // Others were removed meanwhile.
+			s.total += info.Size()
+		}
 	}
 	return nil
 }

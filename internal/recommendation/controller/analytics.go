@@ -4,26 +4,33 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/settings"
 )
 
 // defaultPeriod is gocrane's default period of a periodical Analytics.
@@ -35,14 +42,26 @@ type AnalyticsReconciler struct {
 	// Client reads from the cache and writes to the API server; Live confirms deletions.
 	Client client.Client
 	Live   client.Reader
+	// Settings returns the settings in force.
+	Settings func() Settings
 	// Namespace is Crane's own: an Analytics there covers all namespaces.
 	Namespace string
 	Clock     clock.PassiveClock
 }
 
+const (
+	// maxMissions bounds status.recommendations of an Analytics: some 600 bytes each, in an object of at most 1.5 MiB.
+	maxMissions = 500
+	// missionDelay is the time in which changes of a rule and its Recommendations are collected before the status of their
+	// Analytics is written.
+	missionDelay = 2 * time.Second
+)
+
 // addAnalytics adds the controller of Analytics.
 func addAnalytics(mgr manager.Manager, cfg Config) error {
-	r := &AnalyticsReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: cfg.Namespace, Clock: cfg.Clock}
+	r := &AnalyticsReconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Settings: cfg.Settings.Content, Namespace: cfg.Namespace, Clock: cfg.Clock,
+	}
 	// One request covers all rules whose Analytics were deleted while craned was down.
 	orphans := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		if o.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
@@ -54,11 +73,38 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 		Named("analytics").
 		For(&analysisv1alpha1.Analytics{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.RecommendationRule{}, orphans, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&analysisv1alpha1.RecommendationRule{}, r.enqueueLater()).
+		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of analytics: %w", err)
 	}
 	return nil
+}
+
+// enqueueLater returns a handler that requests, after missionDelay, the Analytics of a rule or a Recommendation.
+func (r *AnalyticsReconciler) enqueueLater() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, o client.Object, q queue) {
+		uid := o.GetLabels()[analysisv1alpha1.LabelAnalyticsUID]
+		if uid == "" {
+			return
+		}
+		var list analysisv1alpha1.AnalyticsList
+		if err := r.Client.List(ctx, &list); err != nil {
+			return // The cache is stopping.
+		}
+		for i := range list.Items {
+			if string(list.Items[i].UID) == uid {
+				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, missionDelay)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, e.Object, q) },
+	}
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -74,16 +120,19 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if a.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	name, err := r.convert(ctx, a)
-	outcome := condition{
-		conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonConverted,
-		message: "RecommendationRule " + name + " implements this Analytics.",
-	}
-	if err != nil {
-		outcome.status, outcome.reason, outcome.message = false, reasonNotConverted, err.Error()
-	}
+	recommender, ignored := r.recommenderOf(a)
+	rule, err := r.convert(ctx, a, recommender)
 	before := a.DeepCopy()
-	if outcome.set(&a.Status.Conditions, a.Generation, r.Clock.Now()) {
+	outcome := notReady(reasonNotConverted, fmt.Sprint(err))
+	if err == nil {
+		outcome = analyticsCondition(rule, ignored)
+		var missions []analysisv1alpha1.RecommendationMission
+		if missions, err = r.missions(ctx, rule); err == nil {
+			a.Status.Recommendations = missions
+		}
+	}
+	outcome.set(&a.Status.Conditions, a.Generation, r.Clock.Now())
+	if !equality.Semantic.DeepEqual(before.Status, a.Status) {
 		now := metav1.NewTime(r.Clock.Now())
 		a.Status.LastUpdateTime = &now
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -94,34 +143,89 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	return ctrl.Result{}, err
 }
 
-// convert creates or updates the rule of an Analytics and returns its name.
-func (r *AnalyticsReconciler) convert(ctx context.Context, a *analysisv1alpha1.Analytics) (string, error) {
-	want := r.buildRule(a)
+// recommenderOf returns the recommender of an Analytics without the settings that it does not have, and their keys. gocrane
+// documented some for other types: they never had an effect.
+func (r *AnalyticsReconciler) recommenderOf(a *analysisv1alpha1.Analytics) (out analysisv1alpha1.Recommender, ignored []string) {
+	out = analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}
+	out.Config, ignored = settings.SplitUnknown(out.Config, r.Settings().Check(out))
+	return out, ignored
+}
+
+// analyticsCondition returns the Ready condition of an Analytics: that of its rule, with the keys of its config that have no
+// effect.
+func analyticsCondition(rule *analysisv1alpha1.RecommendationRule, ignored []string) condition {
+	out := notReady(reasonNotEvaluated, fmt.Sprintf("RecommendationRule %s has not been evaluated yet.", rule.Name))
+	if c := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); c != nil && c.ObservedGeneration == rule.Generation {
+		out.status, out.reason = c.Status == metav1.ConditionTrue, c.Reason
+		out.message = fmt.Sprintf("RecommendationRule %s: %s", rule.Name, c.Message)
+		if out.status {
+			out.reason = reasonAnalyticsReady
+		}
+	}
+	if len(ignored) > 0 {
+		out.message += fmt.Sprintf(" The recommender has no settings for these keys of config, which are ignored: %s.", strings.Join(ignored, ", "))
+	}
+	return out
+}
+
+// missions returns the Recommendations of a rule in the form of the status of an Analytics, by namespace and name, at most
+// maxMissions.
+func (r *AnalyticsReconciler) missions(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) ([]analysisv1alpha1.RecommendationMission, error) {
+	var list analysisv1alpha1.RecommendationList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexRuleUID: string(rule.UID)}); err != nil {
+		return nil, fmt.Errorf("listing the recommendations of rule %s: %w", rule.Name, err)
+	}
+	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var out []analysisv1alpha1.RecommendationMission
+	for i := range list.Items[:min(len(list.Items), maxMissions)] {
+		rec := &list.Items[i]
+		m := analysisv1alpha1.RecommendationMission{
+			ObjectReference: corev1.ObjectReference{
+				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "Recommendation", Namespace: rec.Namespace, Name: rec.Name, UID: rec.UID,
+			},
+			TargetRef: &rec.Spec.TargetRef, Message: truncateMessage(rec.Annotations[analysisv1alpha1.AnnotationMessage]),
+			RecommenderRef: &analysisv1alpha1.Recommender{Name: string(rec.Spec.Type)},
+		}
+		if at, err := time.Parse(analysisv1alpha1.LastStartTimeLayout, rec.Annotations[analysisv1alpha1.AnnotationLastStartTime]); err == nil {
+			m.LastStartTime = &metav1.Time{Time: at}
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// convert creates or updates the rule of an Analytics and returns it.
+func (r *AnalyticsReconciler) convert(
+	ctx context.Context, a *analysisv1alpha1.Analytics, recommender analysisv1alpha1.Recommender,
+) (*analysisv1alpha1.RecommendationRule, error) {
+	want := r.buildRule(a, recommender)
 	have, err := r.findRule(ctx, a.UID)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if have == nil {
 		err := r.Client.Create(ctx, want)
 		if !apierrors.IsAlreadyExists(err) {
-			return want.Name, wrapError(err, "creating rule %s", want.Name)
+			return want, wrapError(err, "creating rule %s", want.Name)
 		}
 		have = &analysisv1alpha1.RecommendationRule{}
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
-			return "", fmt.Errorf("reading rule %s: %w", want.Name, err)
+			return nil, fmt.Errorf("reading rule %s: %w", want.Name, err)
 		}
 		if have.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] != string(a.UID) {
-			return "", fmt.Errorf("rule %s exists and was not created for this Analytics", want.Name)
+			return nil, fmt.Errorf("rule %s exists and was not created for this Analytics", want.Name)
 		}
 	}
 	before := have.DeepCopy()
 	have.Spec = want.Spec
 	have.Labels = mergeMaps(have.Labels, want.Labels)
 	if equality.Semantic.DeepEqual(before, have) {
-		return have.Name, nil
+		return have, nil
 	}
 	err = r.Client.Patch(ctx, have, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	return have.Name, wrapError(err, "updating rule %s", have.Name)
+	return have, wrapError(err, "updating rule %s", have.Name)
 }
 
 func wrapError(err error, format, name string) error {
@@ -147,7 +251,7 @@ func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*ana
 
 // buildRule returns the rule that does what an Analytics requests. Its name contains the namespace, since rules are
 // cluster-scoped.
-func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
+func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommender analysisv1alpha1.Recommender) *analysisv1alpha1.RecommendationRule {
 	prefix := a.Namespace + "-" + a.Name
 	if room := validation.DNS1123LabelMaxLength - hashLength - 1; len(prefix) > room {
 		prefix = prefix[:room]
@@ -165,7 +269,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics) *analysis
 			ResourceSelectors: a.Spec.ResourceSelectors,
 			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{a.Namespace}},
 			RunInterval:       intervalOf(a.Spec.CompletionStrategy),
-			Recommenders:      []analysisv1alpha1.Recommender{{Name: string(a.Spec.Type), Config: maps.Clone(a.Spec.Config)}},
+			Recommenders:      []analysisv1alpha1.Recommender{recommender},
 		},
 	}
 	if a.Namespace == r.Namespace {

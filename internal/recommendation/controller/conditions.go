@@ -43,10 +43,12 @@ const (
 	reasonTargetRefused = "TargetRefused"
 	reasonCleared       = "NothingToRecommend"
 
-	reasonConverted          = "Converted"
+	reasonAnalyticsReady     = "AnalyticsReady"
+	reasonNotEvaluated       = "NotEvaluated"
 	reasonNotConverted       = "NotConverted"
 	reasonSettingsLoaded     = "RecommendationConfigurationLoaded"
 	reasonSettingsRejected   = "RecommendationConfigurationRefused"
+	reasonSettingsInvalid    = "RecommendationConfigurationInvalid"
 	reasonAutoscaled         = "Autoscaled"
 	reasonAutoscalerNotOwned = "AutoscalerNotOwned"
 	reasonProposalOnly       = "ProposalOnly"

@@ -6,6 +6,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func ptr[T any](v T) *T { return new(v) }
 func TestObjectName(t *testing.T) {
 	web := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, "Resource")
 	name := objectName("rule", web)
-	if !strings.HasPrefix(name, "rule-resource-") || name != objectName("rule", web) {
+	if !strings.HasPrefix(name, "web-resource-") || name != objectName("rule", web) {
 		t.Errorf("name %s", name)
 	}
 	other := web
@@ -42,9 +43,11 @@ func TestObjectName(t *testing.T) {
 	if objectName("rule", newer) != name {
 		t.Error("another version of the API gives the same target another name")
 	}
-	for _, rule := range []string{strings.Repeat("a", 253), strings.Repeat("a.", 126) + "b", "a"} {
-		if errs := validation.IsDNS1123Subdomain(objectName(rule, web)); len(errs) > 0 {
-			t.Errorf("rule %.20s…: %v", rule, errs)
+	for _, target := range []string{strings.Repeat("a", 253), strings.Repeat("a.", 126) + "b", "a"} {
+		long := web
+		long.name = target
+		if name := objectName("rule", long); len(validation.IsDNS1123Subdomain(name)) > 0 || !strings.Contains(name, "-resource-") {
+			t.Errorf("target %.20s…: %s", target, name)
 		}
 	}
 }
@@ -259,7 +262,6 @@ func TestSettings(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "not YAML": "{", "unknown field": header + "- {name: Resource, acceptedResources: [], cofig: {}}\n",
 		"twice": header + "- {name: A, acceptedResources: []}\n- {name: A, acceptedResources: []}\n", "another kind": "apiVersion: v1\nkind: Pod\n",
-		"bad setting": header + "- {name: Resource, acceptedResources: [], config: {cpu-request-percentile: \"2\"}}\n",
 	} {
 		if _, err := ParseSettings([]byte(text)); err == nil {
 			t.Errorf("%s: no error", name)
@@ -366,5 +368,91 @@ func TestExistingKeepsTheOldest(t *testing.T) {
 	same.UID = "2"
 	if sameReference(ref, same) {
 		t.Error("an object that was made anew is the same target")
+	}
+}
+
+// TestInvalidSetting checks that an invalid setting of the file leaves all other recommenders usable, and that a rule can override it.
+func TestInvalidSetting(t *testing.T) {
+	s, err := ParseSettings([]byte(`apiVersion: analysis.crane.io/v1alpha1
+kind: RecommendationConfiguration
+recommenders:
+- {name: Resource, acceptedResources: [], config: {cpu-request-percentile: "2"}}
+- {name: Replicas, acceptedResources: [], config: {cpu-percentil: "0.9"}}
+- {name: HPA, acceptedResources: [], config: {fluctuation-threshold: "0"}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"recommenders[0] Resource", "cpu-request-percentile", "recommenders[1] Replicas", "cpu-percentile"} {
+		if err := s.Invalid(); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not contain %q", err, part)
+		}
+	}
+	for _, c := range []struct {
+		recommender analysisv1alpha1.Recommender
+		usable      bool
+	}{
+		{analysisv1alpha1.Recommender{Name: "HPA"}, true},
+		{analysisv1alpha1.Recommender{Name: "Replicas"}, false},
+		{analysisv1alpha1.Recommender{Name: "Resource"}, false},
+		{analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"cpu-request-percentile": "0.9"}}, true},
+	} {
+		if err := s.Check(c.recommender); (err == nil) != c.usable {
+			t.Errorf("%+v: %v", c.recommender, err)
+		}
+	}
+}
+
+// TestPrefixedKeys checks the keys of gocrane's Analytics and ConfigSets.
+func TestPrefixedKeys(t *testing.T) {
+	for name, c := range map[string]struct{ given, want map[string]string }{
+		"prefixes": {
+			map[string]string{"replicas.workload-min-replicas": "1", "ehpa.fluctuation-threshold": "0", "resource.cpu-request-percentile": "0.98"},
+			map[string]string{"workload-min-replicas": "1", "fluctuation-threshold": "0", "cpu-request-percentile": "0.98"},
+		},
+		"percent":        {map[string]string{"replicas.cpu-percentile": "95"}, map[string]string{"cpu-percentile": "0.95"}},
+		"not prefixed":   {map[string]string{"cpu-percentile": "95"}, map[string]string{"cpu-percentile": "95"}},
+		"both":           {map[string]string{"ehpa.default-min-replicas": "1", "default-min-replicas": "2"}, map[string]string{"default-min-replicas": "2"}},
+		"another prefix": {map[string]string{"node.cpu": "1"}, map[string]string{"node.cpu": "1"}},
+	} {
+		if got := withoutPrefixes(c.given); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestAnalyticsOfGocrane checks the examples of gocrane's documentation: the recommender runs, and keys without effect are named.
+func TestAnalyticsOfGocrane(t *testing.T) {
+	r := &AnalyticsReconciler{Settings: BuiltinSettings}
+	a := &analysisv1alpha1.Analytics{Spec: analysisv1alpha1.AnalyticsSpec{Type: analysisv1alpha1.AnalysisTypeReplicas, Config: map[string]string{
+		"replicas.fluctuation-threshold": "0", "ehpa.min-cpu-usage-threshold": "0", "replicas.workload-min-replicas": "1",
+	}}}
+	recommender, ignored := r.recommenderOf(a)
+	if err := r.Settings().Check(recommender); err != nil || len(recommender.Config) != 1 || len(a.Spec.Config) != 3 {
+		t.Errorf("%v, %v", recommender, err)
+	}
+	rule := &analysisv1alpha1.RecommendationRule{}
+	rule.Name, rule.Generation = "r", 2
+	states := []condition{analyticsCondition(rule, ignored)}
+	for _, c := range []condition{
+		{analysisv1alpha1.ConditionReady, false, reasonInvalidConfig, "unknown recommender."}, {analysisv1alpha1.ConditionReady, true, reasonRoundCompleted, "Done."},
+	} {
+		c.set(&rule.Status.Conditions, 2, time.Now())
+		states = append(states, analyticsCondition(rule, ignored))
+	}
+	rule.Generation = 3
+	states = append(states, analyticsCondition(rule, nil))
+	for i, want := range []struct {
+		ready           bool
+		reason, message string
+	}{
+		{false, reasonNotEvaluated, "ehpa.min-cpu-usage-threshold, replicas.fluctuation-threshold"},
+		{false, reasonInvalidConfig, "unknown recommender."},
+		{true, reasonAnalyticsReady, "RecommendationRule r: Done."},
+		{false, reasonNotEvaluated, "RecommendationRule r has not been evaluated yet."},
+	} {
+		if got := states[i]; got.status != want.ready || got.reason != want.reason || !strings.Contains(got.message, want.message) {
+			t.Errorf("state %d: %+v, want %+v", i, got, want)
+		}
 	}
 }

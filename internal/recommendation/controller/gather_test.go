@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -203,7 +204,7 @@ func TestRoomIsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestExampleConfiguration: each recommender of the example is there and takes the settings it is given.
+// TestExampleConfiguration checks that the example has every recommender, with settings that keep Crane's defaults.
 func TestExampleConfiguration(t *testing.T) {
 	data, err := os.ReadFile("../../../examples/recommendation-configuration.yaml")
 	if err != nil {
@@ -213,14 +214,14 @@ func TestExampleConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range s.recommenders {
-		if _, err := s.configure(analysisv1alpha1.Recommender{Name: name}); err != nil {
-			t.Error(err)
-		}
-	}
+	builtin := BuiltinSettings()
 	for _, r := range recommenders() {
-		if _, builtin := BuiltinSettings().recommenders[r.name]; !builtin {
-			t.Errorf("%s is not built in", r.name)
+		want, errBuiltin := builtin.configure(analysisv1alpha1.Recommender{Name: r.name})
+		got, err := s.configure(analysisv1alpha1.Recommender{Name: r.name})
+		if err := errors.Join(errBuiltin, err); err != nil {
+			t.Error(err)
+		} else if !reflect.DeepEqual(got.evaluator, want.evaluator) {
+			t.Errorf("%s differs from the default: %+v, want %+v", r.name, got.evaluator, want.evaluator)
 		}
 	}
 }

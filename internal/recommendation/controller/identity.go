@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -38,29 +37,27 @@ func (id identity) compare(other identity) int {
 
 func identityOf(ref workload.Ref, recommender string) identity {
 	return identity{
-		group: groupOf(ref.APIVersion), kind: ref.Kind, namespace: ref.Namespace, name: ref.Name, recommender: recommender,
+		group: workload.GroupOf(ref.APIVersion, ref.Kind), kind: ref.Kind, namespace: ref.Namespace, name: ref.Name, recommender: recommender,
 	}
 }
 
 func identityOfObject(rec *analysisv1alpha1.Recommendation) identity {
 	t := rec.Spec.TargetRef
 	return identity{
-		group: groupOf(t.APIVersion), kind: t.Kind, namespace: t.Namespace, name: t.Name, recommender: string(rec.Spec.Type),
+		group: workload.GroupOf(t.APIVersion, t.Kind), kind: t.Kind, namespace: t.Namespace, name: t.Name, recommender: string(rec.Spec.Type),
 	}
 }
 
-func groupOf(apiVersion string) string { return targetindex.GroupOf(apiVersion) }
-
-// objectName depends on rule, recommender and target alone, so that two instances of craned, or one after a crash, use the
-// same object.
+// objectName returns the name of the target, the recommender and a hash, as in checkout-resource-0123456789. It depends on rule,
+// recommender and target alone, so that two instances of craned, or one after a crash, use the same object. Recommendations with
+// other names, which gocrane or an earlier version created, are found by their labels and keep their names.
 func objectName(rule string, id identity) string {
-	sum := hash(rule, id.recommender, id.group, id.kind, id.namespace, id.name)
-	prefix := rule + "-" + strings.ToLower(id.recommender)
-	const room = validation.DNS1123SubdomainMaxLength - hashLength - 1
-	if len(prefix) > room {
-		prefix = prefix[:room]
+	suffix := "-" + strings.ToLower(id.recommender) + "-" + hash(rule, id.recommender, id.group, id.kind, id.namespace, id.name)
+	target := id.name
+	if room := validation.DNS1123SubdomainMaxLength - len(suffix); len(target) > room {
+		target = target[:room]
 	}
-	return strings.TrimRight(prefix, "-.") + "-" + sum
+	return strings.TrimRight(target, "-.") + suffix
 }
 
 // labelsOf returns the labels of a Recommendation: those of its target, as in gocrane, overridden by Crane's own.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -152,7 +153,10 @@ func (s recommendationSet) anyRequested() bool {
 }
 
 // existingRecommendations returns the Recommendations of a rule, including those that gocrane created under another name.
-func existingRecommendations(ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule) (recommendationSet, error) {
+// Those in another namespace than their target are omitted: Crane creates none, and the next value of the target would be readable there.
+func existingRecommendations(
+	ctx context.Context, reader client.Reader, rule *analysisv1alpha1.RecommendationRule, systemNamespace string,
+) (recommendationSet, error) {
 	all, err := recommendationsWithUID(ctx, reader, rule.UID)
 	if err != nil {
 		return recommendationSet{}, err
@@ -172,6 +176,9 @@ func existingRecommendations(ctx context.Context, reader client.Reader, rule *an
 	out := recommendationSet{byIdentity: make(map[identity]*analysisv1alpha1.Recommendation, len(all))}
 	for i := range all {
 		rec := &all[i]
+		if targetindex.CheckNamespace(rec, systemNamespace) != nil {
+			continue
+		}
 		id := identityOfObject(rec)
 		if _, taken := out.byIdentity[id]; taken {
 			out.duplicates = append(out.duplicates, rec)
@@ -194,7 +201,7 @@ func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types
 // matchesAny reports whether a selector matches a workload; an empty list matches none, as in gocrane.
 func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) bool {
 	return slices.ContainsFunc(list, func(s analysisv1alpha1.ResourceSelector) bool {
-		if s.Kind != w.Kind || (s.APIVersion != "" && groupOf(s.APIVersion) != groupOf(w.APIVersion)) ||
+		if s.Kind != w.Kind || (s.APIVersion != "" && workload.GroupOf(s.APIVersion, s.Kind) != workload.GroupOf(w.APIVersion, w.Kind)) ||
 			(s.Name != "" && s.Name != w.Name) {
 			return false
 		}

@@ -14,7 +14,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
@@ -71,6 +73,19 @@ func (e *hpaEvaluator) decide(d *passData, target workload.Workload) (decision, 
 		err = e.create(&out, target, plan, d.read.constraints.Autoscalers(target.Ref))
 	}
 	return out, err
+}
+
+// encodeEffectiveHPA returns the YAML document of recommendedValue.
+func encodeEffectiveHPA(plan hpa.Plan, metrics []autoscalingv2.MetricSpec) (string, error) {
+	proposed := analysisv1alpha1.EffectiveHPARecommendation{MinReplicas: &plan.Bounds.Min, MaxReplicas: &plan.Bounds.Max, Metrics: metrics}
+	if plan.Forecast {
+		proposed.Prediction = defaultPrediction()
+	}
+	raw, err := yaml.Marshal(analysisv1alpha1.ProposedRecommendation{EffectiveHPA: &proposed})
+	if err != nil {
+		return "", fmt.Errorf("encoding the recommended value: %w", err)
+	}
+	return string(raw), nil
 }
 
 // podCPU returns the sum of the 99th percentiles of the containers of a pod, in cores; NaN if it is unknown.
@@ -170,7 +185,8 @@ func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.
 	out.appliesTo = &corev1.ObjectReference{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind, Namespace: target.Namespace, Name: target.Name,
 	}
-	return nil
+	out.value, err = encodeEffectiveHPA(plan, spec.Metrics)
+	return err
 }
 
 // defaultPrediction returns gocrane's prediction: one hour ahead, from the minutes of a week.
@@ -193,12 +209,13 @@ type boundsPatch struct {
 
 // patch proposes new bounds for an existing autoscaler and leaves its other fields alone.
 func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
+	metrics := e.metricsOf(plan.Bounds.Target, there.Spec.Metrics)
 	for _, side := range []struct {
 		into *string
 		spec boundsPatch
 	}{
 		{&out.current, boundsPatch{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
-		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, e.metricsOf(plan.Bounds.Target, there.Spec.Metrics)}},
+		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, metrics}},
 	} {
 		raw, err := json.Marshal(map[string]boundsPatch{"spec": side.spec})
 		if err != nil {
@@ -210,5 +227,7 @@ func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveH
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind,
 		Namespace: there.Namespace, Name: there.Name, UID: there.UID,
 	}
-	return nil
+	var err error
+	out.value, err = encodeEffectiveHPA(plan, metrics)
+	return err
 }

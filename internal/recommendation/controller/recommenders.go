@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/gpu"
@@ -132,7 +131,7 @@ func isClusterScoped(group, kind string) bool {
 
 // supportsWorkloads accepts everything that runs pods, custom kinds included.
 func supportsWorkloads(ref workload.Ref) bool {
-	return targetindex.GroupOf(ref.APIVersion) != "" || !slices.Contains(kindsWithoutPods(), ref.Kind)
+	return workload.GroupOf(ref.APIVersion, ref.Kind) != "" || !slices.Contains(kindsWithoutPods(), ref.Kind)
 }
 
 // supportsScalable accepts everything that runs an adjustable number of pods.
@@ -143,6 +142,6 @@ func supportsScalable(ref workload.Ref) bool {
 // supportsKinds accepts the given kinds of the core group.
 func supportsKinds(kinds ...string) func(workload.Ref) bool {
 	return func(ref workload.Ref) bool {
-		return targetindex.GroupOf(ref.APIVersion) == "" && slices.Contains(kinds, ref.Kind)
+		return workload.GroupOf(ref.APIVersion, ref.Kind) == "" && slices.Contains(kinds, ref.Kind)
 	}
 }

@@ -29,6 +29,8 @@ type Reconciler struct {
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.PassiveClock
+	// Namespace is Crane's own namespace.
+	Namespace string
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -41,7 +43,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("reading recommendation %s: %w", req, err)
 	}
-	if rec.DeletionTimestamp != nil {
+	// Package adoption reports a target that the namespace of the Recommendation does not permit.
+	if rec.DeletionTimestamp != nil || !targetindex.IsPermitted(rec, r.Namespace) {
 		r.Metrics.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}

@@ -114,7 +114,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	if err != nil {
 		return outcome{}, err
 	}
-	found, err := existingRecommendations(ctx, r.Client, rule)
+	found, err := existingRecommendations(ctx, r.Client, rule, r.Namespace)
 	if err != nil {
 		return outcome{}, passError{reasonReadFailed, true, err}
 	}
@@ -164,10 +164,18 @@ func (r *RuleReconciler) finish(p pass, work passWork, targets selection, progre
 		return outcome{wait: time.Millisecond}
 	}
 	now := r.Clock.Now()
+	forSelectors, waits := progress.recordSelectors(targets.failures, p.schedule.interval, now)
 	if wait, waits := progress.nextRetry(now); waits {
 		end := outcome{wait: wait}
 		if !p.upToDate { // A requested evaluation does not change the condition of the round.
 			end.condition = progress.failedCondition(reasonWriteFailed)
+		}
+		return end
+	}
+	if waits {
+		end := outcome{wait: forSelectors}
+		if !p.catchUp {
+			end.condition = notReady(reasonReadFailed, joinErrors(targets.failures))
 		}
 		return end
 	}

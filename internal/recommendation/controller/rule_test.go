@@ -286,12 +286,19 @@ func TestValueIsKept(t *testing.T) {
 	}
 }
 
-// TestFoundByTarget: a Recommendation that gocrane made under a random name is taken over, and a user's adoption type
-// stays.
+// TestFoundByTarget checks that a Recommendation that gocrane created under a random name, or an earlier version of Crane under the name
+// of the rule, is taken over and not duplicated, and that a user's adoption type stays.
 func TestFoundByTarget(t *testing.T) {
+	for _, name := range []string{"rule-resource-x7f2k", "rule-resource-0123456789"} {
+		checkTakenOver(t, name)
+	}
+}
+
+func checkTakenOver(t *testing.T, name string) {
+	t.Helper()
 	old := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "rule-resource-x7f2k", Labels: map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid", "mine": "yes"},
+			Namespace: "shop", Name: name, Labels: map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid", "mine": "yes"},
 		},
 		Spec: analysisv1alpha1.RecommendationSpec{
 			Type: analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatus,
@@ -309,6 +316,26 @@ func TestFoundByTarget(t *testing.T) {
 	}
 	if got := list.Items[0]; got.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus || got.Labels["mine"] != "yes" {
 		t.Errorf("what the user had set is gone: %+v", got)
+	}
+}
+
+// TestForgedLabels: a Recommendation in another namespace with the labels of a rule does not receive the value of the target.
+func TestForgedLabels(t *testing.T) {
+	forged := recommendationOf("forged", time.Unix(1, 0), time.Unix(1, 0))
+	forged.Namespace, forged.Labels = "attacker", map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid"}
+	f := newFixture(t, testRule("24h"), deployment("web"), forged)
+	f.reconcile()
+	var list analysisv1alpha1.RecommendationList
+	if err := f.Client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range list.Items {
+		if (rec.Namespace == "shop") != (rec.Status.RecommendedValue != "") {
+			t.Errorf("recommendation %s/%s has value %q", rec.Namespace, rec.Name, rec.Status.RecommendedValue)
+		}
+	}
+	if len(list.Items) != 2 {
+		t.Errorf("%d Recommendations, want the forged one and that of the rule", len(list.Items))
 	}
 }
 

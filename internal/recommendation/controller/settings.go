@@ -4,9 +4,11 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -31,7 +33,13 @@ const (
 // are merged into a copy.
 type Settings struct {
 	recommenders map[string]recommenderSettings
+	// invalid are the errors of recommenders whose settings in the file are invalid. Rules that name one fail unless they override
+	// the setting.
+	invalid error
 }
+
+// Invalid returns the errors of recommenders that cannot be used with the settings of the file; nil if there are none.
+func (s Settings) Invalid() error { return s.invalid }
 
 type recommenderSettings struct {
 	config    map[string]string
@@ -48,23 +56,26 @@ func BuiltinSettings() Settings {
 	return s
 }
 
-// ParseSettings parses a RecommendationConfiguration strictly: unknown fields, another kind and invalid settings are errors
-// with their path. Recommenders that craned does not have are accepted and cannot be used.
+// ParseSettings parses a RecommendationConfiguration strictly: unknown fields and another kind are errors with their path. An
+// invalid setting makes only its recommender unusable; see Invalid. Recommenders that craned does not have are accepted and
+// cannot be used.
 func ParseSettings(data []byte) (Settings, error) {
 	file, err := policyv1alpha1.DecodeRecommendationConfiguration(data)
 	if err != nil {
 		return Settings{}, fmt.Errorf("recommendation configuration: %w", err)
 	}
 	s := Settings{recommenders: map[string]recommenderSettings{}}
+	var invalid []error
 	for i, r := range file.Recommenders {
 		s.recommenders[r.Name] = recommenderSettings{config: maps.Clone(r.Config), accepted: r.AcceptedResources}
 		if evaluationOrder(r.Name) < 0 {
 			continue
 		}
 		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
-			return Settings{}, fmt.Errorf("recommendation configuration: recommenders[%d]: %w", i, err)
+			invalid = append(invalid, fmt.Errorf("recommendation configuration: recommenders[%d] %s: %w", i, r.Name, err))
 		}
 	}
+	s.invalid = errors.Join(invalid...)
 	return s, nil
 }
 
@@ -84,11 +95,8 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	case i < 0:
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
-	config := maps.Clone(base.config)
-	if config == nil {
-		config = map[string]string{}
-	}
-	maps.Copy(config, r.Config)
+	config := withoutPrefixes(base.config)
+	maps.Copy(config, withoutPrefixes(r.Config))
 	out := configuredRecommender{recommender: recommenders()[i], accepts: func(w workload.Workload) bool {
 		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
@@ -105,6 +113,33 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 		return configuredRecommender{}, err
 	}
 	return out, nil
+}
+
+// gocranePrefixes are the prefixes of keys in gocrane's Analytics and ConfigSets.
+func gocranePrefixes() []string { return []string{"resource.", "replicas.", "hpa.", "ehpa."} }
+
+// withoutPrefixes returns a copy of config in which gocrane's prefixed keys have the form of today. A key without prefix takes
+// precedence, then the first in alphabetical order. Percentiles of prefixed keys were in percent.
+func withoutPrefixes(config map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		short, value := key, config[key]
+		for _, prefix := range gocranePrefixes() {
+			short = strings.TrimPrefix(short, prefix)
+		}
+		if percent, err := strconv.ParseFloat(value, 64); short != key && strings.HasSuffix(short, "-percentile") && err == nil && percent > 1 {
+			value = strconv.FormatFloat(percent/100, 'g', -1, 64)
+		}
+		if _, isSet := out[short]; !isSet {
+			out[short] = value
+		}
+	}
+	for key, value := range config {
+		if _, unprefixed := out[key]; unprefixed {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // parsePolicies returns the policies of a recommender: gocrane's settings, which apply to all workloads, or the named or

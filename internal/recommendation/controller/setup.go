@@ -85,6 +85,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	}
 	one := &Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: cfg.Clock,
+		Namespace: cfg.Namespace,
 	}
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").

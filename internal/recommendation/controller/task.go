@@ -59,6 +59,9 @@ type progress struct {
 	number     int32
 	done       map[identity]bool
 	failed     map[identity]failure
+	// selectors is the failure of selectors for passing reasons; selectorsSince is when it began.
+	selectors      failure
+	selectorsSince time.Time
 }
 
 // failure is a target that could not be read or written.
@@ -73,6 +76,13 @@ type failure struct {
 const maxTries = 5
 
 func (f failure) exhausted() bool { return f.tries >= maxTries }
+
+// maxSelectorTries is the number of attempts for selectors that fail for passing reasons, about 50 minutes. A list costs little, and what was
+// evaluated is not evaluated again.
+const maxSelectorTries = 16
+
+// retryDelay returns the backoff after a number of tries.
+func retryDelay(tries int) time.Duration { return min(firstRetry<<min(tries, 16), lastRetry) }
 
 // progressStore holds the progress of unfinished rounds by the name of their rule.
 type progressStore struct {
@@ -117,9 +127,28 @@ func (p *progress) record(results []taskResult, now time.Time) {
 			continue
 		}
 		tries := p.failed[r.id].tries
-		wait := min(firstRetry<<min(tries, 16), lastRetry)
-		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(wait)}
+		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelay(tries))}
 	}
+}
+
+// recordSelectors adds the failures of selectors, and returns the time until they are resolved again; ok is false if they are not. A round
+// waits for selectors that fail for passing reasons, but not for longer than limit, the interval of the rule; 0 for no limit.
+func (p *progress) recordSelectors(failures []error, limit time.Duration, now time.Time) (wait time.Duration, ok bool) {
+	i := slices.IndexFunc(failures, isPassing)
+	if i < 0 {
+		p.selectors = failure{}
+		return 0, false
+	}
+	if p.selectors.tries == 0 {
+		p.selectorsSince = now
+	}
+	if !now.Before(p.selectors.retryAt) { // Retries of targets resolve the selectors in between.
+		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelay(p.selectors.tries))}
+	}
+	if p.selectors.tries >= maxSelectorTries || limit > 0 && p.selectors.retryAt.Sub(p.selectorsSince) >= limit {
+		return 0, false
+	}
+	return max(p.selectors.retryAt.Sub(now), time.Second), true
 }
 
 // forgetFailures drops the failures of deleted targets, which would delay the end of the round.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's request metrics, as upstream registers them
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the build's version as a metric
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	upstream "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	configv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
@@ -33,6 +34,13 @@ func NewCommand() *cobra.Command {
 	// One scheme decodes the file, the other sets defaults of plugin arguments and converts them.
 	pluginconfig.AddToScheme(scheme.Scheme)
 	pluginconfig.AddToScheme(configv1.GetPluginArgConversionScheme())
+	// In the place of upstream's function for the same type.
+	scheme.Scheme.AddTypeDefaultingFunc(&schedulerv1.KubeSchedulerConfiguration{}, func(obj any) {
+		if c, ok := obj.(*schedulerv1.KubeSchedulerConfiguration); ok {
+			configv1.SetObjectDefaults_KubeSchedulerConfiguration(c)
+			pluginconfig.SetBindOrder(c)
+		}
+	})
 
 	cmd := upstream.NewSchedulerCommand(plugins()...)
 	cmd.Use = "crane-scheduler"

@@ -31,6 +31,8 @@ type entry struct {
 	report   nodeload.Report   // of view.object by view.Rules; guarded by mu
 	varies   [2]nodeload.Deviation
 	uid      types.UID
+	// holds are the ends of the holds in the node's annotation, also of released ones, by pod; guarded by mu.
+	holds map[string]time.Time
 	// seen is the number of the last snapshot with the node; used by snapshots only.
 	seen uint64
 }
@@ -49,6 +51,7 @@ type reader struct {
 	format nodeload.Format
 	// unreadable is called for invalid annotations.
 	unreadable func(nodeload.ParseErrors)
+	holds      holdIndex
 }
 
 // refresh returns the view of the node by the rules; annotations are parsed only if the object or the rules have
@@ -70,6 +73,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	if e.uid != object.UID {
 		e.uid, e.varies = object.UID, [2]nodeload.Deviation{}
 	}
+	e.readHolds(&r.holds, object, now)
 	report, bad := read(r.format, object, rules)
 	if bad != (nodeload.ParseErrors{}) {
 		r.unreadable(bad)
@@ -113,11 +117,12 @@ func (e *entry) tick(now time.Time) *nodeload.Node {
 	return &e.buildView(v.object, v.Rules, now).Node
 }
 
-// preview returns the view that object would have; nothing is changed.
+// preview returns the view that object would have. It changes nothing but removes ended holds.
 func (e *entry) preview(r *reader, object *corev1.Node, rules *nodeload.Rules, now time.Time) *nodeload.Node {
 	report, _ := read(r.format, object, rules)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.expireHolds(now)
 	return rules.PeekNode(report, &e.arrivals, now)
 }
 

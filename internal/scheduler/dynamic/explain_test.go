@@ -48,8 +48,9 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s %s %s: %q; want %+v", n.Name, n.Verdict, score, n.Reason(), w)
 		}
 	}
-	// An ended pod is subtracted.
-	old := newRunningPod(newPod("old", "2", "1Gi"), "warm", start().Add(-24*time.Hour))
+	// An ended pod of a workload with history is subtracted.
+	b.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "old"}, nodeload.Amount{CPU: 2000})
+	old := newRunningPod(owned(newPod("old", "2", "1Gi"), "StatefulSet", "old"), "warm", start().Add(-24*time.Hour))
 	b.PodDeleted(old)
 	b.schedule(pod)
 	if e, _ := b.Explain("shop", "web"); e.Nodes[1].Name != "warm" || e.Nodes[1].OnWay >= 0 || !strings.Contains(e.Nodes[1].Reason(), "on its way -") {

@@ -107,6 +107,11 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *cycle {
+	if p.reader.holds.size.Load() > 0 { // those of the peers are of the same nodes
+		for _, peer := range p.peers() {
+			peer.releaseHolds(pod)
+		}
+	}
 	taken := p.summarize(nodes)
 	use, basis := p.estimate(pod, taken.Share)
 	c := &cycle{

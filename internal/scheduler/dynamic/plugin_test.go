@@ -4,6 +4,7 @@
 package dynamic
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -168,6 +169,47 @@ func TestPodsOfOthers(t *testing.T) {
 	handler.OnDelete(tombstone(pod))
 	if count() != 0 || b.reserved.Len() != 0 || b.rejected.Len() != 0 {
 		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.reserved.Len(), b.rejected.Len())
+	}
+}
+
+// TestIdlePodsLeaveNoCredit checks that idle pods with large requests which leave a loaded node do not make it look
+// free, whereas a pod of a workload with measured usage does by less than that, and departures make up for the pods
+// that replace them.
+func TestIdlePodsLeaveNoCredit(t *testing.T) {
+	loaded := func() *fixture {
+		return newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.8, 0.3, start())), newNode("cool", loadAnnotations(0.2, 0.3, start())))
+	}
+	b := loaded()
+	closed := func() bool {
+		_, reasons, _ := b.schedule(newPod("web", "500m", "1Gi"))
+		return reasons["hot"] != ""
+	}
+	onWay := func() float64 { return float64(b.entry("hot").view.Load().Loads[0].OnWay) }
+	idle := func(i int) *corev1.Pod {
+		return newRunningPod(newPod(fmt.Sprint("idle-", i), "700m", "1Gi"), "hot", start().Add(-24*time.Hour))
+	}
+	if !closed() {
+		t.Fatal("a node of 80 % is open")
+	}
+	for i := range 10 {
+		b.PodDeleted(idle(i))
+	}
+	if !closed() || onWay() != 0 {
+		t.Errorf("ten idle pods have left a loaded node: closed %t, on its way %v", closed(), onWay())
+	}
+	// A pod that comes instead counts less than without departures.
+	b.PodAdded(bindTo(newPod("instead", "700m", "1Gi"), "hot"))
+	b.NodeChanged(newNode("hot", loadAnnotations(0.8, 0.3, start())))
+	if got := onWay(); got != 0 {
+		t.Errorf("a replacement of one of ten departed pods adds %v", got)
+	}
+
+	b = loaded()
+	closed()
+	b.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "db"}, nodeload.Amount{CPU: 3000, Memory: 1 << 30})
+	b.PodDeleted(newRunningPod(owned(newPod("db", "6", "1Gi"), "StatefulSet", "db"), "hot", start().Add(-24*time.Hour)))
+	if got := onWay(); got > -0.1 || got < -0.2 {
+		t.Errorf("a pod of a workload that uses up to 30 %% of the node was credited with %v", -got)
 	}
 }
 

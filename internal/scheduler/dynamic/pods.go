@@ -127,10 +127,10 @@ func (p *Plugin) ended(pod *corev1.Pod) {
 	if !known {
 		return
 	}
-	use, _ := p.estimate(pod, p.share())
+	credit := nodeload.DepartureCredit(podRequest(pod), p.history.Use(WorkloadOf(pod)), p.share())
 	now := p.clock.Now()
 	e.(*entry).change(now, func(a *nodeload.Arrivals) bool {
-		return a.End(string(pod.UID), use, startOf(pod), endOf(pod, now))
+		return a.End(string(pod.UID), credit, startOf(pod), endOf(pod, now))
 	})
 }
 

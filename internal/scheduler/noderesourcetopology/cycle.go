@@ -17,11 +17,12 @@ const stateKey fwk.StateKey = Name
 type cycle struct {
 	request  *request
 	rejected *atomic.Bool // whether a node was refused already
+	bound    *atomic.Bool // whether Bind wrote the annotation
 	reasons  func() map[verdict]string
 }
 
 func newCycle(r *request) *cycle {
-	return &cycle{request: r, rejected: &atomic.Bool{}, reasons: sync.OnceValue(func() map[verdict]string {
+	return &cycle{request: r, rejected: &atomic.Bool{}, bound: &atomic.Bool{}, reasons: sync.OnceValue(func() map[verdict]string {
 		asked := r.resources.String()
 		return map[verdict]string{
 			unknown:       reasonUnknown,

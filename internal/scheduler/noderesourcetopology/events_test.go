@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -120,57 +119,6 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 	if len(w.pods) != maxWaiting {
 		t.Errorf("%d pods are remembered, want %d", len(w.pods), maxWaiting)
-	}
-}
-
-// TestPreBind checks that the annotation is written only if it is missing or wrong.
-func TestPreBind(t *testing.T) {
-	stale := annotated(topology.AnnotationPodTopologyResult, "[]")
-	for name, c := range map[string]struct {
-		pod  *corev1.Pod
-		node *topology.NodeResourceTopology
-		want string
-	}{
-		"zones":                      {pod: newPod("p", "2"), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
-		"in place of a copied one":   {pod: newPod("p", "2", stale), node: nrt("n", 4), want: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`},
-		"no zones":                   {pod: newPod("p", "2")},
-		"no zones, but a copied one": {pod: newPod("p", "2", stale)},
-		"shared CPUs, a copied one":  {pod: newPod("p", "500m", stale), node: nrt("n", 4)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newPlugin(t)
-			if c.node != nil {
-				f.core.topologyChanged(klog.Background(), c.node)
-			}
-			clients := fake.NewClientset(c.pod)
-			f.client = clients
-			if s := f.reserve(t, c.pod, "n"); !s.IsSuccess() && s.Code() != fwk.Skip {
-				t.Fatal(s)
-			}
-			r, s := f.PreBindPreFlight(t.Context(), newCycleState(), c.pod, "n")
-			if skip := c.want == result(c.pod); skip != (s.Code() == fwk.Skip) {
-				t.Fatalf("preflight says %v", s)
-			} else if skip {
-				return
-			}
-			if r == nil || !r.AllowParallel {
-				t.Error("the write waits for those of other plugins")
-			}
-			if s := f.PreBind(t.Context(), newCycleState(), c.pod, "n"); !s.IsSuccess() {
-				t.Fatal(s)
-			}
-			got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-			if err != nil || result(got) != c.want {
-				t.Errorf("the annotation is %q, want %q (%v)", result(got), c.want, err)
-			}
-		})
-	}
-	f := newPlugin(t, nrt("n", 4))
-	if s := f.reserve(t, newPod("p", "2"), "n"); !s.IsSuccess() {
-		t.Fatal(s)
-	}
-	if s := f.PreBind(t.Context(), newCycleState(), newPod("p", "2"), "n"); s.Code() != fwk.Error {
-		t.Errorf("a pod that is gone: %v", s)
 	}
 }
 

@@ -48,7 +48,7 @@ func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handl
 		return nil, err
 	}
 	p := &Plugin{
-		core: f.core, queue: handle, client: handle.ClientSet(), missing: a.MissingTopology, ready: f.ready,
+		core: f.core, queue: handle, api: handle, missing: a.MissingTopology, ready: f.ready,
 		snapshot: func(node string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(node) },
 	}
 	for _, name := range a.TopologyAwareResources {

@@ -35,6 +35,8 @@ var (
 	_ fwk.ScoreExtensions   = (*Plugin)(nil)
 	_ fwk.ReservePlugin     = (*Plugin)(nil)
 	_ fwk.PreBindPlugin     = (*Plugin)(nil)
+	_ fwk.BindPlugin        = (*Plugin)(nil)
+	_ fwk.PostBindPlugin    = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
@@ -43,12 +45,19 @@ var (
 type Plugin struct {
 	core    *core
 	queue   fwk.PodActivator
-	client  kubernetes.Interface
+	api     api
 	aware   []corev1.ResourceName
 	missing pluginconfig.MissingTopology
 	ready   <-chan struct{}
 	// snapshot returns a node as the scheduler sees it in this cycle.
 	snapshot func(node string) (fwk.NodeInfo, error)
+}
+
+// api is the part of fwk.Handle that writes.
+type api interface {
+	ClientSet() kubernetes.Interface
+	// APICacher returns nil unless the scheduler writes asynchronously.
+	APICacher() fwk.APICacher
 }
 
 // Name implements fwk.Plugin.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -147,6 +148,12 @@ func kubelets(t *topology.NodeResourceTopology) *topology.NodeResourceTopology {
 	return t
 }
 
+// apiOf is the api of a scheduler that writes synchronously.
+type apiOf struct{ kubernetes.Interface }
+
+func (a apiOf) ClientSet() kubernetes.Interface { return a.Interface }
+func (apiOf) APICacher() fwk.APICacher          { return nil }
+
 type fixture struct {
 	*Plugin
 	queue *queue
@@ -177,7 +184,7 @@ func (f fixture) reserve(t testing.TB, pod *corev1.Pod, node string) *fwk.Status
 	return nil
 }
 
-// bound returns a reserved pod as the informer shows it later, with the annotation that PreBind writes.
+// bound returns a reserved pod as the informer shows it later, with the annotation of the Binding.
 func (f fixture) bound(pod *corev1.Pod, node string) *corev1.Pod {
 	b := pod.DeepCopy()
 	b.Spec.NodeName = node
@@ -196,7 +203,7 @@ func newPlugin(t testing.TB, topologies ...*topology.NodeResourceTopology) fixtu
 	f := fixture{queue: &queue{}, nodes: map[string]*nodeInfo{}}
 	f.Plugin = &Plugin{
 		snapshot: func(node string) (fwk.NodeInfo, error) { return f.info(node), nil },
-		core:     NewFactory().core, queue: f.queue, client: fake.NewClientset(), aware: []corev1.ResourceName{corev1.ResourceCPU},
+		core:     NewFactory().core, queue: f.queue, api: apiOf{fake.NewClientset()}, aware: []corev1.ResourceName{corev1.ResourceCPU},
 		missing: pluginconfig.MissingTopologyPass, ready: ready,
 	}
 	for _, o := range topologies {
@@ -365,7 +372,7 @@ func TestAssumedUntilSeen(t *testing.T) {
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" {
 		t.Errorf("gone: free are %s", got)
 	}
-	// A copied annotation that happens to be right must not be mistaken for the one that PreBind keeps there.
+	// A copied annotation that happens to be right must not be mistaken for that of the Binding.
 	right := newPod("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, right, "n"); !s.IsSuccess() {
 		t.Fatal(s)

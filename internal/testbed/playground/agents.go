@@ -66,6 +66,10 @@ func (p *playground) startAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	policy, err := p.writePolicy(objects)
+	if err != nil {
+		return err
+	}
 	p.agents = map[string]*process.Process{}
 	p.onStop(p.stopAgents)
 	kubeconfig := ""
@@ -85,7 +89,8 @@ func (p *playground) startAgents(ctx context.Context) error {
 		}
 		flags := map[string]string{
 			"kubeconfig": kubeconfig, "host-root": p.hostDir(node), "bind-address": addresses[0],
-			"state-dir": filepath.Join(p.dir, "agents", node),
+			"state-dir": filepath.Join(p.dir, "agents", node), "policy-config-path": policy,
+			"metrics-secure": "false", // loopback only; readable by a browser
 		}
 		maps.Copy(flags, p.options.scenario.Agent)
 		spec := process.Spec{

@@ -40,7 +40,7 @@ func findDeployment(objects []*unstructured.Unstructured, name string) (binarySp
 
 // findDaemonSet reads the DaemonSet of that name, like findDeployment, for its pod on a node.
 func findDaemonSet(objects []*unstructured.Unstructured, name, node string) (binarySpec, error) {
-	return findPodTemplate(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node})
+	return findPodTemplate(objects, "DaemonSet", name, map[string]string{"spec.nodeName": node, "metadata.name": name + "-" + node})
 }
 
 func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (binarySpec, error) {

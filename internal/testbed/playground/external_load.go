@@ -22,7 +22,9 @@ type externalLoad struct {
 // at returns the load at time t.
 func (d *externalLoad) at(t time.Time) float64 { return d.At(t, d.end) }
 
-func (d *externalLoad) labels() labels.Labels { return labels.FromStrings(labels.MetricName, d.Metric) }
+func (d *externalLoad) labels() labels.Labels {
+	return labels.FromStrings(labels.MetricName, d.Metric, "namespace", d.Namespace)
+}
 
 // setExternalLoad schedules the rise of the load relative to the end of the history, also after a restart.
 func (p *playground) setExternalLoad(past load.Past) {

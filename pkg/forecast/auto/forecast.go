@@ -10,6 +10,9 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
+// capFactor bounds every forecast by this multiple of the largest sample.
+const capFactor = 2
+
 // Forecast returns the quantiles of the steps after the newest sample. It never declines: errors are an impossible
 // horizon (forecast.ErrHorizon) and a model that has seen no usable sample (forecast.ErrEmpty).
 func (m *Model) Forecast(horizon time.Duration) (forecast.Forecast, error) {
@@ -23,95 +26,50 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 		return forecast.Forecast{}, fmt.Errorf("%w: %s at a step of %s is not within 1 and %d steps",
 			forecast.ErrHorizon, horizon, m.step, forecast.MaxSteps)
 	}
-	return m.forecast(n, defaultTuning(), holidays)
-}
-
-func (m *Model) forecast(n int, t tuning, holidays Calendar) (forecast.Forecast, error) {
 	whole := m.closed()
-	view := whole.without(holidays)
-	newest := view.regime(t)
-	slots := view.season(newest, t)
-	g := newGrid(view, slots, newest)
-	if !g.known {
+	rows := newDayRows(whole.without(holidays))
+	if !rows.known {
 		return forecast.Forecast{}, fmt.Errorf("%w: the model has seen none within %d days", forecast.ErrEmpty, historyDays)
 	}
-	o := newGate(newBanks(view, g, t), view.layout.unit)
+	ahead := int((horizon + day - 1) / day)
+	h := newHedge(newOutlook(rows, ahead), defaultTuning())
 	out := forecast.Forecast{
-		Start: m.now(), Step: m.step, Model: o.name(), Period: time.Duration(slots) * m.layout.unit, Periods: g.fullRows(),
-		Skill: o.skill, Reason: o.reason(view, newest), Values: make([]forecast.Quantiles, n),
+		Start: m.now(), Step: m.step, Model: h.name(), Period: day, Periods: rows.fullRows(), Skill: h.skill,
+		Reason: h.reason(whole.recent.count), Values: make([]forecast.Quantiles, n),
 	}
-	m.fill(out, o, time.Unix(view.head*view.layout.seconds(), 0))
-	whole.fillHolidays(out, o, holidays)
+	m.fill(out, h, time.Unix(whole.head*m.layout.seconds(), 0))
+	whole.fillHolidays(out, holidays)
 	return out, nil
 }
 
-// fillHolidays replaces the forecast of holidays.
-func (m *Model) fillHolidays(out forecast.Forecast, o *gate, c Calendar) {
-	if len(c.days) == 0 {
-		return
-	}
-	above := tailsAbove(o.margin)
-	last, known := int64(0), false
-	var q forecast.Quantiles
+// fill sets the values of a forecast, day by day from the origin on.
+func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
+	limit := min(h.h.max*capFactor, forecast.MaxValue)
+	filled := -1
+	var p profile
+	lastSlot := -1
 	for i := range out.Values {
-		at := out.Start.Add(time.Duration(i) * out.Step)
-		if !c.Holiday(at) {
+		// A history shorter than a slot starts before its origin.
+		slot := int(max(0, out.Start.Add(time.Duration(i)*out.Step).Sub(origin)) / m.layout.slot)
+		if slot == lastSlot {
+			out.Values[i] = out.Values[i-1]
 			continue
 		}
-		if index := floorDiv(at.Unix(), m.layout.seconds()); index != last || i == 0 {
-			last = index
-			if q, known = m.holiday(c, at, above); known {
-				q = scaled(q, m.scale)
-			}
+		lastSlot = slot
+		if ahead := slot / h.h.slots; ahead != filled {
+			p, filled = h.day(ahead), ahead
 		}
-		if known {
-			out.Values[i] = q
+		for l := range out.Values[i] {
+			out.Values[i][l] = min(float64(p[l*h.h.slots+slot%h.h.slots]), limit) * m.scale
 		}
+		out.Values[i] = out.Values[i].Ordered()
 	}
 }
 
-// fill sets the values of a forecast, season by season from the origin on.
-func (m *Model) fill(out forecast.Forecast, o *gate, origin time.Time) {
-	g := o.banks.grid
-	limit := min(g.max*o.banks.tuning.capFactor, forecast.MaxValue)
-	unit := m.layout.unit
-	at := out.Start.Sub(origin)
-	filled := -1
-	var season seasonForecast
-	var q forecast.Quantiles
-	lastSlot, lastSub := -1, -1
-	for i := range out.Values {
-		// A history shorter than a unit starts before its origin.
-		slot := int(max(0, at) / unit)
-		sub := int(max(0, at)%unit) * g.sub / int(unit)
-		if slot != lastSlot || sub != lastSub {
-			if ahead := slot / g.slots; ahead != filled {
-				season, filled = o.season(ahead), ahead
-			}
-			q = scaled(season.at(slot%g.slots, sub, g.sub, limit), m.scale)
-			lastSlot, lastSub = slot, sub
-		}
-		out.Values[i] = q
-		at += out.Step
-	}
-}
-
-// scaled brings quantiles back to the scale of the samples. It keeps their order.
-func scaled(q forecast.Quantiles, scale float64) forecast.Quantiles {
-	for i, v := range q {
-		q[i] = min(v*scale, forecast.MaxValue)
-	}
-	return q
-}
-
-// name returns the names of the candidates with the largest weights.
-func (o *gate) name() string {
-	middle := o.middles[heaviest(o.middleWeights)].name
-	upper := "errors of the median"
-	if c := heaviest(o.tailWeights); c < len(o.tails) {
-		upper = o.tails[c].name
-	}
-	return "auto: " + middle + "; upper: " + upper
+// name returns the names of the experts with the largest weights.
+func (h *hedge) name() string {
+	weights := h.weights[segmentCount-1]
+	return "auto: " + h.experts[heaviest(weights[0])].name + "; upper: " + h.experts[heaviest(weights[1])].name
 }
 
 func heaviest(weights []float64) int {
@@ -125,19 +83,13 @@ func heaviest(weights []float64) int {
 }
 
 // reason returns what the history is too short for.
-func (o *gate) reason(m *Model, newest int) string {
-	g := o.banks.grid
-	season := time.Duration(g.slots) * m.layout.unit
-	seen := time.Duration(newest) * m.layout.unit
-	shift := ""
-	if newest < m.recent.count {
-		shift = " since the level shifted"
-	}
+func (h *hedge) reason(slots int) string {
+	seen := forecast.Span(time.Duration(slots) * day / time.Duration(h.h.slots))
 	switch {
-	case g.fullRows() == 0:
-		return fmt.Sprintf("level only: %s of history%s, %s needed for the time of day", forecast.Span(seen), shift, forecast.Span(season/2))
-	case o.replays == 0:
-		return fmt.Sprintf("candidates weigh alike: %s of history%s, %s needed to compare them", forecast.Span(seen), shift, forecast.Span(season*3/2))
+	case h.h.fullRows() == 0:
+		return fmt.Sprintf("level only: %s of history, %s needed for the time of day", seen, forecast.Span(day/2))
+	case len(h.past[0]) == 0:
+		return fmt.Sprintf("experts weigh alike: %s of history, %s needed to compare them", seen, forecast.Span(day*3/2))
 	}
 	return ""
 }

@@ -11,48 +11,42 @@ import (
 	"crane.io/crane/pkg/forecast"
 )
 
-// bufferSize bounds how many samples of the unit in progress are kept; at a finer step every second sample goes.
+// bufferSize bounds how many samples of the slot in progress are kept; at a finer step every second sample is dropped.
 const bufferSize = 64
 
-// Model is the state of one series: two weeks of units, and three weeks before them by the hour. It is updated sample by
-// sample and forecasts from what it holds, so an updated model and one that is fitted anew to the same samples are the
-// same. It is not safe for concurrent use.
+// Model is the state of one series: two weeks of slots. It is updated sample by sample and forecasts from its state, so
+// an updated model and one that is fitted anew to the same samples are equal. It is not safe for concurrent use.
 //
-// All that it holds is in units of the first positive sample: so it behaves the same at every scale, to the last bit but
-// one. Samples beyond forecast.MaxValue times the first one count as that.
+// Its values are relative to the first positive sample, so that forecasts do not depend on the unit. Samples beyond
+// forecast.MaxValue times the first one are clamped to that.
 type Model struct {
 	layout layout
 	step   time.Duration
 
 	scale float64 // the first positive sample, 0 before there is one
 
-	head   int64 // index of the unit in progress: units since the Unix epoch
-	recent ring  // the units before head, layout.capacity() at most
-	older  ring  // the blocks before them, layout.blocks() at most
+	head   int64 // index of the slot in progress: slots since the Unix epoch
+	recent ring  // the slots before head, layout.capacity() at most
 
-	buffer  []float32   // usable samples of the unit in progress, in order of time
-	begins  [maxSub]int // where in the buffer each sub-slot begins, up to slot
-	slot    int         // sub-slot of the newest sample
-	stride  int64       // one in stride samples is kept
+	buffer  []float32 // usable samples of the slot in progress, in order of time
+	stride  int64     // one in stride samples is kept
 	skipped int64
 
-	until     int64 // Unix seconds at which the unit in progress ends
-	slotUntil int64 // Unix seconds at which its sub-slot ends
-	last      int64 // time of the newest sample in Unix seconds; valid where started
-	started   bool
+	until   int64 // Unix seconds at which the slot in progress ends
+	last    int64 // time of the newest sample in Unix seconds; valid where started
+	started bool
 }
 
 // NewModel returns an empty model of a series whose samples are a step apart.
 func NewModel(step time.Duration) *Model {
-	l := layoutFor(step)
-	return &Model{layout: l, step: step, stride: 1}
+	return &Model{layout: layoutFor(step), step: step, stride: 1}
 }
 
-// Step returns the step of the forecasts that the model makes.
+// Step returns the step of the forecasts of the model.
 func (m *Model) Step() time.Duration { return m.step }
 
-// Observe adds a sample. Samples that are unusable (see forecast.Usable) only move time on; samples not newer than the
-// newest are dropped, so duplicates and stragglers change nothing. A gap longer than the history empties the model.
+// Observe adds a sample. Samples that are unusable (see forecast.Usable) only advance time; samples not newer than the
+// newest are dropped. A gap longer than the history empties the model.
 func (m *Model) Observe(at time.Time, value float64) { m.observe(at.Unix(), value) }
 
 func (m *Model) observe(seconds int64, value float64) {
@@ -70,18 +64,12 @@ func (m *Model) observe(seconds int64, value float64) {
 		}
 	}
 	m.last = seconds
-	if !forecast.Usable(value) {
-		return
+	if forecast.Usable(value) {
+		m.keep(m.relative(value))
 	}
-	for m.slot < m.layout.sub-1 && seconds >= m.slotUntil {
-		m.slot++
-		m.begins[m.slot] = len(m.buffer)
-		m.slotUntil += m.layout.seconds() / int64(m.layout.sub)
-	}
-	m.keep(m.relative(value))
 }
 
-// relative brings a sample to the scale of the model.
+// relative converts a sample to the scale of the model.
 func (m *Model) relative(value float64) float32 {
 	if m.scale == 0 {
 		m.scale = value
@@ -92,15 +80,13 @@ func (m *Model) relative(value float64) float32 {
 	return float32(min(value/m.scale, forecast.MaxValue))
 }
 
-// enter sets the unit in progress.
+// enter sets the slot in progress.
 func (m *Model) enter(index int64) {
 	m.head = index
 	m.until = (index + 1) * m.layout.seconds()
-	m.slotUntil = index*m.layout.seconds() + m.layout.seconds()/int64(m.layout.sub)
-	m.slot, m.begins = 0, [maxSub]int{}
 }
 
-// keep adds a sample to the unit in progress, thinning the buffer where it is full.
+// keep adds a sample to the slot in progress, thinning the buffer where it is full.
 func (m *Model) keep(v float32) {
 	if m.skipped++; m.skipped%m.stride != 0 {
 		return
@@ -121,35 +107,28 @@ func (m *Model) thin() {
 		kept = append(kept, m.buffer[i])
 	}
 	m.buffer = kept
-	for i := range m.begins {
-		m.begins[i] = (m.begins[i] + 1) / 2
-	}
 	m.stride *= 2
 }
 
-// advance closes the unit in progress and starts the one with the given index; units between them are empty.
+// advance closes the slot in progress and starts the one with the given index; slots between them are empty.
 func (m *Model) advance(index int64) {
 	if index-m.head > int64(m.layout.capacity()) {
 		m.recent.restart(index)
-		m.older.restart(0)
 		m.scale = 0
 	} else {
-		m.push(summarise(m.layout.sub, m.buffer, m.begins[:m.slot+1]))
+		m.push(m.layout.summarise(m.buffer))
 		for i := m.head + 1; i < index; i++ {
-			m.push(emptyUnit())
+			m.push(emptySlot())
 		}
 	}
 	m.buffer, m.stride, m.skipped = m.buffer[:0], 1, 0
 	m.enter(index)
 }
 
-func (m *Model) push(u unit) {
-	m.retire()
-	m.recent.push(u.pack(), m.layout.capacity())
-}
+func (m *Model) push(a atoms) { m.recent.push(a.pack(), m.layout.capacity()) }
 
-// closed returns the model as a forecast sees it: with the unit in progress closed where the newest sample was its last,
-// and the origin at the unit that holds the next step. The model itself stays as it is.
+// closed returns the model as a forecast uses it: with the slot in progress closed if the newest sample was its last,
+// and the origin at the slot of the next step. The model itself is not changed.
 func (m *Model) closed() *Model {
 	next := floorDiv(m.last+int64(m.step/time.Second), m.layout.seconds())
 	if !m.started || next == m.head && (m.filled() || len(m.buffer) == 0) {
@@ -157,13 +136,12 @@ func (m *Model) closed() *Model {
 	}
 	view := *m
 	view.recent.cells = slices.Clone(m.recent.cells)
-	view.older.cells = slices.Clone(m.older.cells)
 	view.buffer = slices.Clone(m.buffer)
 	view.advance(max(next, m.head+1))
 	return &view
 }
 
-// filled reports whether any whole unit has samples.
+// filled reports whether any whole slot has samples.
 func (m *Model) filled() bool {
 	for ago := 1; ago <= m.recent.count; ago++ {
 		if !m.recent.at(m.head - int64(ago)).empty() {
@@ -173,10 +151,7 @@ func (m *Model) filled() bool {
 	return false
 }
 
-// at returns the unit ago units before head; 1 is the newest whole one.
-func (m *Model) at(ago int) unit { return m.recent.at(m.head - int64(ago)).unpack() }
-
-// now returns the time that a forecast starts at: one step after the newest sample.
+// now returns the start of a forecast: one step after the newest sample.
 func (m *Model) now() time.Time { return time.Unix(m.last, 0).UTC().Add(m.step) }
 
 func floorDiv(a, b int64) int64 {

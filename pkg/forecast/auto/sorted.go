@@ -96,35 +96,6 @@ func (a sortedAtoms) radix(scratch sortedAtoms) sortedAtoms {
 	return a
 }
 
-// split deals sorted atoms out to their lists; each stays sorted.
-func (a sortedAtoms) split(count int) []sortedAtoms {
-	lists := make([]sortedAtoms, count)
-	sizes := make([]int32, count)
-	for _, x := range a {
-		sizes[listOf(x)]++
-	}
-	store := make(sortedAtoms, len(a))
-	begin := int32(0)
-	for i, n := range sizes {
-		lists[i] = store[begin : begin : begin+n]
-		begin += n
-	}
-	for _, x := range a {
-		l := listOf(x)
-		lists[l] = append(lists[l], x)
-	}
-	return lists
-}
-
-// total returns the weight of all atoms.
-func (a sortedAtoms) total(weights []float32) float32 {
-	var sum float32
-	for _, x := range a {
-		sum += weights[x&fieldMask]
-	}
-	return sum
-}
-
 // median returns the smallest value with half of the weight at or below it; false where nothing weighs. total is the
 // weight of all atoms.
 func (a sortedAtoms) median(weights []float32, total float32) (float64, bool) {

@@ -31,7 +31,7 @@ func algorithms(t *testing.T, names ...string) []forecast.Algorithm {
 	return out
 }
 
-// recorder wraps an algorithm, keeps what it was shown and what it said, and spoils the history that it was given.
+// recorder wraps an algorithm, records its inputs and forecasts, and overwrites the history that it received.
 type recorder struct {
 	forecast.Algorithm
 	shown []series.Series

@@ -35,7 +35,7 @@ type GocraneDSP struct{}
 // Name implements forecast.Algorithm.
 func (GocraneDSP) Name() string { return "gocrane-dsp" }
 
-// Forecast implements forecast.Algorithm; it declines where the original returns nothing.
+// Forecast implements forecast.Algorithm. It declines if the original returns nothing.
 func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
 	history, err := forecast.Check(history, horizon)
 	if err != nil {
@@ -75,8 +75,8 @@ func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (foreca
 	return out, nil
 }
 
-// gocranePrepare drops what lies before a long gap, interpolates short ones, cuts the front to whole hours and replaces
-// outliers by the sample before them.
+// gocranePrepare drops the samples before a long gap, interpolates short gaps, trims the start to whole hours and
+// replaces outliers by the previous sample.
 func gocranePrepare(history series.Series) ([]float64, error) {
 	longest := int(gocraneLongestGap / history.Step)
 	values := make([]float64, 0, len(history.Values))
@@ -133,7 +133,7 @@ func bridge(values []float64, next float64, gap, longest int) []float64 {
 	return values
 }
 
-// gocranePeriod returns the period in samples, 0 where there is none. Weeks are looked at where there are at least two,
+// gocranePeriod returns the period in samples, 0 if there is none. Weeks are tested if the history has at least two,
 // days otherwise.
 func gocranePeriod(values []float64, step time.Duration) int {
 	perDay := int(24 * time.Hour / step)
@@ -145,8 +145,8 @@ func gocranePeriod(values []float64, step time.Duration) int {
 	return 0
 }
 
-// findPeriod takes as hints the frequencies whose amplitude beats that of nearly all shuffles, and of the hints that are
-// peaks of the circular autocorrelation the highest.
+// findPeriod selects the frequencies whose amplitude exceeds that of nearly all shuffled series, and returns the one
+// with the highest peak of the circular autocorrelation.
 func findPeriod(values []float64, step time.Duration) int {
 	n := len(values)
 	fft := fourier.NewFFT(n)
@@ -165,7 +165,7 @@ func findPeriod(values []float64, step time.Duration) int {
 	slices.Sort(peaks)
 	correlation := circularCorrelation(fft, values)
 	fft.Coefficients(coefficients, values)
-	// A hint whose autocorrelation is not positive is no period, however much of a peak it is.
+	// A frequency whose autocorrelation is not positive is not a period.
 	best, highest, last := 0, 0.0, n
 	for k := 2; k < n/2; k++ {
 		hint := n / k

@@ -1,10 +1,11 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baseline has the methods that forecasts are compared with: the same minute of an earlier day or week, a
-// weighted quantile of the same time of day, and gocrane's spectrum method with its defects.
+// Package baseline contains the methods that forecasts are compared with: the same minute of an earlier day or week,
+// a weighted quantile of the same time of day, and gocrane's spectrum method with its defects.
 //
-// Nothing acts on them: they may be slow, and gocrane's method declines as often as the original returns nothing.
+// They are for comparison only: they may be slow, and gocrane's method declines as often as the original returns
+// nothing.
 package baseline
 
 import (
@@ -19,7 +20,7 @@ import (
 type SeasonalNaive struct {
 	// Label is the algorithm's name.
 	Label string
-	// Season is how far back the forecast looks; > 0.
+	// Season is the distance to the sample that is repeated; > 0.
 	Season time.Duration
 }
 
@@ -37,8 +38,8 @@ func LastWeek() SeasonalNaive {
 // Name implements forecast.Algorithm.
 func (n SeasonalNaive) Name() string { return n.Label }
 
-// Forecast implements forecast.Algorithm. Where the history is shorter than the season, or the sample a season ago is a
-// gap, it looks at whole days ago instead, the farthest first, and at last takes the newest sample.
+// Forecast implements forecast.Algorithm. If the history is shorter than the season, or the sample one season ago is
+// a gap, it uses the sample of whole days ago, the oldest first, and otherwise the newest sample.
 func (n SeasonalNaive) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
 	history, err := forecast.Check(history, horizon)
 	if err != nil {

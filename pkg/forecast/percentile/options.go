@@ -9,7 +9,7 @@ import (
 	"crane.io/crane/pkg/forecast/internal/option"
 )
 
-// Options are the settings as they stand in API objects; empty fields mean the default.
+// Options are the settings in the form of API objects; empty fields mean the default.
 type Options struct {
 	// HistoryLength is the length of history used; default 7d, from 1m to 366d.
 	HistoryLength string
@@ -31,12 +31,12 @@ type Options struct {
 type Histogram struct {
 	// MaxValue is the start of the last bucket. Values beyond it keep their own value: gocrane cut them to it.
 	MaxValue string
-	// Epsilon is the weight below which a sample counts for nothing; default 1e-10.
+	// Epsilon is the weight below which a sample is ignored; default 1e-10.
 	Epsilon string
 	// HalfLife is the age at which a sample counts half; default 24h.
 	HalfLife string
-	// BucketSize makes buckets of one width, FirstBucketSize and BucketSizeGrowthRatio make growing ones; either needs
-	// MaxValue. A value then stands for the upper end of its bucket. Without them values stand for themselves.
+	// BucketSize selects buckets of equal width, FirstBucketSize and BucketSizeGrowthRatio buckets of growing width;
+	// both require MaxValue. A value then counts as the upper end of its bucket. Without buckets values are exact.
 	BucketSize, FirstBucketSize, BucketSizeGrowthRatio string
 }
 

@@ -61,7 +61,8 @@ func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (fore
 	return out, nil
 }
 
-// Estimate returns what gocrane calls the prediction: the configured percentile with margin and target utilisation.
+// Estimate returns the prediction as defined by gocrane: the configured percentile with margin and target
+// utilization.
 func (a *Algorithm) Estimate(history series.Series) (float64, error) {
 	history, err := forecast.Check(history, history.Step)
 	if err != nil {

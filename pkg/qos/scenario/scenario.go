@@ -42,7 +42,7 @@ func (d demand) diskRates(served float64) qos.DiskRates {
 	return qos.DiskRates{Reads: float64(d.disks) * served, ReadBytes: float64(d.read) * served, WriteBytes: float64(d.written) * served}
 }
 
-// measurement is the measurement of a pod: memory is the working set, held includes page cache.
+// measurement is the measurement of a pod: memory excludes page cache, held includes it.
 type measurement struct {
 	demand
 	held                                 series.Bytes

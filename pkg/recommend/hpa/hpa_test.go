@@ -126,7 +126,7 @@ func TestParseSettings(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for key, value := range map[string]string{
-		"fluctuation-threshold": "0.5", "max-replicas-factor": "x", "min-cpu-target-utilization": "80", "predictable": "often", "unknown": "",
+		"fluctuation-threshold": "-1", "max-replicas-factor": "x", "min-cpu-target-utilization": "80", "predictable": "often", "unknown": "",
 	} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s %q: %v", key, value, err)
@@ -134,7 +134,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecide: bounds are in order, whatever the use looks like.
+// FuzzDecide checks that bounds are in order for any usage.
 func FuzzDecide(f *testing.F) {
 	f.Add(1.0, 4.0, 0.4, int64(1000))
 	f.Add(0.0, math.Inf(1), math.Inf(1), int64(1))

@@ -19,7 +19,7 @@ type Settings struct {
 	KeepMetrics bool
 	// MinCPU is the number of cores that the workload must have used at some time (min-cpu-usage-threshold, 1).
 	MinCPU float64
-	// Fluctuation is the required ratio of the busiest to the quietest hour of the day (fluctuation-threshold, 1.5).
+	// Fluctuation is the required ratio of the busiest to the quietest hour of the day (fluctuation-threshold, 1.5; below 1 accepts any).
 	Fluctuation float64
 	// MinTarget and MaxTarget bound the target utilization in percent (min-cpu-target-utilization, 30, and
 	// max-cpu-target-utilization, 75).
@@ -36,7 +36,7 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		Predictable: r.Flag("predictable", false),
 		KeepMetrics: r.Flag("reference-hpa", true),
 		MinCPU:      r.Number("min-cpu-usage-threshold", 1, 0, 1e6),
-		Fluctuation: r.Number("fluctuation-threshold", 1.5, 1, 1e6),
+		Fluctuation: r.Number("fluctuation-threshold", 1.5, 0, 1e6),
 		MinTarget:   int32(r.Number("min-cpu-target-utilization", 30, 1, 100)),
 		MaxTarget:   int32(r.Number("max-cpu-target-utilization", 75, 1, 100)),
 		MaxFactor:   r.Number("max-replicas-factor", 3, 1, 1000),

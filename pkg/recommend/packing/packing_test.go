@@ -101,7 +101,7 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// TestMisfitsPlacesWithinRoom: what is placed fits in what is free, with one node and with many, whatever the sizes.
+// TestMisfitsPlacesWithinRoom checks that placements fit into the free capacity, with one node and with many.
 func TestMisfitsPlacesWithinRoom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -111,7 +111,8 @@ func withHoles(s series.Series) series.Series {
 	return s
 }
 
-// TestShortHistory: a day is enough to say that there are too few pods, and not that there are too many; why is said.
+// TestShortHistory checks that one day is enough to recommend more pods but not fewer, and that the reason is
+// reported.
 func TestShortHistory(t *testing.T) {
 	const two = 48 * time.Hour
 	for name, c := range map[string]struct {
@@ -186,7 +187,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecide: whatever the use looks like, there is no panic and no number out of bounds.
+// FuzzDecide checks that no usage causes a panic or a number out of bounds.
 func FuzzDecide(f *testing.F) {
 	f.Add(2.0, 1e9, int64(1000), int64(1<<30), int32(3), int32(3))
 	f.Add(math.Inf(1), math.NaN(), int64(-1), int64(0), int32(-5), int32(-1))

@@ -12,7 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestDecideWithAutoscaler: a request on whose utilisation an autoscaler acts stays, with its limit; the other moves.
+// TestDecideWithAutoscaler checks that a request that is the base of an autoscaler's utilization is unchanged with
+// its limit, and that the other request changes.
 func TestDecideWithAutoscaler(t *testing.T) {
 	cpu, cpuLimit, memory := series.MilliCPU(2000), series.MilliCPU(4000), series.Bytes(1<<30)
 	current := rightsize.Resources{CPURequest: &cpu, CPULimit: &cpuLimit, MemoryRequest: &memory}
@@ -42,7 +43,7 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	if both.Action != recommend.NoAction {
 		t.Errorf("%s: %s", both.Action, both.Description)
 	}
-	// Without a request a utilisation has no meaning: there is nothing to hold.
+	// Without a request a utilization has no meaning and no request is kept.
 	if r := decide(rightsize.Resources{}, &rightsize.HPA{CPUUtilization: 0.2}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
 		t.Errorf("cpu %v, want %v", *r.Target.CPURequest, *free.Target.CPURequest)
 	}
@@ -53,7 +54,7 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	}
 }
 
-// TestDecideWithinTheLargestNode: what no node has is not asked for, and the reason is in steps and flags.
+// TestDecideWithinTheLargestNode checks that no request exceeds the largest node, with the reason in steps and flags.
 func TestDecideWithinTheLargestNode(t *testing.T) {
 	week := used(10, 0.5, 100<<20)
 	plan := Decide(Input{Policy: policy(t), Now: now, MaxCPU: 400, MaxMemory: 64 << 20, Containers: []Container{{Name: "a", Profile: week}}})

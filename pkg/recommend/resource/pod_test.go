@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ranOnce returns the profile of so many pods, one a day, whose container ran for a number of minutes at a constant use.
+// ranOnce returns the profile of pods, one per day, whose container ran for some minutes with constant usage.
 func ranOnce(pods, minutes int, cores, bytes float64) *rightsize.Profile {
 	p := rightsize.NewProfile()
 	for i := range pods {
@@ -59,7 +59,7 @@ func TestInitContainers(t *testing.T) {
 	if text := plan.Description; !strings.Contains(text, "the pod as a whole requests 2 of cpu -> 1") || !strings.Contains(text, "its init container migrate") {
 		t.Error(text)
 	}
-	// What the pods request falls by what the pod as a whole falls by, not by what the app container does.
+	// The request of the pods decreases by the reduction of the whole pod, not by that of the app container.
 	saving := plan.SavingOf(cost.UnitPrice{CPU: 1, Memory: 1}, 3, false)
 	if want := 3 * (plan.Pod.CPUNow - plan.Pod.CPUAfter); saving.CPU != want || saving.Memory != 3*(plan.Pod.MemoryNow-plan.Pod.MemoryAfter) {
 		t.Errorf("saving %+v, pod %+v", saving, plan.Pod)

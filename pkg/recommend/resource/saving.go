@@ -21,24 +21,59 @@ func (p Plan) ContainerSaving(i int, price cost.UnitPrice, pods int32, runs bool
 	return p.saving(price, pods, runs, i, i+1)
 }
 
+// Requests returns the requests of all pods, today and as recommended, of the resources that SavingOf counts: their difference is the
+// saving.
+func (p Plan) Requests(pods int32, runs bool) (now, after cost.Amounts) {
+	mean := float64(pods)
+	if runs {
+		mean = max(p.MeanPods, 0)
+	}
+	for _, r := range p.resizes(0, len(p.Containers)) {
+		if r.CPUNow != nil && r.CPUNew != nil {
+			now.CPU += series.MilliCPU(mean * float64(*r.CPUNow))
+			after.CPU += series.MilliCPU(mean * float64(*r.CPUNew))
+		}
+		if r.MemoryNow != nil && r.MemoryNew != nil {
+			now.Memory += series.Bytes(mean * float64(*r.MemoryNow))
+			after.Memory += series.Bytes(mean * float64(*r.MemoryNew))
+		}
+	}
+	return now, after
+}
+
 // saving returns the saving of the containers from <= i < to.
 func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) cost.Saving {
 	if runs && p.MeanPods <= 0 {
 		return cost.Saving{Price: price, NotCounted: []string{"no run of the job was seen, so how long it holds its requests is not known"}}
 	}
-	resizes := make([]cost.Resize, 0, to-from+1)
-	for i := from; i < to; i++ {
-		if !p.Containers[i].Init {
-			resizes = append(resizes, p.resize(i))
-		}
-	}
-	if from == 0 {
-		resizes = append(resizes, p.Pod.resizes()...)
-	}
+	resizes := p.resizes(from, to)
 	if runs {
 		return cost.SavingOfMean(price, p.MeanPods, resizes)
 	}
 	return cost.SavingOf(price, pods, resizes)
+}
+
+// resizes returns the changes of the containers from <= i < to; those of init containers belong to the first.
+func (p Plan) resizes(from, to int) []cost.Resize {
+	out := make([]cost.Resize, 0, to-from+1)
+	for i := from; i < to; i++ {
+		if !p.Containers[i].Init {
+			out = append(out, resizeOf(p.Containers[i]))
+		}
+	}
+	if from == 0 {
+		out = append(out, p.Pod.resizes()...)
+	}
+	return out
+}
+
+// NodeGroupSaving returns the saving of the pods on the g-th node group of the i-th container, if a DaemonSet of its own has the size of the
+// group. price is that of the nodes of the group.
+func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
+	c := p.Containers[i]
+	group := c.NodeGroups[g]
+	c.CPU, c.Memory, c.Target = group.CPU, group.Memory, group.Target
+	return cost.SavingOf(price, int32(group.Pods), []cost.Resize{resizeOf(c)}) //nolint:gosec // At most the number of nodes.
 }
 
 // resizes returns the change of the excess of init containers; nothing if there is none.
@@ -56,9 +91,8 @@ func (p PodRequest) resizes() []cost.Resize {
 	return []cost.Resize{out}
 }
 
-// resize returns the change of one container; resources that are not Ready stay unchanged.
-func (p Plan) resize(i int) cost.Resize {
-	c := p.Containers[i]
+// resizeOf returns the change of one container; resources that are not Ready stay unchanged.
+func resizeOf(c rightsize.Recommendation) cost.Resize {
 	out := cost.Resize{Container: c.Container, CPUNow: c.Current.CPURequest, MemoryNow: c.Current.MemoryRequest}
 	if c.CPU.Status == rightsize.Ready {
 		out.CPUNew = c.Target.CPURequest

@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestScalePoint: the product of request and target stays, to half a percent of the request, for the whole pod and for one
-// container; who carries it out is said in words.
+// TestScalePoint checks that the product of request and target is preserved within half a percent of the request, for
+// the whole pod and for one container, and that the text names the autoscaler.
 func TestScalePoint(t *testing.T) {
 	cpu, memory := series.MilliCPU(2000), series.Bytes(1<<30)
 	week := used(10, 0.5, 100<<20)

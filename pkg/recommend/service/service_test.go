@@ -31,7 +31,7 @@ func settingsOf(t *testing.T, pairs ...string) Settings {
 	return s
 }
 
-// orphaned is a load balancer that has selected nothing for a week.
+// orphaned returns a load balancer whose selector has matched no pod for a week.
 func orphaned(change ...func(*Input)) Input {
 	in := Input{Type: LoadBalancer, Selects: true, Age: 2 * week, Addresses: flat(168, 0)}
 	for _, c := range change {
@@ -40,7 +40,7 @@ func orphaned(change ...func(*Input)) Input {
 	return in
 }
 
-// silent is a load balancer with two pods that hear 10 bytes a second.
+// silent returns a load balancer with two pods that receive 10 bytes per second.
 func silent(change ...func(*Input)) Input {
 	in := Input{Type: LoadBalancer, Selects: true, Age: 2 * week, Pods: 2, Ready: 2, Addresses: flat(168, 2), Receive: flat(168, 10), Transmit: flat(168, 20)}
 	for _, c := range change {
@@ -103,7 +103,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecide: a Service goes only where it is known that nothing stood behind it, or that its pods heard nothing.
+// FuzzDecide checks that a Service is only deleted if it is known to have no pods or pods without traffic.
 func FuzzDecide(f *testing.F) {
 	f.Add(0, 0, 168, 0.0, 0.0, int64(week))
 	f.Add(1, 1, 3, math.NaN(), math.Inf(1), int64(-1))

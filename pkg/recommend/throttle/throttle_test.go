@@ -88,7 +88,7 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// FuzzDecide: a limit never falls, never grows beyond the factor, and does not move for want of data.
+// FuzzDecide checks that a limit never decreases, never exceeds the factor and is unchanged without data.
 func FuzzDecide(f *testing.F) {
 	f.Add(int64(500), 168, 0.5, 2.0, int64(8000))
 	f.Add(int64(math.MaxInt64), 24, math.Inf(1), math.Inf(1), int64(0))

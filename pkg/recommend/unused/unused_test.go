@@ -15,7 +15,7 @@ import (
 
 func flat(n int, v float64) observation.Hours { return slices.Repeat(observation.Hours{v}, n) }
 
-// fixture is a workload of three pods that do nothing.
+// fixture returns a workload of three idle pods.
 func fixture(change ...func(*Input)) Input {
 	in := Input{Replicas: 3, Ready: 3, Scales: true, CPU: flat(168, 0.002), Receive: flat(168, 80), Transmit: flat(168, 1500)}
 	for _, c := range change {

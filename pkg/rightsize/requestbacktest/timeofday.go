@@ -33,7 +33,7 @@ func OfSchedule(name string, settings schedule.Settings) Rule {
 			f, err := auto.Algorithm{}.Forecast(recent, day)
 			if errors.Is(err, forecast.ErrEmpty) {
 				if last != nil {
-					return last, nil // what was last asked for stays
+					return last, nil // the last request is kept
 				}
 				return nil, fmt.Errorf("%w: %w", ErrNoUse, err)
 			}

@@ -32,7 +32,8 @@ func (s *steps) Request(at time.Time) float64 {
 func (s *steps) Observe(at time.Time, _ float64) {
 	over := s.now.Add(time.Minute).Equal(series.DayOf(s.now).End())
 	if !s.now.IsZero() && !over && s.now.Sub(at) < time.Minute {
-		// Before Request(t) come the samples up to two minutes before t; the newest Request is one sample behind.
+		// Before Request(t) the samples up to two minutes before t are observed; the newest Request is one sample
+		// behind.
 		s.t.Errorf("at %v the course is told the sample of %v", s.now.Add(time.Minute), at)
 	}
 }
@@ -72,7 +73,7 @@ func noisyDays(days int, seed uint64) series.Series {
 	return s
 }
 
-// TestCoursesSeeThePastOnly poisons the future: what was asked for before it must not move.
+// TestCoursesSeeThePastOnly checks that changes of future samples do not change earlier requests.
 func TestCoursesSeeThePastOnly(t *testing.T) {
 	s := noisyDays(10, 3)
 	cut := 8*1440 + 700
@@ -86,7 +87,7 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		clean, dirty := requests(t, rules[0], s), requests(t, rules[0], poisoned)
-		// What happens at the cut may be seen two minutes later.
+		// Samples at the cut may be observed two minutes later.
 		for i := range cut - 7*1440 + 2 {
 			if clean[i] != dirty[i] {
 				t.Fatalf("%s: minute %d of the second week asks for %v, with another future for %v", name, i, clean[i], dirty[i])
@@ -126,7 +127,7 @@ func (r recorder) Request(at time.Time) float64 {
 	return v
 }
 
-// TestTimeOfDayKeepsItsBudgets counts what really moves: at most 8 planned changes and 6 reactions a day.
+// TestTimeOfDayKeepsItsBudgets checks that there are at most 8 planned changes and 6 reactions a day.
 func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
 	rules, err := Rules(series.CPU, TimeOfDay)
 	if err != nil {
@@ -151,7 +152,7 @@ func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
 	}
 }
 
-// TestLongGaps: what begins late, or stops for three weeks, is still scored.
+// TestLongGaps checks that a series that starts late or stops for three weeks is still scored.
 func TestLongGaps(t *testing.T) {
 	rules, err := Rules(series.CPU, TimeOfDay, Blocks)
 	if err != nil {

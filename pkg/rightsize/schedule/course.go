@@ -133,7 +133,7 @@ func (c *Course) react(at time.Time) {
 	}
 	c.exceededAt = time.Time{}
 	if c.peak <= force {
-		return // the plan has gone up
+		return // the plan raised the request
 	}
 	if c.reactions >= c.settings.Reactions {
 		return

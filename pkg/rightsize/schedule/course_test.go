@@ -77,7 +77,7 @@ func TestReactionIsNotNeededWhereThePlanGoesUp(t *testing.T) {
 	}
 }
 
-// TestBudgetsHold follows random use over many days and counts what moves, and why.
+// TestBudgetsHold follows random usage over many days and counts the changes by reason.
 func TestBudgetsHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	s := DefaultSettings()

@@ -42,7 +42,7 @@ func (o *optimiser) run() []float64 {
 	}
 	o.grid()
 	if len(o.levels) == 0 {
-		return make([]float64, len(o.cells)) // nothing but zeros is forecast
+		return make([]float64, len(o.cells)) // the forecast is zero
 	}
 	// Slack is concave in the request, so that a wasteful plan can be a local optimum: start at both ends.
 	lean, leanCost := o.converge(use, minMeanRequest*use)

@@ -57,7 +57,7 @@ func (c *curve) above(request float64) float64 {
 		i--
 	}
 	if i == forecast.NumLevels-1 && c.scale <= 0 {
-		return 0 // nothing but zero is forecast
+		return 0 // the forecast is zero
 	}
 	return math.Exp(c.logs[i] - (request-c.quantiles[i])*c.rates[i])
 }

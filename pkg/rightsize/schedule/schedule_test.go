@@ -94,7 +94,7 @@ func TestStaysWhereNothingIsGained(t *testing.T) {
 	}
 }
 
-// checkPlan holds what is true of every plan.
+// checkPlan verifies the properties of every plan.
 func checkPlan(t *testing.T, p Plan, f forecast.Forecast, before float64, s Settings) {
 	t.Helper()
 	changes, last, at := 0, before, f.Start

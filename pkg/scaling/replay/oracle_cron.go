@@ -13,14 +13,14 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Oracle is a Reactive scaler that knows the coming load as far ahead as a change takes effect.
+// Oracle is a Reactive scaler with exact values of the coming load, as far ahead as a change takes effect.
 type Oracle struct {
 	Reactive
 	cfg  Config
 	load series.Series
 }
 
-// NewOracle returns a scaler that knows a series.
+// NewOracle returns an oracle for a series.
 func NewOracle(cfg Config, load series.Series) *Oracle {
 	return &Oracle{Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, cfg: cfg, load: load}
 }

@@ -28,9 +28,9 @@ type shape struct {
 	podsPerWorkload int
 	scrape          time.Duration
 	end             time.Time
-	// current adds what kube-state-metrics says of the last hours: containers and their requests.
+	// current adds the metrics of kube-state-metrics for the last hours: containers and their requests.
 	current bool
-	// pageCache adds the metric that tells page cache from the rest of memory.
+	// pageCache adds the metric of page cache.
 	pageCache bool
 }
 

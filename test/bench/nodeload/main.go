@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -63,6 +64,10 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.queries.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if strings.Contains(query, "timestamp(") || strings.Contains(query, "_sample_time_seconds") {
+		a.writeTimes(w)
+		return
+	}
 	level := a.levels[query]
 	if level == nil {
 		level = make([]float64, a.nodes)
@@ -82,6 +87,20 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	b.WriteString(`]}}`)
 	_, _ = w.Write([]byte(b.String()))
+}
+
+// writeTimes writes the times of the newest samples, which are half a minute old.
+func (a *answers) writeTimes(w io.Writer) {
+	var b strings.Builder
+	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+	for i := range a.nodes {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"metric":{"instance":"node-%d:9100"},"value":[1,"%d"]}`, i, time.Now().Add(-30*time.Second).Unix())
+	}
+	b.WriteString(`]}}`)
+	_, _ = io.WriteString(w, b.String())
 }
 
 func run(ctx context.Context, nodes int, lasting time.Duration, bin string) (err error) {

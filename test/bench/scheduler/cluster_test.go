@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ const (
 	changing = time.Minute
 )
 
-// prepare installs the definitions, makes the nodes with their zones and keeps their annotations changing.
+// prepare installs the definitions and the admission policies, makes the nodes with their zones and keeps their annotations changing.
 func (b *bench) prepare() {
 	b.Helper()
 	ctx := b.Context()
@@ -45,7 +46,7 @@ func (b *bench) prepare() {
 	}
 	for _, o := range objects {
 		switch {
-		case o.GetKind() == "CustomResourceDefinition":
+		case o.GetKind() == "CustomResourceDefinition", strings.Contains(o.GetKind(), "AdmissionPolicy"):
 			if err := applier.Apply(ctx, o); err != nil {
 				b.Fatal(err)
 			}

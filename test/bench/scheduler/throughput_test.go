@@ -73,7 +73,7 @@ func BenchmarkThroughput(b *testing.B) {
 	run.prepare()
 	for b.Loop() {
 		run.compare("pods without whole CPUs", "ratio", s.pairs, "50m", "100m")
-		run.compare("pods with whole CPUs (each also gets an annotation)", "ratio-whole-CPUs", s.whole, "1", "1")
+		run.compare("pods with whole CPUs (each gets an annotation)", "ratio-whole-CPUs", s.whole, "1", "1")
 	}
 }
 

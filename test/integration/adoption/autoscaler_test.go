@@ -21,102 +21,75 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/test/integration/harness"
 )
 
-func metricAt(percent int32) []autoscalingv2.MetricSpec {
+// cpuMetrics returns a metric with a target percentage of the CPU request.
+func cpuMetrics(percent int32) []autoscalingv2.MetricSpec {
 	return []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
 	}}}
 }
 
-// autoscale makes an autoscaler of Deployment web that acts at 60 % of the CPU request; with own, Crane's, which nobody but the test
-// looks after.
-func autoscale(t *testing.T, ns string, own bool) {
-	t.Helper()
+// createAutoscaler creates an HPA of Deployment web with a target of 60 % of the CPU request. With managed, an
+// EffectiveHorizontalPodAutoscaler owns it, whose controller does not run.
+func (f *fixture) createAutoscaler(managed bool) {
+	f.T.Helper()
 	few := int32(1)
 	to := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
-		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: metricAt(60)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
+		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: cpuMetrics(60)},
 	}
-	if own {
+	if managed {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
 			Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
-				ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: metricAt(60), ScaleStrategy: autoscalingv1alpha1.ScaleStrategyAuto,
+				ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: cpuMetrics(60), ScaleStrategy: autoscalingv1alpha1.ScaleStrategyAuto,
 			},
 		}
-		if err := admin.Create(t.Context(), e); err != nil {
-			t.Fatal(err)
+		if err := f.Create(f.T.Context(), e); err != nil {
+			f.T.Fatal(err)
 		}
 		yes := true
 		hpa.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: e.Name, UID: e.UID, Controller: &yes,
 		}}
 	}
-	if err := admin.Create(t.Context(), hpa); err != nil {
-		t.Fatal(err)
+	if err := f.Create(f.T.Context(), hpa); err != nil {
+		f.T.Fatal(err)
 	}
 }
 
-// target waits until the target of Crane's autoscaler is as wanted.
-func target(t *testing.T, ns string, want int32) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	t.Helper()
-	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
-	eventually(t, fmt.Sprintf("a target of %d %%", want), func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, e); err != nil {
-			return err
-		}
-		if got := *e.Spec.Metrics[0].Resource.Target.AverageUtilization; got != want {
-			return fmt.Errorf("it is %d", got)
-		}
-		return nil
-	})
-	return e
+// awaitTarget waits until the target of the EffectiveHorizontalPodAutoscaler is a percentage, and returns the autoscaler.
+func (f *fixture) awaitTarget(want int32) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+	f.T.Helper()
+	return harness.Await(f.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, "web", fmt.Sprintf("has a target of %d %%", want),
+		func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
+			if got := *e.Spec.Metrics[0].Resource.Target.AverageUtilization; got != want {
+				return fmt.Errorf("target %d %%", got)
+			}
+			return nil
+		})
 }
 
-func untouched(t *testing.T, ns, name string) {
-	t.Helper()
-	pods, err := podsOf(t.Context(), ns, name)
-	if err != nil || len(pods) == 0 {
-		t.Fatalf("%v, %v", pods, err)
-	}
-	for _, p := range pods {
-		if p.Generation != 1 {
-			t.Errorf("pod %s was touched", p.Name)
-		}
-	}
-	if s := state(t, ns, name); s.Phase != adoption.Untouched {
-		t.Errorf("written down: %+v", s)
-	}
-}
+// testUnmanagedAutoscaler checks that neither requests nor replicas are adopted beside an HPA that Crane does not manage, that
+// a Recommendation with condition Applicable=False is not adopted, and that it is adopted once the condition is True.
+func testUnmanagedAutoscaler(t *testing.T) {
+	f := newFixture(t)
+	f.Deploy("web", 2)
+	f.createAutoscaler(false)
+	f.recommend("web", auto, "2", "512Mi")
+	f.recommendReplicas("web", "replicas", 4)
+	f.awaitNotAdopted("web", "AutoscalerPresent")
+	f.awaitNotAdopted("replicas", "AutoscalerPresent")
+	f.checkUntouched("web")
 
-// testAutoscaler: beside somebody else's autoscaler nothing is begun, neither requests nor replicas; nor where the Recommendation
-// says that it must not be applied; and when the reason is gone, it is.
-func testAutoscaler(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 2)
-	autoscale(t, ns, false)
-	recommend(t, ns, "web", auto, "2", "512Mi")
-	replicas := &analysisv1alpha1.Recommendation{}
-	replicas.Namespace, replicas.Name = ns, "replicas"
-	replicas.Spec = analysisv1alpha1.RecommendationSpec{
-		TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: "web"},
-		Type:      analysisv1alpha1.AnalysisTypeReplicas, AdoptionType: auto,
-	}
-	if err := admin.Create(t.Context(), replicas); err != nil {
-		t.Fatal(err)
-	}
-	set(t, replicas, "replicasRecommendation:\n  replicas: 4\n")
-	notAdopted(t, ns, "web", "AutoscalerPresent")
-	notAdopted(t, ns, "replicas", "AutoscalerPresent")
-	untouched(t, ns, "web")
-
-	deploy(t, ns, "held", 1)
-	rec := recommend(t, ns, "held", analysisv1alpha1.AdoptionTypeStatus, "2", "512Mi")
-	condition := func(status metav1.ConditionStatus) {
+	f.Deploy("restricted", 1)
+	rec := f.recommend("restricted", analysisv1alpha1.AdoptionTypeStatus, "2", "512Mi")
+	setApplicable := func(status metav1.ConditionStatus) {
 		t.Helper()
-		eventually(t, "the condition", func(ctx context.Context) error {
+		f.Eventually("the condition is written", func(ctx context.Context) error {
 			if err := admin.Get(ctx, client.ObjectKeyFromObject(rec), rec); err != nil {
 				return err
 			}
@@ -126,113 +99,102 @@ func testAutoscaler(t *testing.T) {
 			return admin.Status().Update(ctx, rec)
 		})
 	}
-	condition(metav1.ConditionFalse)
-	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptionType":"Auto"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	notAdopted(t, ns, "held", "NotApplicable")
-	untouched(t, ns, "held")
-	condition(metav1.ConditionTrue)
-	podsUntil(t, ns, "held", "raised", sized("2", "512Mi"))
+	setApplicable(metav1.ConditionFalse)
+	setAdoptionType(t, rec, auto)
+	f.awaitNotAdopted("restricted", "NotApplicable")
+	f.checkUntouched("restricted")
+	setApplicable(metav1.ConditionTrue)
+	f.AwaitPods("restricted", "have the raised requests", checkRequests("2", "512Mi"))
 }
 
-// testOwnAutoscaler: with Crane's own autoscaler requests and target change together, and both go back together; whoever sets the
-// target has the last word.
-func testOwnAutoscaler(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 2)
-	autoscale(t, ns, true)
-	rec := recommend(t, ns, "web", auto, "500m", "512Mi")
-	podsUntil(t, ns, "web", "lowered", sized("500m", "512Mi"))
-	e := target(t, ns, 120)
-	ours := false
-	for _, f := range e.ManagedFields {
-		ours = ours || f.Manager == "craned-adoption-resource"
+// testManagedAutoscaler checks that the requests and the target of an EffectiveHorizontalPodAutoscaler change together and are
+// restored together, and that adoption stops when the owner changes the target.
+func testManagedAutoscaler(t *testing.T) {
+	f := newFixture(t)
+	f.Deploy("web", 2)
+	f.createAutoscaler(true)
+	rec := f.recommend("web", auto, "500m", "512Mi")
+	f.AwaitPods("web", "have the lowered requests", checkRequests("500m", "512Mi"))
+	e := f.awaitTarget(120)
+	if !managedBy(e, "craned-adoption-resource") {
+		t.Errorf("craned does not own the target: %v", e.ManagedFields)
 	}
-	if !ours {
-		t.Errorf("the target is not ours: %v", e.ManagedFields)
-	}
-	phase(t, ns, "web", adoption.Resting)
-	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptionType":"Status"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	podsUntil(t, ns, "web", "as they were", sized("1", "512Mi"))
-	target(t, ns, 60)
-	forgotten(t, ns)
-	recommendationUntil(t, ns, "web", "says nothing of adoption", func(rec *analysisv1alpha1.Recommendation) error {
+	f.awaitPhase("web", adoption.Resting)
+	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatus)
+	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
+	f.awaitTarget(60)
+	f.awaitStateRemoved()
+	f.awaitRecommendation("web", "has no adoption status", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption != nil {
 			return fmt.Errorf("adoption %+v", rec.Status.Adoption)
 		}
 		return nil
 	})
 
-	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptionType":"Auto"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	e = target(t, ns, 120)
-	phase(t, ns, "web", adoption.Resting)
+	setAdoptionType(t, rec, auto)
+	e = f.awaitTarget(120)
+	f.awaitPhase("web", adoption.Resting)
 	of := client.MergeFrom(e.DeepCopy())
-	e.Spec.Metrics = metricAt(50)
+	e.Spec.Metrics = cpuMetrics(50)
 	if err := admin.Patch(t.Context(), e, of, client.FieldOwner("owner")); err != nil {
 		t.Fatal(err)
 	}
-	value(t, rec, "2", "512Mi") // A change of the value lets it look again.
-	notAdopted(t, ns, "web", "Stopped")
-	podsUntil(t, ns, "web", "as they were then", sized("500m", "512Mi"))
+	setRequests(t, rec, "2", "512Mi") // A new value triggers the next comparison.
+	f.awaitNotAdopted("web", "Stopped")
+	f.AwaitPods("web", "keep the adopted requests", checkRequests("500m", "512Mi"))
 }
 
-// testAutoscalerRefused: where the autoscaler cannot be told, no pod is changed: together, or not at all.
-func testAutoscalerRefused(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 2)
-	autoscale(t, ns, true)
+// testAutoscalerRejects checks that no pod is changed while the API server rejects the change of the autoscaler.
+func testAutoscalerRejects(t *testing.T) {
+	f := newFixture(t)
+	f.Deploy("web", 2)
+	f.createAutoscaler(true)
 	all, deny := admissionv1.Equivalent, admissionv1.Deny
 	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "locked-" + ns},
+		ObjectMeta: metav1.ObjectMeta{Name: "read-only-" + f.Name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
-				MatchPolicy: &all, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+				MatchPolicy: &all, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.Name}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Update},
 					Rule:       admissionv1.Rule{APIGroups: []string{autoscalingv1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"*"}},
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "it is locked"}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "read-only"}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: policy.ObjectMeta,
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{deny}},
 	}
-	unlock := func() error {
+	removePolicy := func() error {
 		ctx := context.WithoutCancel(t.Context())
 		return errors.Join(client.IgnoreNotFound(admin.Delete(ctx, binding)), client.IgnoreNotFound(admin.Delete(ctx, policy)))
 	}
 	t.Cleanup(func() {
-		if err := unlock(); err != nil {
+		if err := removePolicy(); err != nil {
 			t.Error(err)
 		}
 	})
 	if err := errors.Join(admin.Create(t.Context(), policy), admin.Create(t.Context(), binding)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is locked", func(ctx context.Context) error {
-		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
+	f.Eventually("the policy is in force", func(ctx context.Context) error {
+		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"}}
 		mark := fmt.Sprintf(`{"metadata":{"annotations":{"tried":"%d"}}}`, time.Now().UnixNano())
 		if err := admin.Patch(ctx, e, client.RawPatch(types.MergePatchType, []byte(mark))); err == nil {
-			return errors.New("it is not")
+			return errors.New("the API server accepted a change")
 		}
 		return nil
 	})
-	recommend(t, ns, "web", auto, "700m", "512Mi")
-	message(t, ns, "web", "it is locked")
-	pods, err := podsOf(t.Context(), ns, "web")
-	if err != nil || len(pods) != 2 || pods[0].Generation != 1 || pods[1].Generation != 1 {
-		t.Errorf("touched: %v, %v", pods, err)
+	f.recommend("web", auto, "700m", "512Mi")
+	f.awaitMessage("web", "read-only")
+	if pods := f.Pods("web"); len(pods) != 2 || pods[0].Generation != 1 || pods[1].Generation != 1 {
+		t.Errorf("pods %v, want two unchanged ones", pods)
 	}
-	if err := unlock(); err != nil {
+	if err := removePolicy(); err != nil {
 		t.Fatal(err)
 	}
-	podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi"))
-	target(t, ns, 86)
+	f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
+	f.awaitTarget(86)
 }

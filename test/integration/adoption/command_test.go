@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// crane runs the command line as the administrator.
+// crane runs crane adopt as administrator and checks its exit code.
 func crane(t *testing.T, code int, args ...string) (out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -32,8 +32,8 @@ func crane(t *testing.T, code int, args ...string) (out, errOut string) {
 	return stdout.String(), stderr.String()
 }
 
-// previewed is what a dry run says.
-type previewed struct {
+// dryRun is the output of a dry run.
+type dryRun struct {
 	Adoptions []struct {
 		Recommendation, Target, Phase, Refused, Message string
 		Remarks                                         []string
@@ -45,25 +45,25 @@ type previewed struct {
 	}
 }
 
-// preview is a dry run with the settings that the craned of TestAdoption has.
-func preview(t *testing.T, args ...string) previewed {
+// runDry runs crane adopt --dry-run with the settings of startCraned.
+func runDry(t *testing.T, args ...string) dryRun {
 	t.Helper()
-	out, _ := crane(t, 0, append(append([]string{"--dry-run", "-o", "json"}, args...), quick()...)...)
-	var p previewed
+	out, _ := crane(t, 0, append(append([]string{"--dry-run", "-o", "json"}, args...), fastSettings()...)...)
+	var p dryRun
 	if err := json.Unmarshal([]byte(out), &p); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
 	return p
 }
 
-// testAdoptCommand: a dry run writes nothing, and says word by word what craned then sends.
+// testAdoptCommand checks that a dry run writes nothing, and that its requests are those that craned sends afterwards.
 func testAdoptCommand(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 4)
-	rec := recommend(t, ns, "web", analysisv1alpha1.AdoptionTypeStatus, "700m", "512Mi")
+	f := newFixture(t)
+	f.Deploy("web", 4)
+	rec := f.recommend("web", analysisv1alpha1.AdoptionTypeStatus, "700m", "512Mi")
 	before := rec.ResourceVersion
-	p := preview(t, "web", "-n", ns)
-	untouched(t, ns, "web")
+	p := runDry(t, "web", "-n", f.Name)
+	f.checkUntouched("web")
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(rec), rec); err != nil || rec.ResourceVersion != before {
 		t.Errorf("the recommendation was written: %v", err)
 	}
@@ -75,7 +75,7 @@ func testAdoptCommand(t *testing.T) {
 	if err := json.Unmarshal(written.Body, &deployment); err != nil {
 		t.Fatal(err)
 	}
-	said, err := adoption.ParseState(deployment.Annotations[analysisv1alpha1.AnnotationAdoption])
+	planned, err := adoption.ParseState(deployment.Annotations[analysisv1alpha1.AnnotationAdoption])
 	if err != nil || written.Object != "deployments/web" || !written.Force || written.FieldManager != "craned-adoption-resource-state" || deployment.ResourceVersion == "" {
 		t.Fatalf("%+v, %v", written, err)
 	}
@@ -88,48 +88,49 @@ func testAdoptCommand(t *testing.T) {
 		resized[string(pod.UID)] = pod.Spec.Containers[0].Resources.Requests.Cpu().String()
 	}
 
-	// The table says the same, and all of a namespace is looked at without a name.
-	table, _ := crane(t, 0, append([]string{"--dry-run", "-n", ns}, quick()...)...)
-	if !containsAll(table, ns+"/web for Deployment "+ns+"/web (Resource): lowering, step 1", "2. pods/web-", "from app: cpu 1, memory 512Mi to app: cpu 700m", `"cpu":"700m"`) {
+	// Without a name, the command covers all Recommendations of the namespace.
+	table, _ := crane(t, 0, append([]string{"--dry-run", "-n", f.Name}, fastSettings()...)...)
+	if !containsAll(table, f.Name+"/web for Deployment "+f.Name+"/web (Resource): lowering, step 1", "2. pods/web-", "from app: cpu 1, memory 512Mi to app: cpu 700m", `"cpu":"700m"`) {
 		t.Error(table)
 	}
-	said2, _ := crane(t, 0, append([]string{"web", "--dry-run", "-n", ns, "-o", "yaml"}, quick()...)...)
-	var again previewed
-	if err := yaml.Unmarshal([]byte(said2), &again); err != nil || len(again.Adoptions) != 1 || len(again.Adoptions[0].Requests) != 3 {
-		t.Errorf("%v: %s", err, said2)
+	asYAML, _ := crane(t, 0, append([]string{"deployment/web", "--dry-run", "-n", f.Name, "-o", "yaml"}, fastSettings()...)...)
+	var again dryRun
+	if err := yaml.Unmarshal([]byte(asYAML), &again); err != nil || len(again.Adoptions) != 1 || len(again.Adoptions[0].Requests) != 3 {
+		t.Errorf("%v: %s", err, asYAML)
 	}
 
-	if out, _ := crane(t, 0, "web", "-n", ns, "--yes"); !containsAll(out, "is Auto, it was Status", "kubectl patch recommendation web") {
+	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !containsAll(out, "set to Auto, previously Status", "kubectl patch recommendation web") {
 		t.Error(out)
 	}
-	pods := podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi"))
-	did := state(t, ns, "web")
-	if did.Steps != 1 || !did.Current.Equal(said.Current) || !did.Previous.Equal(said.Previous) || !did.Original.Equal(said.Original) || did.Owner != said.Owner || did.Recommendation != said.Recommendation {
-		t.Errorf("craned wrote %+v, the dry run said %+v", did, said)
+	pods := f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
+	after := f.state("web")
+	if after.Steps != 1 || !after.Current.Equal(planned.Current) || !after.Previous.Equal(planned.Previous) || !after.Original.Equal(planned.Original) || after.Owner != planned.Owner || after.Recommendation != planned.Recommendation {
+		t.Errorf("craned wrote %+v, the dry run printed %+v", after, planned)
 	}
 	for _, pod := range pods {
 		if want, ok := resized[string(pod.UID)]; ok {
 			delete(resized, string(pod.UID))
 			if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != want || pod.Generation != 2 {
-				t.Errorf("pod %s asks for %s, the dry run said %s", pod.Name, got, want)
+				t.Errorf("pod %s requests %s of CPU, the dry run printed %s", pod.Name, got, want)
 			}
 		}
 	}
 	if len(resized) != 0 {
-		t.Errorf("the dry run spoke of pods that are not there: %v", resized)
+		t.Errorf("the dry run printed pods that do not exist: %v", resized)
 	}
-	phase(t, ns, "web", adoption.Resting)
-	if p := preview(t, "web", "-n", ns); len(p.Adoptions[0].Requests) != 0 || p.Adoptions[0].Phase != "Resting" || p.Adoptions[0].Message != "as recommended" {
-		t.Errorf("when all is done: %+v", p)
+	f.awaitPhase("web", adoption.Resting)
+	if p := runDry(t, "web", "-n", f.Name); len(p.Adoptions[0].Requests) != 0 || p.Adoptions[0].Phase != "Resting" || p.Adoptions[0].Message != "as recommended" {
+		t.Errorf("dry run after the adoption: %+v", p)
 	}
-	if out, _ := crane(t, 0, "web", "-n", ns, "--yes"); !strings.Contains(out, "is Auto already") {
+	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !strings.Contains(out, "is already Auto") {
 		t.Error(out)
 	}
 }
 
-// TestAdoptCommandRefuses: what is not adopted is said, with the reason; what cannot be is an exit code. No craned runs.
-func TestAdoptCommandRefuses(t *testing.T) {
-	ns := namespaceFor(t)
+// TestAdoptCommandRejects checks the exit codes for invalid arguments and the reasons why Recommendations are not adopted.
+// craned does not run.
+func TestAdoptCommandRejects(t *testing.T) {
+	f := newFixture(t)
 	for _, c := range []struct {
 		args string
 		code int
@@ -143,25 +144,25 @@ func TestAdoptCommandRefuses(t *testing.T) {
 		{"--dry-run -o wide", 2, "--output"},
 		{"--dry-run --adoption-step 2", 2, "step"},
 		{"--dry-run --adoption-window never", 2, "adoption-window"},
-		{"--dry-run -n " + ns, 3, "no recommendation"},
-		{"nobody --dry-run -n " + ns, 3, "no recommendation nobody"},
-		{"nobody --yes -n " + ns, 3, "no recommendation nobody"},
+		{"--dry-run -n " + f.Name, 3, "no recommendation"},
+		{"missing --dry-run -n " + f.Name, 3, "no recommendation missing"},
+		{"missing --yes -n " + f.Name, 3, "no recommendation missing"},
 	} {
 		if _, errOut := crane(t, c.code, strings.Fields(c.args)...); !strings.Contains(errOut, c.want) {
 			t.Errorf("crane adopt %s: %s", c.args, errOut)
 		}
 	}
-	deploy(t, ns, "web", 1)
-	autoscale(t, ns, false)
-	deploy(t, ns, "off", 1, func(d *appsv1.Deployment) { d.Labels = map[string]string{analysisv1alpha1.LabelAdoption: "disabled"} })
-	deploy(t, ns, "closed", 1)
+	f.Deploy("web", 1)
+	f.createAutoscaler(false)
+	f.Deploy("off", 1, func(d *appsv1.Deployment) { d.Labels = map[string]string{analysisv1alpha1.LabelAdoption: "disabled"} })
+	f.Deploy("closed", 1)
 	for _, name := range []string{"web", "off", "gone"} {
-		recommend(t, ns, name, analysisv1alpha1.AdoptionTypeStatus, "700m", "512Mi")
+		f.recommend(name, analysisv1alpha1.AdoptionTypeStatus, "700m", "512Mi")
 	}
-	// Two for one target: made in the same second the name decides which is the elder, as it does for craned.
-	elder := recommend(t, ns, "closed", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "700m", "512Mi")
-	recommendNamed(t, elder.Spec.TargetRef, "twin", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "500m", "512Mi")
-	p := preview(t, "-n", ns, "--adoption-window=0 0 29 2 *;1 0 29 2 *")
+	// Of two Recommendations for one target the older one applies, or the first by name if both were created in one second.
+	first := f.recommend("closed", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "700m", "512Mi")
+	f.recommendTarget(first.Spec.TargetRef, "second", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "500m", "512Mi")
+	p := runDry(t, "-n", f.Name, "--adoption-window=0 0 29 2 *;1 0 29 2 *")
 	got := map[string]string{}
 	for _, a := range p.Adoptions {
 		_, name, _ := strings.Cut(a.Recommendation, "/")
@@ -172,7 +173,7 @@ func TestAdoptCommandRefuses(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"web": "HorizontalPodAutoscaler web", "off": "opted out", "closed": "no maintenance window is open", "gone": "does not exist",
-		"twin": "recommendation closed",
+		"second": "recommendation closed",
 	} {
 		if !strings.Contains(got[name], want) {
 			t.Errorf("%s: %q, want %s", name, got[name], want)
@@ -180,18 +181,18 @@ func TestAdoptCommandRefuses(t *testing.T) {
 	}
 }
 
-// TestAdoptCommandTakesCranedsFlags: those of its Deployment count, unless the command says otherwise.
-func TestAdoptCommandTakesCranedsFlags(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 1)
-	recommend(t, ns, "web", analysisv1alpha1.AdoptionTypeStatus, "100m", "512Mi")
-	if _, errOut := crane(t, 0, "web", "-n", ns, "--dry-run"); !strings.Contains(errOut, "its defaults are taken") {
+// TestAdoptCommandReadsCranedFlags checks that the command uses the flags of craned's Deployment as defaults.
+func TestAdoptCommandReadsCranedFlags(t *testing.T) {
+	f := newFixture(t)
+	f.Deploy("web", 1)
+	f.recommend("web", analysisv1alpha1.AdoptionTypeStatus, "100m", "512Mi")
+	if _, errOut := crane(t, 0, "web", "-n", f.Name, "--dry-run"); !strings.Contains(errOut, "using its defaults") {
 		t.Error(errOut)
 	}
 	none := int32(0)
 	labels := map[string]string{"app.kubernetes.io/name": "craned"}
 	craned := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "craned", Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "craned", Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -204,7 +205,7 @@ func TestAdoptCommandTakesCranedsFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ flags, want string }{{"", "600m"}, {"--adoption-step=0.1", "900m"}} {
-		args := append([]string{"web", "-n", ns, "--dry-run", "--craned-namespace", ns}, strings.Fields(c.flags)...)
+		args := append([]string{"web", "-n", f.Name, "--dry-run", "--craned-namespace", f.Name}, strings.Fields(c.flags)...)
 		out, errOut := crane(t, 0, args...)
 		if !strings.Contains(out, fmt.Sprintf(`"cpu":%q`, c.want)) || slices.ContainsFunc(strings.Split(errOut, "\n"), func(l string) bool { return strings.Contains(l, "defaults") }) {
 			t.Errorf("%q: want %s in %s%s", c.flags, c.want, out, errOut)

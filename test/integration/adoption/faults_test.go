@@ -4,14 +4,10 @@
 package adoption_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/testbed/controlplane"
@@ -19,140 +15,96 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestEverySecondWriteRefused: with 429 and conflicts on every second write, each pod is resized once a step, each step is told
-// once, and all is given back when nobody wants it any more.
+// TestEverySecondWriteRefused checks that each pod is resized once for each step, that each step has one event, and that
+// requests and replicas are restored, while every second write fails with 429 or a conflict.
 func TestEverySecondWriteRefused(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 4)
-	deploy(t, ns, "scaled", 1)
-	rec := recommend(t, ns, "web", auto, "700m", "512Mi")
-	replicas := &analysisv1alpha1.Recommendation{}
-	replicas.Namespace, replicas.Name = ns, "scaled"
-	replicas.Spec = analysisv1alpha1.RecommendationSpec{
-		TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: "scaled"},
-		Type:      analysisv1alpha1.AnalysisTypeReplicas, AdoptionType: auto,
-	}
-	if err := admin.Create(t.Context(), replicas); err != nil {
-		t.Fatal(err)
-	}
-	set(t, replicas, "replicasRecommendation:\n  replicas: 3\n")
+	f := newFixture(t)
+	f.Deploy("web", 4)
+	f.Deploy("scaled", 1)
+	rec := f.recommend("web", auto, "700m", "512Mi")
+	replicas := f.recommendReplicas("scaled", "scaled", 3)
 	api := harness.ServeUnfriendly(t, control)
 	startCraned(t, "--kubeconfig="+api.Kubeconfig(t, "craned", controlplane.ServiceAccount("crane-system", "craned")), "--adoption-settle=1m")
-	pods := podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi"))
-	podsUntil(t, ns, "scaled", "three", func(pods []corev1.Pod) error { return ready(pods, 3) })
-	phase(t, ns, "web", adoption.Resting)
-	onceEach(t, pods, 2)
-	if s := state(t, ns, "web"); s.Steps != 1 || s.Original.String() != "app: cpu 1, memory 512Mi" {
+	pods := f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
+	f.AwaitReady("scaled", 3)
+	f.awaitPhase("web", adoption.Resting)
+	checkGeneration(t, pods, 2)
+	if s := f.state("web"); s.Steps != 1 || s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
-	told(t, ns, "web", "AdoptionStep")
-	if n, err := events(t.Context(), ns, "web", "AdoptionStep"); err != nil || n != 1 {
-		t.Errorf("%d events of a step, %v", n, err)
+	f.awaitEvent("web", "AdoptionStep")
+	if n, err := f.countEvents(t.Context(), "web", "AdoptionStep"); err != nil || n != 1 {
+		t.Errorf("%d events AdoptionStep, %v", n, err)
 	}
-	notWanted(t, rec)
-	notWanted(t, replicas)
-	pods = podsUntil(t, ns, "web", "as they were", sized("1", "512Mi"))
-	podsUntil(t, ns, "scaled", "one again", func(pods []corev1.Pod) error { return ready(pods, 1) })
-	forgotten(t, ns)
-	onceEach(t, pods, 3)
+	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatus)
+	setAdoptionType(t, replicas, analysisv1alpha1.AdoptionTypeStatus)
+	pods = f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
+	f.AwaitReady("scaled", 1)
+	f.awaitStateRemoved()
+	checkGeneration(t, pods, 3)
 	api.Check(t)
 }
 
-// onceEach wants every pod to have been changed as often as was needed, and not more.
-func onceEach(t *testing.T, pods []corev1.Pod, generation int64) {
-	t.Helper()
-	for _, p := range pods {
-		if p.Generation != generation {
-			t.Errorf("pod %s has generation %d, want %d", p.Name, p.Generation, generation)
-		}
-	}
-}
-
-// notWanted ends adoption of a Recommendation.
-func notWanted(t *testing.T, rec *analysisv1alpha1.Recommendation) {
-	t.Helper()
-	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"adoptionType":"Status"}}`))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestAPIServerRestarts: an API server that is gone in the middle of a step leaves nothing half done, and nothing done twice.
+// TestAPIServerRestarts checks that a step is completed, and no pod resized twice, when the API server restarts during the step.
 func TestAPIServerRestarts(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 6)
-	recommend(t, ns, "web", auto, "700m", "512Mi")
-	// Pods are not ready for as long as their nodes could not tell: that is not what the step did.
+	f := newFixture(t)
+	f.Deploy("web", 6)
+	f.recommend("web", auto, "700m", "512Mi")
+	// Nodes cannot report the state of pods during the outage, so that pods count as not ready for longer than a step allows.
 	startCraned(t, "--adoption-pods-at-once=0.1", "--adoption-settle=5m", "--adoption-ready-grace=30m")
-	podsUntil(t, ns, "web", "partly lowered", func(pods []corev1.Pod) error {
-		if sized("1", "512Mi")(pods) == nil {
-			return errors.New("none is")
+	f.AwaitPods("web", "are partly resized", func(pods []corev1.Pod) error {
+		if checkRequests("1", "512Mi")(pods) == nil {
+			return errors.New("no pod is resized")
 		}
 		return nil
 	})
-	before := state(t, ns, "web")
+	before := f.state("web")
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
-	onceEach(t, podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi")), 2)
-	phase(t, ns, "web", adoption.Resting)
-	if s := state(t, ns, "web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
-		t.Errorf("state %+v, it was %+v", s, before)
+	checkGeneration(t, f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi")), 2)
+	f.awaitPhase("web", adoption.Resting)
+	if s := f.state("web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
+		t.Errorf("state %+v, before the restart %+v", s, before)
 	}
-	podsUntil(t, ns, "web", "ready again", func(pods []corev1.Pod) error { return ready(pods, 6) })
+	f.AwaitReady("web", 6)
 }
 
-// TestWindow: outside of maintenance windows nothing is lowered, and what is short is raised; inside of one it is lowered.
+// TestWindow checks that requests are raised at any time, but lowered only in a maintenance window.
 func TestWindow(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "down", 1)
-	deploy(t, ns, "up", 1)
-	recommend(t, ns, "down", auto, "700m", "512Mi")
-	recommend(t, ns, "up", auto, "2", "512Mi")
+	f := newFixture(t)
+	f.Deploy("down", 1)
+	f.Deploy("up", 1)
+	f.recommend("down", auto, "700m", "512Mi")
+	f.recommend("up", auto, "2", "512Mi")
 	first := startCraned(t, "--adoption-window=0 0 29 2 *;1 0 29 2 *")
-	podsUntil(t, ns, "up", "raised", sized("2", "512Mi"))
-	message(t, ns, "down", "no maintenance window is open; the next opens at ")
-	untouched(t, ns, "down")
+	f.AwaitPods("up", "have the raised requests", checkRequests("2", "512Mi"))
+	f.awaitMessage("down", "no maintenance window is open; the next opens at ")
+	f.checkUntouched("down")
 	first.Stop(t)
-	// The two hold the whole day, in any time zone.
+	// Together the two windows cover the whole day in every time zone.
 	startCraned(t, "--adoption-window=0 0 * * *;0 13 * * *", "--adoption-window=0 12 * * *;0 1 * * *", "--adoption-time-zone=Asia/Tokyo")
-	podsUntil(t, ns, "down", "lowered", sized("700m", "512Mi"))
+	f.AwaitPods("down", "have the lowered requests", checkRequests("700m", "512Mi"))
 }
 
-// TestStateGoesWithItsTarget: a workload that is deleted and made anew in the middle of a step is a new one.
-func TestStateGoesWithItsTarget(t *testing.T) {
-	ns := namespaceFor(t)
-	d := deploy(t, ns, "web", 4)
-	recommend(t, ns, "web", auto, "100m", "512Mi")
+// TestTargetRecreated checks that the adoption of a workload starts again after the workload was deleted during a step and
+// recreated.
+func TestTargetRecreated(t *testing.T) {
+	f := newFixture(t)
+	d := f.Deploy("web", 4)
+	f.recommend("web", auto, "100m", "512Mi")
 	startCraned(t)
-	eventually(t, "a step is under way", func(ctx context.Context) error {
-		s, err := stateOf(ctx, ns, "web")
-		if err == nil && s.Steps == 0 {
-			err = errors.New("none is")
-		}
-		return err
-	})
+	f.awaitFirstStep("web")
 	if err := admin.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its pods are gone", func(ctx context.Context) error {
-		pods, err := podsOf(ctx, ns, "web")
-		if err == nil && len(pods) > 0 {
-			err = fmt.Errorf("%d are there", len(pods))
-		}
-		return err
-	})
-	deploy(t, ns, "web", 1)
-	eventually(t, "it is adopted from the beginning", func(ctx context.Context) error {
-		s, err := stateOf(ctx, ns, "web")
-		if err == nil && s.Steps == 0 {
-			err = errors.New("not yet")
-		}
-		if err == nil && s.Original.String() != "app: cpu 1, memory 512Mi" {
-			t.Errorf("there was %s before", s.Original)
-		}
-		return err
-	})
+	f.AwaitReady("web", 0)
+	f.Deploy("web", 1)
+	f.awaitFirstStep("web")
+	if s := f.state("web"); s.Original.String() != "app: cpu 1, memory 512Mi" {
+		t.Errorf("original requests %s", s.Original)
+	}
 }

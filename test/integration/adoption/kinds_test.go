@@ -13,40 +13,34 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/test/integration/harness"
 )
 
-// testStatefulSet: its pods are resized in place as well, and stay who they are.
+// testStatefulSet checks that the pods of a StatefulSet are resized in place and keep their identity.
 func testStatefulSet(t *testing.T) {
-	ns := namespaceFor(t)
-	replicas, none := int32(2), int64(0)
-	labels := map[string]string{"app": "db"}
+	f := newFixture(t)
+	replicas, template := int32(2), harness.PodTemplate("db")
 	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "db"},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "db", PodManagementPolicy: appsv1.ParallelPodManagement,
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"pool": "wide"}, TerminationGracePeriodSeconds: &none,
-					Containers: []corev1.Container{{Name: "app", Image: "example.com/db:1", Resources: corev1.ResourceRequirements{Requests: requests("1", "512Mi")}}},
-				},
-			},
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, ServiceName: "db",
+			PodManagementPolicy: appsv1.ParallelPodManagement, Template: template,
 		},
 	}
 	if err := admin.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]string{}
-	for _, p := range podsUntil(t, ns, "db", "ready", func(pods []corev1.Pod) error { return ready(pods, 2) }) {
+	for _, p := range f.AwaitReady("db", 2) {
 		before[p.Name] = string(p.UID)
 	}
-	rec := recommendNamed(t, corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: ns, Name: "db"}, "db", auto, "700m", "1Gi")
-	for _, p := range podsUntil(t, ns, "db", "at their size", sized("700m", "1Gi")) {
+	rec := f.recommendTarget(corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: f.Name, Name: "db"}, "db", auto, "700m", "1Gi")
+	for _, p := range f.AwaitPods("db", "have the recommended requests", checkRequests("700m", "1Gi")) {
 		if before[p.Name] != string(p.UID) || p.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("pod %s is another one, or was restarted", p.Name)
+			t.Errorf("pod %s was replaced or restarted", p.Name)
 		}
 	}
-	phase(t, ns, "db", adoption.Resting)
+	f.awaitPhase("db", adoption.Resting)
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
 		t.Fatal(err)
 	}
@@ -56,5 +50,5 @@ func testStatefulSet(t *testing.T) {
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	podsUntil(t, ns, "db", "as they were", sized("1", "512Mi"))
+	f.AwaitPods("db", "have the original requests", checkRequests("1", "512Mi"))
 }

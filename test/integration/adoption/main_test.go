@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package adoption_test runs craned with adoption and the OOM recorder, as a process with the rights of config/rbac, against
-// a real API server, controller manager and scheduler, and simulated nodes that resize and kill as kubelets do.
+// a real API server, controller manager and scheduler, and simulated nodes that resize and OOM-kill containers like kubelets.
 package adoption_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -15,8 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -27,37 +24,38 @@ import (
 	"crane.io/crane/test/integration/harness/fleet"
 )
 
-// What all tests share.
+// Shared by all tests.
 var (
 	control *controlplane.ControlPlane
 	binary  string
 	admin   client.Client
-	load    = &dial{set: map[string]simnode.Use{}}
+	load    = &podLoad{memory: map[string]float64{}}
 )
 
-// dial is a load that tests set by namespace.
-type dial struct {
-	mu  sync.Mutex
-	set map[string]simnode.Use
+// podLoad is the load of every container: 0.01 cores, and the memory that a test sets, or 20 MiB.
+type podLoad struct {
+	mu     sync.Mutex
+	memory map[string]float64 // in bytes by namespace or namespace/pod
 }
 
-// Use implements simnode.Load; what is not set uses a hundredth of a core and 20 MiB.
-func (d *dial) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, key := range []string{pod.Namespace + "/" + pod.Name, pod.Namespace} {
-		if u, ok := d.set[key]; ok {
-			return u
+// Use implements simnode.Load.
+func (l *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	use := simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+	for _, key := range []string{pod.Namespace, pod.Namespace + "/" + pod.Name} {
+		if bytes, ok := l.memory[key]; ok {
+			use.Memory = bytes
 		}
 	}
-	return simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
+	return use
 }
 
-// turn sets what the pods of a namespace, or one pod of it, use.
-func (d *dial) turn(key string, memory float64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.set[key] = simnode.Use{CPU: 0.01, Memory: memory, Known: true}
+// set sets the memory in bytes of the containers of a namespace, or of a pod as namespace/pod.
+func (l *podLoad) set(key string, bytes float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory[key] = bytes
 }
 
 func nodes() []simnode.NodeSpec {
@@ -76,12 +74,8 @@ func TestMain(m *testing.M) {
 		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: 300 * time.Millisecond, Heartbeat: 2 * time.Second}),
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
 			control, binary = c, built
-			scheme := runtime.NewScheme()
-			err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme))
-			if err != nil {
-				return err
-			}
-			admin, err = client.New(c.Config(), client.Options{Scheme: scheme})
+			var err error
+			admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 			return err
 		},
 	}))

@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/oom"
+	"crane.io/crane/test/integration/harness"
 )
 
-// records are the kills of a namespace in the ledger.
-func records(ctx context.Context, ns string) ([]oom.Kill, error) {
+// readKills returns the recorded OOM kills of the namespace.
+func (f *fixture) readKills(ctx context.Context) ([]oom.Kill, error) {
 	var cm corev1.ConfigMap
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: "oom-record"}, &cm); err != nil {
 		return nil, err
@@ -30,79 +31,72 @@ func records(ctx context.Context, ns string) ([]oom.Kill, error) {
 	}
 	var out []oom.Kill
 	for _, k := range l.Kills() {
-		if k.Namespace == ns {
+		if k.Namespace == f.Name {
 			out = append(out, k)
 		}
 	}
 	return out, nil
 }
 
-// TestOOMRecorder: a kill is on record once, with its workload and its memory, also when craned was away while it happened,
-// and when somebody has written nonsense into the ledger.
+// TestOOMRecorder checks that each OOM kill is recorded once, with its workload and memory, including a kill while craned was
+// stopped, and that an unreadable record is set aside.
 func TestOOMRecorder(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 1, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Resources.Limits = requests("", "512Mi")
+	f := newFixture(t)
+	f.Deploy("web", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources.Limits = harness.ResourceList("", "512Mi")
 	})
-	restarts := func(want int32) {
+	kill := func(restarts int32) {
 		t.Helper()
-		load.turn(ns, 600<<20)
-		podsUntil(t, ns, "web", "killed", func(pods []corev1.Pod) error {
-			if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount < want {
-				return errors.New("not yet")
+		load.set(f.Name, 600<<20)
+		f.AwaitPods("web", "have been killed", func(pods []corev1.Pod) error {
+			if len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount < restarts {
+				return fmt.Errorf("statuses %+v", pods)
 			}
 			return nil
 		})
-		load.turn(ns, 20<<20)
-		podsUntil(t, ns, "web", "ready again", func(pods []corev1.Pod) error { return ready(pods, 1) })
+		load.set(f.Name, 20<<20)
+		f.AwaitReady("web", 1)
 	}
-	// While nobody watches: the last state shows it.
-	restarts(1)
+	// craned is stopped during this kill. It reads the kill from the last state of the container.
+	kill(1)
 	first := startCraned(t)
-	onRecord := func(what string) []oom.Kill {
+	awaitKills := func(what string) []oom.Kill {
 		t.Helper()
 		var kills []oom.Kill
-		eventually(t, what, func(ctx context.Context) (err error) {
-			if kills, err = records(ctx, ns); err == nil && len(kills) == 0 {
-				err = errors.New("there is none")
+		f.Eventually(what, func(ctx context.Context) (err error) {
+			if kills, err = f.readKills(ctx); err == nil && len(kills) == 0 {
+				err = errors.New("no recorded kill")
 			}
 			return err
 		})
 		return kills
 	}
-	kills := onRecord("the kill is on record")
+	kills := awaitKills("the kill is recorded")
 	if k := kills[len(kills)-1]; k.Container != "app" || k.Memory != 512<<20 || k.Owner.Kind != "Deployment" || k.Owner.Name != "web" || k.Cause != oom.Killed {
 		t.Errorf("%+v", k)
 	}
 	first.Kill()
 	startCraned(t)
-	// Nonsense is put aside; what is still to be seen is recorded again.
+	// An unreadable record is copied to another ConfigMap. Kills that the pods still report are recorded again.
 	cm := &corev1.ConfigMap{}
 	cm.Namespace, cm.Name = "crane-system", "oom-record"
-	// Whatever craned writes meanwhile.
+	// A patch without a resource version overwrites concurrent writes of craned.
 	if err := admin.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"data":"please do not touch"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	restarts(2)
-	eventually(t, "another kill is on record", func(ctx context.Context) error {
-		kills, err := records(ctx, ns)
-		if err == nil && len(kills) < 1 {
-			err = fmt.Errorf("%d", len(kills))
-		}
-		return err
-	})
+	kill(2)
+	awaitKills("the kills are recorded again")
 	aside := &corev1.ConfigMap{}
 	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "crane-system", Name: "oom-record-unreadable"}, aside); err != nil {
 		t.Fatal(err)
 	}
 	if text := fmt.Sprint(aside.Data); !strings.Contains(text, "please do not touch") {
-		t.Errorf("put aside: %s", text)
+		t.Errorf("copy of the unreadable record: %s", text)
 	}
-	kills = onRecord("kills are on record")
 	ids := map[string]bool{}
-	for _, k := range kills {
+	for _, k := range awaitKills("the kills are recorded") {
 		if ids[k.ID] {
-			t.Errorf("%+v is there twice", k)
+			t.Errorf("%+v is recorded twice", k)
 		}
 		ids[k.ID] = true
 	}

@@ -5,6 +5,7 @@ package adoption_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -23,33 +24,26 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/test/integration/harness"
 )
 
-// scrapes is a Prometheus that holds counters of CFS periods: 100 of them every half a minute.
-type scrapes struct {
+// throttlingServer is a Prometheus server with counters of CFS periods.
+type throttlingServer struct {
 	*promserver.Server
 	namespace string
-	at        time.Time
-	counters  map[string][2]float64 // throttled periods and all, by pod/container
+	at        time.Time             // time of the last scrape
+	counters  map[string][2]float64 // throttled periods and all periods, by pod/container
 }
 
-func scrapeInto(t *testing.T, namespace string, from time.Time) *scrapes {
+func serveThrottling(t *testing.T, namespace string, from time.Time) *throttlingServer {
 	t.Helper()
-	server, err := promserver.Open(promserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &scrapes{Server: server, namespace: namespace, at: from, counters: map[string][2]float64{}}
+	server := harness.OpenPrometheus(t, promserver.Options{Dir: t.TempDir()})
+	return &throttlingServer{Server: server, namespace: namespace, at: from, counters: map[string][2]float64{}}
 }
 
-// scrape adds one scrape: so many of the periods since the last one were throttled. A share that is NaN belongs to a container that
-// has not worked.
-func (s *scrapes) scrape(t *testing.T, after time.Duration, shares map[string]float64) {
+// scrape adds the counters after a period in which a share of the CFS periods of each container was throttled. A container whose
+// share is NaN had no CFS period.
+func (s *throttlingServer) scrape(t *testing.T, after time.Duration, shares map[string]float64) {
 	t.Helper()
 	s.at = s.at.Add(after)
 	var batch []promserver.Sample
@@ -71,7 +65,7 @@ func (s *scrapes) scrape(t *testing.T, after time.Duration, shares map[string]fl
 	}
 }
 
-func named(namespace string, names ...string) []corev1.Pod {
+func podsNamed(namespace string, names ...string) []corev1.Pod {
 	var out []corev1.Pod
 	for _, n := range names {
 		out = append(out, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n}})
@@ -79,11 +73,11 @@ func named(namespace string, names ...string) []corev1.Pod {
 	return out
 }
 
-// TestThrottlingQuery asks a real Prometheus: the worst container of these pods counts, and nothing else; what is not known is told
-// apart from none.
+// TestThrottlingQuery checks against a real Prometheus that the query returns the highest share of the containers of the given
+// pods only, and that a missing share is distinct from 0.
 func TestThrottlingQuery(t *testing.T) {
 	now := time.Now()
-	s := scrapeInto(t, "shop", now.Add(-10*time.Minute))
+	s := serveThrottling(t, "shop", now.Add(-10*time.Minute))
 	for range 20 {
 		s.scrape(t, 30*time.Second, map[string]float64{
 			"web-1/app": 0.1, "web-1/proxy": 0.4, "web-2/app": 0, "web-10/app": 0.9, "idle/app": math.NaN(), "idle/proxy": 0.2, "still/app": math.NaN(),
@@ -100,75 +94,75 @@ func TestThrottlingQuery(t *testing.T) {
 	throttling := &controller.PrometheusThrottling{Querier: source, Clock: clock}
 	for _, c := range []struct {
 		pods []string
-		want float64 // below 0: not known
+		want float64 // below 0: no share
 	}{
 		{[]string{"web-1", "web-2"}, 0.4},
 		{[]string{"web-2"}, 0},
-		{[]string{"web-10"}, 0.9}, // web-1 is no prefix.
+		{[]string{"web-10"}, 0.9}, // The name does not match as a prefix.
 		{[]string{"idle"}, 0.2},
 		{[]string{"still"}, -1},
-		{[]string{"nobody"}, -1},
-		{[]string{"web.1"}, -1}, // A name is no pattern.
+		{[]string{"missing"}, -1},
+		{[]string{"web.1"}, -1}, // The name is not a pattern.
 		{nil, -1},
 	} {
-		got := throttling.Throttled(ctx, named("shop", c.pods...))
+		got := throttling.Throttled(ctx, podsNamed("shop", c.pods...))
 		if (got == nil) != (c.want < 0) || got != nil && math.Abs(float64(*got)-c.want) > 0.01 {
 			t.Errorf("%v: %v, want %v", c.pods, got, c.want)
 		}
 	}
-	if got := throttling.Throttled(ctx, named("bank", "web-1")); got != nil {
-		t.Errorf("of another namespace: %v", *got)
+	if got := throttling.Throttled(ctx, podsNamed("bank", "web-1")); got != nil {
+		t.Errorf("share %v from another namespace", *got)
 	}
-	// A source that does not answer is left alone for a minute.
+	// After a failed query, the source is not queried for a minute.
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if got := throttling.Throttled(ctx, named("shop", "web-1")); got != nil {
-		t.Errorf("from a source that is gone: %v", *got)
+	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
+		t.Errorf("share %v from a stopped server", *got)
 	}
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if got := throttling.Throttled(ctx, named("shop", "web-1")); got != nil {
-		t.Errorf("it was asked again at once: %v", *got)
+	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
+		t.Errorf("share %v within a minute after a failed query", *got)
 	}
 	clock.SetTime(now.Add(61 * time.Second))
-	if got := throttling.Throttled(ctx, named("shop", "web-1")); got == nil {
-		t.Error("it was not asked again after a minute")
+	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got == nil {
+		t.Error("no share a minute after a failed query")
 	}
 }
 
-// TestThrottledStepIsTakenBack: a step after which containers are throttled more than before is taken back.
-func TestThrottledStepIsTakenBack(t *testing.T) {
-	ns := namespaceFor(t)
-	deploy(t, ns, "web", 1)
-	pods, err := podsOf(t.Context(), ns, "web")
-	if err != nil || len(pods) != 1 {
-		t.Fatal(pods, err)
+// TestThrottledStepIsReverted checks that a step is reverted if containers are throttled more than before it.
+func TestThrottledStepIsReverted(t *testing.T) {
+	f := newFixture(t)
+	f.Deploy("web", 1)
+	pods := f.Pods("web")
+	if len(pods) != 1 {
+		t.Fatalf("pods %v, want one", pods)
 	}
 	name := pods[0].Name + "/app"
-	s := scrapeInto(t, ns, time.Now().Add(-11*time.Minute))
+	s := serveThrottling(t, f.Name, time.Now().Add(-11*time.Minute))
 	for range 22 {
 		s.scrape(t, 30*time.Second, map[string]float64{name: 0})
 	}
-	recommend(t, ns, "web", auto, "700m", "512Mi")
+	f.recommend("web", auto, "700m", "512Mi")
 	startCraned(t, "--prometheus-address="+s.URL(), "--adoption-watch=30m")
-	podsUntil(t, ns, "web", "lowered", sized("700m", "512Mi"))
-	if before := state(t, ns, "web").Throttled; before == nil || *before != 0 {
-		t.Fatalf("before the step it was throttled by %v", before)
+	f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
+	if before := f.state("web").Throttled; before == nil || *before != 0 {
+		t.Fatalf("throttled share before the step: %v, want 0", before)
 	}
 	s.scrape(t, time.Since(s.at), map[string]float64{name: 0})
-	for range 10 { // Scrapes of the coming minutes would be too late; the counter has gone up within a second of the last.
+	for range 10 { // The test does not wait for scrapes of the following minutes: the counter grows within a second.
 		s.scrape(t, 100*time.Millisecond, map[string]float64{name: 0})
 	}
 	c := s.counters[name]
 	s.counters[name] = [2]float64{c[0] + 700, c[1] + 300}
 	s.scrape(t, 100*time.Millisecond, map[string]float64{name: 0})
-	podsUntil(t, ns, "web", "as it was", sized("1", "512Mi"))
-	phase(t, ns, "web", adoption.Held)
-	eventually(t, "the reason is told", func(ctx context.Context) error {
+	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
+	f.awaitPhase("web", adoption.Held)
+	f.Eventually("an event states the reason", func(ctx context.Context) error {
 		var list eventsv1.EventList
-		if err := admin.List(ctx, &list, client.InNamespace(ns)); err != nil {
+		if err := admin.List(ctx, &list, client.InNamespace(f.Name)); err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -176,6 +170,6 @@ func TestThrottledStepIsTakenBack(t *testing.T) {
 				return nil
 			}
 		}
-		return context.DeadlineExceeded
+		return errors.New("no such event")
 	})
 }

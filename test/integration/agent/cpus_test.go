@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 // cpuFixture is the recorded host of four cores in the zones node0 and node2, with cpusets and a pod of the API server. It acts as the
@@ -38,20 +39,28 @@ func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
 	namespace(t, c, node)
 	h.pod = &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned", Annotations: map[string]string{
-			topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
-		}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned"},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: new(int64(0)), Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{Name: "main", Image: "crane.local/nothing:1", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}},
 		},
 	}
-	create(t, c, h.pod)
+	harness.Create(t, c, h.pod)
+	// New pods lose the annotation.
+	h.pod.Annotations = map[string]string{
+		topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
+	}
+	if err := c.Update(t.Context(), h.pod); err != nil {
+		t.Fatal(err)
+	}
 	h.pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + h.container()}},
 	}
 	if err := c.Status().Update(t.Context(), h.pod); err != nil {
 		t.Fatal(err)
+	}
+	for _, zone := range []string{"0", "2"} { // the recorded zones are nearly full
+		h.write("sys/devices/system/node/node"+zone+"/meminfo", fmt.Sprintf("Node %[1]s MemTotal: 8192000 kB\nNode %[1]s MemFree: 6144000 kB", zone))
 	}
 	h.write(podsGroup+"/cpuset.cpus", "")
 	h.write(podsGroup+"/cpuset.cpus.effective", "0-3")
@@ -123,10 +132,11 @@ func (h *cpuFixture) runs(own, mems, rest string) {
 // the next agent after a kill.
 func TestCPUsOfAProcess(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("cpus"))
+	harness.Create(t, c, newNode("cpus"))
 	h := newCPUFixture(t, c, "cpus")
 	flags := []string{
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+		"--cpu-manager-bind-memory",
 	}
 	first := startAgent(t, "cpus", flags...)
 	h.runs("2-3", "2", "0-1")
@@ -164,7 +174,7 @@ func TestCPUsOfAProcess(t *testing.T) {
 // TestCPUsAreTheKubelets checks that the agent assigns no CPUs if the kubelet does, and reports why.
 func TestCPUsAreTheKubelets(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("cpus-static"))
+	harness.Create(t, c, newNode("cpus-static"))
 	h := newCPUFixture(t, c, "cpus-static")
 	configureKubelet(t, h.dir, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")
 	a := startAgent(t, "cpus-static", "--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root="+h.dir)
@@ -175,7 +185,7 @@ func TestCPUsAreTheKubelets(t *testing.T) {
 // TestCPUsOfGocrane checks that assignments of gocrane's agent are taken over from the kubelet's directory and reset at the end.
 func TestCPUsOfGocrane(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("cpus-gocrane"))
+	harness.Create(t, c, newNode("cpus-gocrane"))
 	h := newCPUFixture(t, c, "cpus-gocrane")
 	h.write("var/lib/kubelet/crane_cpu_manager_state",
 		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, h.pod.UID))
@@ -185,6 +195,7 @@ func TestCPUsOfGocrane(t *testing.T) {
 	}
 	flags := []string{
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
+		"--cpu-manager-bind-memory",
 	}
 	first := startAgent(t, "cpus-gocrane", flags...)
 	first.awaitLog(t, "adopting the CPUs assigned by gocrane's agent", "containers=1")

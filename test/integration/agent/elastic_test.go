@@ -33,6 +33,7 @@ import (
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/integration/harness"
 )
 
 // elasticFixture runs the manager of elastic resources with the agent's permissions, on a node of 16 cores and 64 GiB with a given use and
@@ -53,7 +54,7 @@ func newElasticFixture(t *testing.T, name string) *elasticFixture {
 	t.Helper()
 	o := &elasticFixture{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
 	node := newNode(name)
-	create(t, o.admin, node)
+	harness.Create(t, o.admin, node)
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
@@ -129,7 +130,7 @@ func (o *elasticFixture) pass(d time.Duration) {
 		o.clock.Step(time.Second)
 		select {
 		case <-o.beats:
-		case <-time.After(bound):
+		case <-time.After(waitTimeout):
 			o.t.Fatal("the manager does not go on")
 		}
 	}
@@ -202,7 +203,7 @@ func TestElasticOffer(t *testing.T) {
 		}
 	})
 	fits, tooMuch := elasticPod(ns, "fits", "", "8"), elasticPod(ns, "too-much", "", "5")
-	create(t, o.admin, fits)
+	harness.Create(t, o.admin, fits)
 	eventually(t, "the pod is placed", func(ctx context.Context) error {
 		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(fits), fits); err != nil {
 			return err
@@ -212,7 +213,7 @@ func TestElasticOffer(t *testing.T) {
 		}
 		return nil
 	})
-	create(t, o.admin, tooMuch)
+	harness.Create(t, o.admin, tooMuch)
 	eventually(t, "the other pod is not", func(ctx context.Context) error {
 		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(tooMuch), tooMuch); err != nil {
 			return err
@@ -279,7 +280,7 @@ func TestElasticForecast(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
 	}
-	create(t, admin, template)
+	harness.Create(t, admin, template)
 	o := newElasticFixture(t, "forecast")
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
@@ -359,7 +360,7 @@ func TestElasticAgent(t *testing.T) {
 	c := newClient(t)
 	for _, name := range []string{"enforced", "dry"} {
 		node := newNode(name)
-		create(t, c, node)
+		harness.Create(t, c, node)
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
 		node.Status.Capacity = node.Status.Allocatable
 		if err := c.Status().Update(t.Context(), node); err != nil {

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -47,7 +48,7 @@ func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 	action := soon(name)
 	action.Spec.Eviction = &ensurancev1alpha1.EvictionAction{TerminationGracePeriodSeconds: new(int32(7))}
 	q := nodeQOS(name, name, "memory_total_usage", "8000Mi")
-	create(t, c, newNode(name), action, q, &ensurancev1alpha1.PodQOS{
+	harness.Create(t, c, newNode(name), action, q, &ensurancev1alpha1.PodQOS{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: ensurancev1alpha1.PodQOSSpec{
 			AllowedActions: []string{name}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": name}},
@@ -111,6 +112,33 @@ func (a *agent) awaitMetric(t *testing.T, series, want string) {
 		}
 		return err
 	})
+}
+
+// TestEvictionPolicy checks that by default only pods are evicted that a controller replaces and that are not the last ones of their
+// workloads, by the pods of the whole cluster.
+func TestEvictionPolicy(t *testing.T) {
+	s := newEvictFixture(t, "evict-policy", 7000)
+	replica := func(kind, workload, name string) *corev1.Pod {
+		p := newPod(s.name, name)
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: workload, UID: types.UID(workload), Controller: new(true)}}
+		return p
+	}
+	s.pod("bare", 3000)
+	s.run(s.name, replica("Job", "batch", "job"), 3000)
+	s.run(s.name, replica("ReplicaSet", "single", "last"), 3000)
+	s.run(s.name, replica("ReplicaSet", "web", "web-1"), 1500)
+	elsewhere := replica("ReplicaSet", "web", "web-2")
+	elsewhere.Spec.NodeName, elsewhere.Spec.Containers = "another-node", []corev1.Container{{Name: "main", Image: "i"}}
+	harness.Create(t, s.c, elsewhere)
+	elsewhere.Status.Phase = corev1.PodRunning
+	if err := s.c.Status().Update(t.Context(), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	a := s.agent("--evict-also=")
+	a.awaitLog(t, "rule is calm", "evict-policy/memory")
+	s.uses(9000)
+	s.evicted("web-1")
+	awaitEvent(t, s.c, "Pod", "last", "EvictionRefused", "only running pod")
 }
 
 // TestEvict checks that the largest permitted pod is evicted with the action's grace period, and no other while it terminates; static,
@@ -201,7 +229,7 @@ func TestEvictDisruptionBudget(t *testing.T) {
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "true"}},
 		},
 	}
-	create(t, s.c, budget)
+	harness.Create(t, s.c, budget)
 	// As the controller does.
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
 	if err := s.c.Status().Update(t.Context(), budget); err != nil {
@@ -209,7 +237,7 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	}
 	// The API server refuses a pod with two budgets by an internal error.
 	for _, name := range []string{"one", "other"} {
-		create(t, s.c, &policyv1.PodDisruptionBudget{
+		harness.Create(t, s.c, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "twice"}}},
 		})
@@ -396,7 +424,7 @@ func asAgent(t *testing.T) client.Client {
 // TestLeasesOfOthers checks that the agent may write only the Leases of its budget.
 func TestLeasesOfOthers(t *testing.T) {
 	c := newClient(t)
-	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-of-a-test"}})
+	harness.Create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-of-a-test"}})
 	own := asAgent(t)
 	eventually(t, "the policy of leases holds", func(ctx context.Context) error {
 		var lease coordinationv1.Lease

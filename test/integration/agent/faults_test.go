@@ -67,7 +67,7 @@ func TestEveryFault(t *testing.T) {
 	awaitEvent(t, s.c, "Node", s.name, "NewPodsWelcome")
 	zones := zonesClient(t)
 	o := topologyOf(t, zones, s.name, reserves(1))
-	t.Cleanup(func() { deleteObject(t, zones, o) })
+	t.Cleanup(func() { harness.Delete(t, zones, o) })
 	offer := func(ended bool) {
 		t.Helper()
 		eventually(t, "what is offered", func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func TestEveryFault(t *testing.T) {
 func TestRulesReinstalled(t *testing.T) {
 	c, definitions := newClient(t), definitionsClient(t)
 	h := newHostFixture(t, c, 8000)
-	create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
+	harness.Create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
 	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "reinstalled", true)
 	var restores []func()
@@ -130,7 +130,7 @@ func TestRulesReinstalled(t *testing.T) {
 	becomes(t, c, "reinstalled", false)
 	for _, o := range []client.Object{nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled")} {
 		eventually(t, "the kinds are served again", func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, o)) })
-		t.Cleanup(func() { deleteObject(t, c, o) })
+		t.Cleanup(func() { harness.Delete(t, c, o) })
 	}
 	becomes(t, c, "reinstalled", true)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"crane.io/crane/test/integration/harness"
 )
 
 // mostMemory is the most resident memory of an agent on a node of 110 pods, in bytes.
@@ -21,7 +23,7 @@ func TestFootprint(t *testing.T) {
 	const pods = 110
 	c := newClient(t)
 	node := newNode("footprint")
-	create(t, c, node, nodeQOS("footprint", "footprint", halfUsed, "40"), avoidance("footprint"))
+	harness.Create(t, c, node, nodeQOS("footprint", "footprint", halfUsed, "40"), avoidance("footprint"))
 	h := newHostFixture(t, c, hostMemory/2)
 	ns := namespace(t, c, "footprint")
 	for i := range pods {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/integration/harness"
 )
 
 // hostMemory is the memory of the recorded host in MiB.
@@ -97,7 +98,7 @@ func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "crane.local/nothing:1"}}
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	create(h.t, h.c, pod)
+	harness.Create(h.t, h.c, pod)
 	h.t.Cleanup(func() { h.forget(pod) })
 	uid := string(pod.UID)
 	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
@@ -120,7 +121,7 @@ func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 		case "memory.current":
 			content = fmt.Sprintln(mib << 20)
 		case "memory.stat":
-			content = "anon 0\nfile 0\ninactive_file 0\n"
+			content = fmt.Sprintf("anon %d\nfile 0\ninactive_file 0\n", mib<<20)
 		}
 		path = strings.ReplaceAll(path, templatePod, strings.ReplaceAll(uid, "-", "_"))
 		h.write(strings.ReplaceAll(path, templateContainer, container), content)
@@ -151,9 +152,9 @@ func (h *hostFixture) end(pod *corev1.Pod) {
 // namespace creates a namespace with the account that pods need.
 func namespace(t *testing.T, c client.Client, name string) string {
 	t.Helper()
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	harness.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
-	create(t, c, account)
+	harness.Create(t, c, account)
 	return name
 }
 

@@ -56,10 +56,10 @@ func change[T client.Object](t *testing.T, c client.Client, o T, apply func(T)) 
 func TestRulesChange(t *testing.T) {
 	c := newClient(t)
 	node := newNode("changes")
-	create(t, c, node)
+	harness.Create(t, c, node)
 	a := startAgent(t, node.Name)
 	q := nodeQOS("changes", "changes", halfUsed, "40")
-	create(t, c, avoidance("changes"), q)
+	harness.Create(t, c, avoidance("changes"), q)
 	a.awaitLog(t, "rule is firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
 	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
@@ -73,10 +73,10 @@ func TestRulesChange(t *testing.T) {
 // TestBadRules checks that a bad rule is reported and others apply.
 func TestBadRules(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("bad-rules"))
+	harness.Create(t, c, newNode("bad-rules"))
 	a := startAgent(t, "bad-rules")
 	typo := nodeQOS("bad-rules-typo", "bad-rules", "memory_total_utilisation", "40")
-	create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
+	harness.Create(t, c, typo, nodeQOS("bad-rules-good", "bad-rules", halfUsed, "40"), avoidance("bad-rules-good"))
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "does not exist")
 	a.awaitLog(t, "rule is firing", "bad-rules-good/memory")
@@ -91,7 +91,7 @@ func TestBadRules(t *testing.T) {
 // TestHealth checks probes, metrics and the Node's features.
 func TestHealth(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("health"))
+	harness.Create(t, c, newNode("health"))
 	a := startAgent(t, "health")
 	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
 		if body, err := harness.Get(t.Context(), a.url+path); err != nil || body != want {
@@ -137,7 +137,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 	c := newClient(t)
 	node := newNode("outage")
 	q := nodeQOS("outage", "outage", halfUsed, "40")
-	create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
+	harness.Create(t, c, node, newNode("alone"), q, avoidance("outage"), nodeQOS("alone", "alone", halfUsed, "40"), avoidance("alone"))
 	path := kubeconfig(t)
 	a := startAgent(t, node.Name, "--kubeconfig="+path)
 	a.awaitLog(t, "rule is firing", "outage/memory")
@@ -165,7 +165,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 // TestRestart checks that a restarted agent continues.
 func TestRestart(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("restart"), nodeQOS("restart", "restart", halfUsed, "40"), avoidance("restart"))
+	harness.Create(t, c, newNode("restart"), nodeQOS("restart", "restart", halfUsed, "40"), avoidance("restart"))
 	state := t.TempDir()
 	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
 	first := startAgent(t, "restart", flags...)
@@ -198,7 +198,7 @@ func TestWithoutKinds(t *testing.T) {
 		return nil
 	})
 	c := newClient(t)
-	create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
+	harness.Create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
 	a := startAgent(t, "bare")
 	a.awaitLog(t, "watch failed", "PodQOS", "CustomResourceDefinition is not installed")
 	a.awaitLog(t, "rule is firing", "bare/memory")

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/integration/harness"
 )
 
 // podToken returns a client with the token of the agent's pod on a node.
@@ -29,7 +30,7 @@ func podToken(t *testing.T, c client.Client, node string) kubernetes.Interface {
 			NodeName: node, ServiceAccountName: "crane-agent", Containers: []corev1.Container{{Name: "main", Image: "none"}}, TerminationGracePeriodSeconds: new(int64(0)),
 		},
 	}
-	create(t, c, pod)
+	harness.Create(t, c, pod)
 	admin, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func podToken(t *testing.T, c client.Client, node string) kubernetes.Interface {
 // TestOwnNodeAlone checks that the agent cannot change another node.
 func TestOwnNodeAlone(t *testing.T) {
 	c := newClient(t)
-	create(t, c, newNode("own"), newNode("foreign"))
+	harness.Create(t, c, newNode("own"), newNode("foreign"))
 	agent := podToken(t, c, "own")
 	annotate := func(ctx context.Context, node string) error {
 		_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"metadata":{"annotations":{"probe":"`+node+`"}}}`), metav1.PatchOptions{})

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 // soon returns an action with a cool-down of a second.
@@ -71,7 +72,7 @@ func TestTaint(t *testing.T) {
 	h := newHostFixture(t, c, 8000)
 	node := newNode("taint")
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
-	create(t, c, node)
+	harness.Create(t, c, node)
 	startAgent(t, "taint", "--enforce=taint", "--host-root="+h.dir)
 	// Other taints are added all the time.
 	busy, stop := context.WithCancel(t.Context())
@@ -98,7 +99,7 @@ func TestTaint(t *testing.T) {
 		}
 		done <- nil
 	}()
-	create(t, c, nodeQOS("taint", "taint", halfUsed, "40"), soon("taint"))
+	harness.Create(t, c, nodeQOS("taint", "taint", halfUsed, "40"), soon("taint"))
 	n := becomes(t, c, "taint", true)
 	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
 		t.Errorf("condition %+v", condition)
@@ -127,7 +128,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-kill", "taint-kill", halfUsed, "40")
-	create(t, c, newNode("taint-kill"), q, soon("taint-kill"))
+	harness.Create(t, c, newNode("taint-kill"), q, soon("taint-kill"))
 	flags := []string{"--enforce=taint", "--host-root=" + h.dir}
 	kill := func(a *agent) {
 		t.Helper()
@@ -160,7 +161,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
 	q := nodeQOS("taint-rules", "taint-rules", halfUsed, "40")
-	create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
+	harness.Create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
 	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "taint-rules", true)
 	if err := c.Delete(t.Context(), q); err != nil {
@@ -168,7 +169,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 	}
 	becomes(t, c, "taint-rules", false)
 	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule was deleted")
-	create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
+	harness.Create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
 	becomes(t, c, "taint-rules", true)
 	if err := a.Terminate(t); err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 func TestDryRunWritesNothing(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
-	create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
+	harness.Create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
 	a := startAgent(t, "taint-dry", "--host-root="+h.dir)
 	a.awaitLog(t, "action=taint", "outcome=would")
 	n, err := readNode(t.Context(), c, "taint-dry")
@@ -202,7 +203,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 func TestEventsAtTheEnd(t *testing.T) {
 	c := newClient(t)
 	h := newHostFixture(t, c, 8000)
-	create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
+	harness.Create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
 	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "taint-end", true)
 	if err := a.Terminate(t); err != nil {

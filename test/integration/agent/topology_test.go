@@ -94,14 +94,28 @@ func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
 func TestTopologyOfAProcess(t *testing.T) {
 	c, zones := newClient(t), zonesClient(t)
 	node := newNode("zones")
-	create(t, c, node)
+	harness.Create(t, c, node)
 	h := recordedHost(t)
 	configureKubelet(t, h, "kubeReserved: {cpu: \"1\"}\n")
-	flags := []string{"--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root=" + h}
+	alone := startAgent(t, "zones", "--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root="+h)
+	if o := topologyOf(t, zones, "zones", reserves(1)); o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
+		t.Errorf("nothing assigns CPUs: %+v", o.CraneManagerPolicy)
+	}
+	if err := alone.Terminate(t); err != nil {
+		t.Error(err)
+	}
+	writeFile(t, filepath.Join(h, podsGroup, "cpuset.cpus"), "\n") // the recording has no CPU lists
+	writeFile(t, filepath.Join(h, podsGroup, "cpuset.cpus.effective"), "0-3\n")
+	flags := []string{"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--enforce=cpu-throttle,cpu-manager", "--host-root=" + h}
 	a := startAgent(t, "zones", flags...)
-	o := topologyOf(t, zones, "zones", reserves(1))
-	t.Cleanup(func() { deleteObject(t, zones, o) })
-	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID || o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
+	o := topologyOf(t, zones, "zones", func(o *topologyv1alpha1.NodeResourceTopology) error {
+		if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
+			return fmt.Errorf("policy %+v", o.CraneManagerPolicy)
+		}
+		return reserves(1)(o)
+	})
+	t.Cleanup(func() { harness.Delete(t, zones, o) })
+	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID {
 		t.Errorf("%+v", o)
 	}
 	// As the scheduler's plugin reads it.
@@ -144,11 +158,11 @@ func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	t.Helper()
 	c := newClient(t)
 	k := &topologyFixture{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
-	create(t, c, k.node)
+	harness.Create(t, c, k.node)
 	configureKubelet(t, k.host, "kubeReserved: {cpu: \"1\"}\n")
 	k.start(k.view())
 	t.Cleanup(func() {
-		deleteObject(t, k.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		harness.Delete(t, k.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	return k
 }
@@ -312,7 +326,7 @@ func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructu
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(ctx, t, bound, kind.Group+" is served again", func(ctx context.Context) error {
+	harness.Eventually(ctx, t, waitTimeout, kind.Group+" is served again", func(ctx context.Context) error {
 		if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}

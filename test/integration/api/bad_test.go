@@ -148,7 +148,7 @@ func badAutoscaling() []bad {
 			ehpa, `spec: {crons: [{name: a, targetReplicas: 1, start: "@daily", end: "@hourly"}, {name: a, targetReplicas: 2, start: "@daily", end: "@hourly"}]}`,
 			"spec.crons[1]",
 		},
-		{ehpa, `spec: {prediction: {predictionWindowSeconds: 599}}`, "spec.prediction.predictionWindowSeconds"},
+		{ehpa, `spec: {prediction: {predictionWindowSeconds: 0}}`, "spec.prediction.predictionWindowSeconds"},
 		{ehpa, `spec: {prediction: {predictionAlgorithm: {algorithmType: lstm}}}`, "spec.prediction.predictionAlgorithm.algorithmType"},
 		{ehpa, `spec: {prediction: {predictionAlgorithm: {dsp: {historyLength: soon}}}}`, "spec.prediction.predictionAlgorithm.dsp.historyLength"},
 
@@ -191,7 +191,7 @@ func badPrediction() []bad {
 		{tsp, `spec: {targetRef: null}`, "spec.targetRef"},
 		{tsp, `spec: {targetRef: {name: ""}}`, "spec.targetRef"},
 		{tsp, `spec: {predictionWindowSeconds: null}`, "spec.predictionWindowSeconds"},
-		{tsp, `spec: {predictionWindowSeconds: 599}`, "spec.predictionWindowSeconds"},
+		{tsp, `spec: {predictionWindowSeconds: 0}`, "spec.predictionWindowSeconds"},
 		{tsp, `spec: {predictionMetrics: null}`, "spec.predictionMetrics"},
 		{tsp, `spec: {predictionMetrics: []}`, "spec.predictionMetrics"},
 		{tsp, metric(`resourceIdentifier: null`), metrics + ".resourceIdentifier"},
@@ -239,7 +239,7 @@ func badPrediction() []bad {
 		{tsp, percentile(`histogram: {bucketSize: "1e"}`), metrics + ".algorithm.percentile.histogram.bucketSize"},
 
 		{cnp, `spec: {template: {spec: null}}`, "spec.template.spec"},
-		{cnp, `spec: {template: {spec: {predictionWindowSeconds: 1}}}`, "spec.template.spec.predictionWindowSeconds"},
+		{cnp, `spec: {template: {spec: {predictionWindowSeconds: 0}}}`, "spec.template.spec.predictionWindowSeconds"},
 		{cnp, `spec: {template: {spec: {predictionMetrics: []}}}`, "spec.template.spec.predictionMetrics"},
 		{cnp, `spec: {nodeSelector: {a: 1}}`, "spec.nodeSelector.a"},
 	}
@@ -268,7 +268,7 @@ func badEnsurance() []bad {
 		{"NodeQOS", `spec: {nodeQualityProbe: {timeoutSeconds: -1}}`, "spec.nodeQualityProbe.timeoutSeconds"},
 		{"NodeQOS", `spec: {nodeQualityProbe: {nodeLocalGet: {localCacheTTLSeconds: -1}}}`, "spec.nodeQualityProbe.nodeLocalGet.localCacheTTLSeconds"},
 		{"NodeQOS", rule(`name: null`), rules + ".name"},
-		{"NodeQOS", rule(`name: Cpu_High`), rules + ".name"},
+		{"NodeQOS", rule(`name: Cpu High`), rules + ".name"},
 		{"NodeQOS", rule(`name: ` + strings.Repeat("a", 64)), rules + ".name"},
 		{
 			"NodeQOS", `spec: {rules: [{name: a, actionName: b, metricRule: {name: m, value: 1}}, {name: a, actionName: c, metricRule: {name: m, value: 1}}]}`,

@@ -97,7 +97,7 @@ func TestStoredObjectsOutliveTheUpgrade(t *testing.T) {
 		},
 		"NodeQOS": {
 			good: `{"spec":{"nodeQualityProbe":{"timeoutSeconds":5}}}`,
-			bad:  `{"spec":{"rules":[{"name":"CPU_Low","metricRule":{"name":"cpu_total_usage","value":1},"actionName":"throttle"}]}}`,
+			bad:  `{"spec":{"rules":[{"name":"CPU Low","metricRule":{"name":"cpu_total_usage","value":1},"actionName":"throttle"}]}}`,
 			fix:  `{"spec":{"rules":[{"name":"cpu","metricRule":{"name":"cpu_total_usage","value":1},"actionName":"throttle"}]}}`,
 		},
 	}

@@ -4,15 +4,20 @@
 package autoscaling_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 // ehpa abbreviates the type for edits.
@@ -67,6 +72,16 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	if e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.LastScaleTime == nil {
 		t.Errorf("status %+v", e.Status)
 	}
+	target := fmt.Sprintf("targetKind=%q,targetName=%q,targetNamespace=%q", "Deployment", "web", w.Name)
+	w.awaitSeries("gocrane's metrics", map[string]float64{
+		`crane_autoscaling_hpa_replicas{name="ehpa-web",namespace="` + w.Name + `"}`:                      20,
+		`crane_autoscaling_effective_hpa_replicas{name="web",namespace="` + w.Name + `"}`:                 20,
+		`crane_autoscaling_prediction{algorithm="auto",resourceIdentifier="resource.cpu",` + target + `}`: 3,
+	})
+	scalings := `crane_autoscaling_hpa_scale_count{name="ehpa-web",namespace="` + w.Name + `",type="ehpa"}`
+	if n, err := w.craned.Metric(t.Context(), scalings); err != nil || n < 1 {
+		t.Errorf("%v scalings are counted: %v", n, err)
+	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
 	metrics.setSharedLoad(w.Name, 600) // 4 pods at 150m
@@ -101,6 +116,61 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w.awaitScaler("web", "no condition of it", func(e *ehpa) error {
 		if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c != nil {
 			return fmt.Errorf("condition %+v", c)
+		}
+		return nil
+	})
+
+	t.Log("the metrics of a deleted autoscaler disappear")
+	if err := w.Client.Delete(t.Context(), w.awaitScaler("web", "exists", func(*ehpa) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+	w.Eventually("no series", func(ctx context.Context) error {
+		page, err := w.craned.Metrics(ctx)
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "crane_autoscaling_") && strings.Contains(line, w.Name) {
+				return fmt.Errorf("still exported: %s", line)
+			}
+		}
+		return err
+	})
+}
+
+// awaitSeries waits until craned exports series with values.
+func (w *fixture) awaitSeries(state string, want map[string]float64) {
+	w.T.Helper()
+	w.Eventually(state, func(ctx context.Context) error {
+		for series, value := range want {
+			if got, err := w.craned.Metric(ctx, series); err != nil || got != value {
+				return errors.Join(err, fmt.Errorf("%s is %v, want %v", series, got, value))
+			}
+		}
+		return nil
+	})
+}
+
+// TestWithoutPromQL checks that without a Prometheus data source cron windows, current metrics and previews work, and that a condition names
+// the metric whose forecast needs PromQL.
+func TestWithoutPromQL(t *testing.T) {
+	w := newFixture(t, "--datasource=metricserver")
+	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
+	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
+		e.Spec.Metrics = append(e.Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "requests"},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(100, resource.DecimalSI)},
+		}})
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
+			{CronName: "morning", Start: "0 0 * * *", End: "0 12 * * *", TargetReplicas: 5},
+			{CronName: "evening", Start: "0 12 * * *", End: "0 0 * * *", TargetReplicas: 5},
+		}
+	}), deployment("new", 2, 250), scaler("new", func(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview }))
+	w.awaitReplicas("web", 5)
+	e := w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
+	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "pods.requests: its forecast needs PromQL, and --datasource has no prom") {
+		t.Errorf("PredictionReady: %s", got)
+	}
+	harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-new", "has a selector", func(s *autoscalingv1alpha1.Substitute) error {
+		if s.Status.LabelSelector == "" {
+			return fmt.Errorf("status %+v", s.Status)
 		}
 		return nil
 	})

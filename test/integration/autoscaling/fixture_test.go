@@ -20,7 +20,6 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -60,7 +59,10 @@ func runPods(ctx context.Context, c client.Client) {
 }
 
 // fixture is a namespace that craned reconciles.
-type fixture struct{ *harness.Namespace }
+type fixture struct {
+	*harness.Namespace
+	craned *harness.Craned
+}
 
 // newFixture creates a namespace and starts craned.
 func newFixture(t *testing.T, flags ...string) *fixture {
@@ -69,8 +71,8 @@ func newFixture(t *testing.T, flags ...string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &fixture{harness.NewNamespace(t, c, "shop-", waitTimeout)}
-	startCraned(t, flags...)
+	w := &fixture{Namespace: harness.NewNamespace(t, c, "shop-", waitTimeout)}
+	w.craned = startCraned(t, flags...)
 	t.Cleanup(func() { // Remaining objects would keep the controllers of the next test busy.
 		ctx := context.WithoutCancel(t.Context())
 		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(w.Name))
@@ -79,16 +81,9 @@ func newFixture(t *testing.T, flags ...string) *fixture {
 	return w
 }
 
-func startCraned(t *testing.T, flags ...string) *harness.Process {
+func startCraned(t *testing.T, flags ...string) *harness.Craned {
 	t.Helper()
-	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return harness.Start(t, waitTimeout, binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--prometheus-address=http://127.0.0.1:1",
-		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--server-bind-port=0",
-		"--leader-elect=false", // A slow machine would lose the lease.
+	return harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus, append([]string{
 		"--controllers=effectivehpa", "--ehpa-metrics-probe-interval=1s", "--ehpa-metrics-grace=3s",
 	}, flags...)...)
 }

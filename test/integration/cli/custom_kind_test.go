@@ -115,7 +115,7 @@ func TestCustomKindPatches(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 1 || list[0].Target.Name != "own" {
 		t.Fatalf("exit %d, %v: %s\n%s", code, err, errOut, out)
 	}
-	if !strings.Contains(errOut, "rollouts/Rollout/borrowed is left out: ") || !strings.Contains(errOut, "Deployment/web (spec.workloadRef)") {
+	if !strings.Contains(errOut, "rollouts/Rollout/borrowed is skipped: ") || !strings.Contains(errOut, "Deployment/web (spec.workloadRef)") {
 		t.Errorf("stderr: %s", errOut)
 	}
 	after, err := rollouts.Patch(t.Context(), "own", types.JSONPatchType, list[0].Patch, metav1.PatchOptions{})

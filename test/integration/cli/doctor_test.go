@@ -49,7 +49,7 @@ func TestDoctorWithoutPrometheus(t *testing.T) {
 	if code != 1 || !strings.Contains(errOut, "missing: Prometheus") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
-	for _, check := range []string{"kubeconfig", "API server", "rights"} {
+	for _, check := range []string{"kubeconfig", "API server", "permissions"} {
 		if f := line(t, findings, check); f.Status != "ok" {
 			t.Errorf("%+v", f)
 		}
@@ -69,7 +69,7 @@ func TestDoctorWithoutPrometheus(t *testing.T) {
 		}
 	}
 	out, _, code := crane(t, "doctor", "--kubeconfig", control.Kubeconfig())
-	if code != 1 || !strings.Contains(out, "WHAT TO DO") || !strings.Contains(out, "missing") {
+	if code != 1 || !strings.Contains(out, "ADVICE") || !strings.Contains(out, "missing") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 	t.Logf("\n%s", out)
@@ -86,7 +86,7 @@ func TestDoctorWithPrometheus(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
 	for check, want := range map[string]string{
-		"Prometheus": prom.URL(), "history": "looks 14 days back", "scrape interval": "1m", "clock": "differs", "metrics-server": "not installed",
+		"Prometheus": prom.URL(), "history": "uses 14 days", "scrape interval": "1m", "clock": "differs", "metrics-server": "not installed",
 	} {
 		if f := line(t, findings, check); !strings.Contains(f.Detail, want) {
 			t.Errorf("%+v, want %q", f, want)
@@ -127,10 +127,10 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	}
 	prom := servePrometheus(t, history)
 	findings, errOut, code := doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
-	if code != 1 || !strings.Contains(errOut, "rights") {
+	if code != 1 || !strings.Contains(errOut, "permissions") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
-	if f := line(t, findings, "rights"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
+	if f := line(t, findings, "permissions"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
 		t.Errorf("%+v", f)
 	}
 	// Following the advice is sufficient.
@@ -141,7 +141,7 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 		}
 		return nil
 	})
-	if f := line(t, findings, "rights"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
+	if f := line(t, findings, "permissions"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
 		t.Errorf("exit %d: %s: %+v", code, errOut, f)
 	}
 }

@@ -175,7 +175,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 	}
 	for _, want := range []string{
 		"monitoring/a-dead-one:80 is not used", "Using Prometheus monitoring/prometheus-server:80",
-		"there are also monitoring/thanos-query:80", "--prometheus-service",
+		"other candidates: monitoring/thanos-query:80", "--prometheus-service",
 	} {
 		if !strings.Contains(errOut, want) {
 			t.Errorf("%q is not in %s", want, errOut)

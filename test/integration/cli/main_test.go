@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -26,6 +25,7 @@ import (
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/internal/testbed/simnode/tunnel"
+	"crane.io/crane/test/integration/harness"
 )
 
 // Shared by all tests, because the start takes longer than a test.
@@ -36,40 +36,39 @@ var (
 	history string
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "cli-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	history = filepath.Join(dir, "history")
+func TestMain(m *testing.M) {
 	// The API server does not proxy to loopback addresses of pods: the tunnel forwards other addresses to loopback.
-	pods, err := tunnel.Open(context.Background(), dir)
-	err = errors.Join(err, writeHistory(context.Background(), history), os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")), os.Setenv("KUBECONFIG", ""), os.Setenv("HOME", dir))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	var pods *tunnel.Tunnel
+	plane := controlplane.Options{
+		Components: []controlplane.Component{controlplane.ControllerManager}, ExtraArgs: map[controlplane.Component][]string{},
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	gone := make(chan struct{})
-	go func() {
-		pods.Serve(ctx)
-		close(gone)
-	}()
-	defer func() {
-		stop()
-		<-gone
-	}()
-	return controlplane.ForMain(m, controlplane.Options{
-		Components: []controlplane.Component{controlplane.ControllerManager},
-		ExtraArgs:  map[controlplane.Component][]string{controlplane.APIServer: pods.APIServerArgs()},
-	}, func(c *controlplane.ControlPlane) {
-		control = c
-		client = kubernetes.NewForConfigOrDie(c.Config())
-	})
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "cli", Plane: plane, Kinds: harness.Nothing,
+		Before: func(ctx context.Context, dir string) (err error) {
+			if pods, err = tunnel.Open(ctx, dir); err != nil {
+				return err
+			}
+			plane.ExtraArgs[controlplane.APIServer] = pods.APIServerArgs()
+			history = filepath.Join(dir, "history")
+			return errors.Join(writeHistory(ctx, history),
+				os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")), os.Setenv("KUBECONFIG", ""), os.Setenv("HOME", dir))
+		},
+		Beside: func(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error) {
+			control = c
+			ctx, cancel := context.WithCancel(ctx)
+			ended := make(chan struct{})
+			go func() {
+				pods.Serve(ctx)
+				close(ended)
+			}()
+			client, err = kubernetes.NewForConfig(c.Config())
+			return func() error {
+				cancel()
+				<-ended
+				return nil
+			}, err
+		},
+	}))
 }
 
 const (
@@ -116,15 +115,11 @@ type prometheus struct {
 
 func servePrometheus(t *testing.T, from string) *prometheus {
 	t.Helper()
-	dir := t.TempDir()
-	if from != "" {
-		if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
+	if from == "" {
+		from = t.TempDir()
 	}
 	p := &prometheus{}
-	var err error
-	p.Server, err = promserver.Open(promserver.Options{Dir: dir, Middleware: func(next http.Handler) http.Handler {
+	p.Server = harness.ServeHistory(t, from, promserver.Options{Middleware: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				p.posts.Add(1)
@@ -134,14 +129,6 @@ func servePrometheus(t *testing.T, from string) *prometheus {
 			next.ServeHTTP(w, r)
 		})
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return p
 }
 

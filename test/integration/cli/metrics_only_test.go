@@ -160,15 +160,15 @@ func TestMetricsThatLack(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
 	for _, metric := range []string{
-		"kube_pod_container_resource_requests", "kube_node_status_capacity", "kube_node_status_allocatable", "kube_horizontalpodautoscaler_info", "no nodes are known",
+		"kube_pod_container_resource_requests", "kube_node_status_capacity", "kube_node_status_allocatable", "kube_horizontalpodautoscaler_info", "there are no nodes",
 	} {
 		if !strings.Contains(out, metric) {
-			t.Errorf("the output does not speak of %s:\n%s", metric, out)
+			t.Errorf("the output lacks %s:\n%s", metric, out)
 		}
 	}
 	for _, more := range [][]string{{"--fail-on", "missing"}, {"--only", "over"}} {
 		_, errOut, code = crane(t, append(slices.Clone(args), more...)...)
-		if code != 1 || !strings.Contains(errOut, "nobody's are known") {
+		if code != 1 || !strings.Contains(errOut, "which are unknown") {
 			t.Errorf("%v: exit %d: %s", more, code, errOut)
 		}
 	}
@@ -195,7 +195,7 @@ func TestNamespaceWithoutWorkloads(t *testing.T) {
 		{"no such namespace", append(kubeconfig, "-n", "nope"), "namespace nope does not exist"},
 		{"nothing in it", append(kubeconfig, "-n", "deserted"), "namespace deserted has no workload"},
 		{"both", append(kubeconfig, "-n", "deserted,nope"), "namespace deserted has no workload; namespace nope does not exist"},
-		{"by metrics", []string{"-n", "nope"}, "kube-state-metrics knows no pod in namespace nope"},
+		{"by metrics", []string{"-n", "nope"}, "kube-state-metrics reports no pod in namespace nope"},
 		{"explained", append(kubeconfig, "-n", "nope", "--explain", "web"), "namespace nope does not exist"},
 	} {
 		out, errOut, code := crane(t, append([]string{"recommend", "--prometheus", server.URL(), "--no-cache"}, c.args...)...)
@@ -204,7 +204,7 @@ func TestNamespaceWithoutWorkloads(t *testing.T) {
 		}
 	}
 	out, errOut, code := crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d", "-n", "nope,shop")
-	if code != 0 || !strings.Contains(errOut, "Warning: kube-state-metrics knows no pod in namespace nope") || !strings.Contains(out, "StatefulSet/db") {
+	if code != 0 || !strings.Contains(errOut, "Warning: kube-state-metrics reports no pod in namespace nope") || !strings.Contains(out, "StatefulSet/db") {
 		t.Errorf("one of two: exit %d, %s\n%s", code, errOut, out)
 	}
 	out, _, code = crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "-n", "nope", "-o", "json")

@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/cli"
 )
 
-// output is the part of `crane recommend -o json` that the tests look at.
+// output is the part of the output of crane recommend -o json that the tests check.
 type output struct {
 	Workloads []struct {
 		Namespace, Kind, Name, State string
@@ -28,7 +28,7 @@ type output struct {
 	}
 }
 
-// crane runs the command line and reads what it wrote.
+// crane runs crane recommend and parses its output.
 func crane(t *testing.T, args ...string) (result output, code int, errOut string) {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -41,8 +41,9 @@ func crane(t *testing.T, args ...string) (result output, code int, errOut string
 	return result, code, stderr.String()
 }
 
-// TestRecommendFindsWorkloads: the inventory of the API server and that of kube-state-metrics lead to the same numbers.
-func TestRecommendFindsWorkloads(t *testing.T) {
+// TestRecommendInventories checks that the workloads of the API server and those of kube-state-metrics have the same
+// recommendations.
+func TestRecommendInventories(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), deployment("shop", "young"), statefulSet("shop", "db", "postgres"), deployment("bank", "web"))
@@ -59,7 +60,7 @@ func TestRecommendFindsWorkloads(t *testing.T) {
 			cpu := map[string]float64{}
 			for _, w := range got.Workloads {
 				if w.Namespace != "shop" {
-					t.Errorf("a workload of namespace %s", w.Namespace)
+					t.Errorf("workload of namespace %s, want only shop", w.Namespace)
 				}
 				if w.State != "Ready" {
 					cpu[w.Kind+"/"+w.Name] = 0
@@ -68,23 +69,24 @@ func TestRecommendFindsWorkloads(t *testing.T) {
 				one := w.Containers[0]
 				cpu[w.Kind+"/"+w.Name] = one.CPU.Recommended.Request.Value
 				if one.CPU.Current.Request.Value != 1 || one.Memory.Current.Request.Value != 1024*mib {
-					t.Errorf("%s asks for %+v today", w.Name, one)
+					t.Errorf("%s: current requests %+v", w.Name, one)
 				}
 			}
-			// The default policy adds a margin of its own.
+			// The default policy adds a margin.
 			for name, used := range map[string]float64{"Deployment/web": 0.2, "StatefulSet/db": 1.5} {
 				if v := cpu[name]; v < used || v > 1.3*used {
-					t.Errorf("%s uses %g cores and should ask for %g", name, used, v)
+					t.Errorf("%s uses %g cores, recommended are %g", name, used, v)
 				}
 			}
-			if v, there := cpu["Deployment/young"]; !there || v != 0 {
-				t.Errorf("the workload with one day of history: %v, %t", v, there)
+			if v, found := cpu["Deployment/young"]; !found || v != 0 {
+				t.Errorf("the workload with one day of history: %v, %t", v, found)
 			}
 		})
 	}
 }
 
-// TestRecommendWithoutCluster: a cluster that was named has to answer; one that a kubeconfig happens to lead to need not.
+// TestRecommendWithoutCluster checks that a cluster must answer if --kubeconfig names it, but not if it comes from the
+// environment.
 func TestRecommendWithoutCluster(t *testing.T) {
 	prom := servePrometheus(t)
 	missing := filepath.Join(t.TempDir(), "none")

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 func autoscaler(namespace, deployment string, percent int32) *autoscalingv2.HorizontalPodAutoscaler {
@@ -32,8 +33,8 @@ func autoscaler(namespace, deployment string, percent int32) *autoscalingv2.Hori
 	}
 }
 
-// onlyNode makes the one node of the cluster, with 1 core and 1 GiB for pods.
-func onlyNode(t *testing.T, c client.Client, name string) {
+// createOnlyNode creates the single node of the cluster, with 1 allocatable core and 1 GiB.
+func createOnlyNode(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	n := node(name, "small")
 	if err := c.Create(t.Context(), n); err != nil {
@@ -48,15 +49,15 @@ func onlyNode(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// TestNodesAndAutoscalersConstrain: on whose utilisation an autoscaler acts, that request is not applied while the target
-// stays, nor advised by the command line, which leaves autoscalers alone; and nothing asks for more than the largest node has.
-func TestNodesAndAutoscalersConstrain(t *testing.T) {
+// TestNodeAndAutoscalerConstraints checks that a request on which an HPA scales is not applied without a new target, that the
+// command line does not recommend one, and that no request exceeds the largest node.
+func TestNodeAndAutoscalerConstraints(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	onlyNode(t, c, "constraints-only")
+	createOnlyNode(t, c, "constraints-only")
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), autoscaler("shop", "web", 50), rule("constrained", "24h", "shop"))
 	startCraned(t, prom.URL())
-	complete(t, c, "constrained", "RoundCompleted")
+	awaitRule(t, c, "constrained", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "constrained")
 	if err != nil {
 		t.Fatal(err)
@@ -64,26 +65,25 @@ func TestNodesAndAutoscalersConstrain(t *testing.T) {
 
 	web := recs["shop/web"]
 	got := requested(t, web.Status.RecommendedInfo)
-	// The autoscaler is not Crane's: a request is proposed together with the target that would have to go with it, and may
-	// not be applied alone.
+	// Crane does not manage the HPA: the request is proposed with the target that fits it, and must not be applied alone.
 	cores := got.Cpu().AsApproximateFloat64()
 	if cores < 0.2*1.15*0.97 || cores >= 1 {
-		t.Errorf("cpu of web, which an autoscaler scales on: %g", cores)
+		t.Errorf("cpu of web, on which the HPA scales: %g", cores)
 	}
-	near(t, "memory of web, which none does", got[corev1.ResourceMemory], 300*mib*1.15)
-	says := fmt.Sprintf("The autoscaler web acts on the utilisation of these requests and must get new targets with them (cpu 50 %% -> %.0f %%)", math.Round(50/cores))
-	if web.Status.Action != analysisv1alpha1.ActionPatch || !strings.Contains(web.Status.Description, says) {
-		t.Errorf("%s: %s, want %s", web.Status.Action, web.Status.Description, says)
+	near(t, "memory of web, on which no HPA scales", got[corev1.ResourceMemory], 300*mib*1.15)
+	want := fmt.Sprintf("The autoscaler web acts on the utilisation of these requests and must get new targets with them (cpu 50 %% -> %.0f %%)", math.Round(50/cores))
+	if web.Status.Action != analysisv1alpha1.ActionPatch || !strings.Contains(web.Status.Description, want) {
+		t.Errorf("%s: %s, want %s", web.Status.Action, web.Status.Description, want)
 	}
-	if c := condition(web, analysisv1alpha1.ConditionApplicable); c != "False/AutoscalerNotOwned" {
+	if c := harness.ConditionText(web.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != "False/AutoscalerNotOwned" {
 		t.Errorf("condition Applicable %s", c)
 	}
 	db := requested(t, recs["shop/db"].Status.RecommendedInfo)
 	near(t, "cpu of db, larger than the node", db[corev1.ResourceCPU], 1)
 	near(t, "memory of db, larger than the node", db[corev1.ResourceMemory], 1024*mib)
 
-	if says := recs["shop/db"].Status.Description; !strings.Contains(says, "the largest node has 1 for pods") {
-		t.Error(says)
+	if text := recs["shop/db"].Status.Description; !strings.Contains(text, "the largest node has 1 for pods") {
+		t.Errorf("description of db: %s", text)
 	}
 
 	out, code, errOut := crane(t, "--kubeconfig", control.Kubeconfig(), "-n", "shop", "--prometheus", prom.URL())
@@ -92,7 +92,7 @@ func TestNodesAndAutoscalersConstrain(t *testing.T) {
 	}
 	for _, w := range out.Workloads {
 		if cpu := w.Containers[0].CPU.Recommended.Request.Value; cpu != 1 {
-			t.Errorf("%s: the command line says %v cores, want 1", w.Name, cpu)
+			t.Errorf("%s: the command line recommends %v cores, want 1", w.Name, cpu)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// prices makes a core cost 1 and a GiB 0.5, and a third of that on nodes of the cheap pool.
+// prices is a price book: 1 for a core and 0.5 for a GiB, and less on nodes of the cheap pool.
 const prices = `
 currency: EUR
 source: this test
@@ -35,7 +35,8 @@ groups:
     prices: {cpu: 0.4, memory: 0.1}
 `
 
-func priceBook(t *testing.T, content string) string {
+// writePriceBook returns the path of a price book.
+func writePriceBook(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "prices.yaml")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -48,8 +49,8 @@ func node(name, pool string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
 }
 
-// placed binds a pod of the Deployment web to a node: there is no scheduler here.
-func placed(namespace, name, on string) *corev1.Pod {
+// boundPod returns a pod that is bound to a node.
+func boundPod(namespace, name, on string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{
@@ -61,31 +62,31 @@ func placed(namespace, name, on string) *corev1.Pod {
 	}
 }
 
-// withNodes makes two nodes of 4 cores and 8 GiB, with a pod each. Their names begin with the namespace's, because pods
-// outlive a test: nobody ends them here.
-func withNodes(t *testing.T, c client.Client, namespace string) {
+// createNodes creates two nodes of 4 cores and 8 GiB with one pod each. Their names start with the namespace, because without a
+// kubelet pods remain after the test.
+func createNodes(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
-	for _, n := range []*corev1.Node{node(namespace+"-dear", "x"), node(namespace+"-cheap", "cheap")} {
+	for _, n := range []*corev1.Node{node(namespace+"-expensive", "x"), node(namespace+"-cheap", "cheap")} {
 		if err := c.Create(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Delete(context.Background(), n) })
-		// A patch: the controllers of nodes write them too.
+		// The node controllers write the status as well.
 		before := n.DeepCopy()
 		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}
 		if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	create(t, c, placed(namespace, "one", namespace+"-dear"), placed(namespace, "two", namespace+"-cheap"))
+	create(t, c, boundPod(namespace, "one", namespace+"-expensive"), boundPod(namespace, "two", namespace+"-cheap"))
 }
 
-// TestCost: what the command line and craned say of the same cluster adds up and agrees; craned has the rights to say it.
+// TestCost checks that the costs of the command line add up and that craned reports the same cost in its metrics.
 func TestCost(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	withNodes(t, c, "money")
-	book := priceBook(t, prices)
+	createNodes(t, c, "money")
+	book := writePriceBook(t, prices)
 	var out, stderr bytes.Buffer
 	code := cli.Main([]string{"crane", "cost", "-o", "json", "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL(), "--price-book", book},
 		strings.NewReader(""), &out, &stderr)
@@ -127,8 +128,8 @@ func TestCost(t *testing.T) {
 
 	craned := startCraned(t, prom.URL(), "--price-book="+book)
 	want := `crane_cost_workload_hourly{basis="request",currency="EUR",namespace="money",owner_kind="Pod",owner_name="one"} 2`
-	eventually(t, "the metric of the cost", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+	eventually(t, "the cost metric", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err == nil && !containsLine(page, want) {
 			err = fmt.Errorf("no %s", want)
 		}
@@ -136,31 +137,31 @@ func TestCost(t *testing.T) {
 	})
 }
 
-// TestSavingsInStatus: a Recommendation says what its change is worth at the prices of the book.
+// TestSavingsInStatus checks that the status of a Recommendation contains the savings at the prices of the price book.
 func TestSavingsInStatus(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	withNodes(t, c, "coins")
+	createNodes(t, c, "coins")
 	create(t, c, deployment("shop", "web"))
-	startCraned(t, prom.URL(), "--price-book="+priceBook(t, prices))
+	startCraned(t, prom.URL(), "--price-book="+writePriceBook(t, prices))
 	create(t, c, rule("savings", "24h", "shop"))
-	complete(t, c, "savings", "RoundCompleted")
+	awaitRule(t, c, "savings", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "savings")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := recs["shop/web"].Status.Savings
 	if s == nil || s.Currency != "EUR" || s.CPU.Sign() <= 0 || s.Monthly == "" || s.Monthly[0] == '-' || s.PricedFrom == "" {
-		t.Errorf("%+v of %+v", s, recs)
+		t.Errorf("savings %+v of %+v", s, recs)
 	}
 }
 
-// TestBadPriceBook: craned does not start with prices that are none, and says which.
+// TestBadPriceBook checks that craned does not start with an invalid price and that its error contains the field.
 func TestBadPriceBook(t *testing.T) {
-	book := priceBook(t, strings.Replace(prices, "cpu: 0.4", "cpu: 0", 1))
-	craned := startCraned(t, "http://127.0.0.1:1", "--price-book="+book)
+	book := writePriceBook(t, strings.Replace(prices, "cpu: 0.4", "cpu: 0", 1))
+	craned := startCraned(t, harness.NoPrometheus, "--price-book="+book)
 	<-craned.Done()
 	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: \"0\": a price must be above zero") {
-		t.Errorf("%v: %s", craned.Err(), text)
+		t.Errorf("craned ended with %v and\n%s", craned.Err(), text)
 	}
 }

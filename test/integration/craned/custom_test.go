@@ -37,8 +37,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// TestCustomKind: a rule may select a kind that Kubernetes does not know. Without the right to read it the rule says
-// so; with it the workloads get recommendations in the form of their own pod template.
+// TestCustomKind checks a rule that selects a custom kind: without read access its condition states so; with read access the
+// workloads have Recommendations that patch their pod template.
 func TestCustomKind(t *testing.T) {
 	c := newClient(t)
 	applier, err := manifest.NewApplier(control.Config(), "craned-test")
@@ -69,7 +69,7 @@ func TestCustomKind(t *testing.T) {
 
 	prom := servePrometheus(t)
 	startCraned(t, prom.URL())
-	refused := complete(t, c, "games", "SelectorFailed")
+	refused := awaitRule(t, c, "games", "SelectorFailed")
 	if m := meta.FindStatusCondition(refused.Status.Conditions, "Ready").Message; !strings.Contains(m, "forbidden") || !strings.Contains(m, "resourceSelectors[0]") {
 		t.Errorf("message %q", m)
 	}
@@ -83,7 +83,7 @@ func TestCustomKind(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-games"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "crane-system", Name: "craned"}},
 	})
-	eventually(t, "craned may read it", func(ctx context.Context) error {
+	eventually(t, "craned has read access", func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:crane-system:craned",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -98,7 +98,7 @@ func TestCustomKind(t *testing.T) {
 		}
 		return nil
 	})
-	// A change of the spec asks for a round at once.
+	// A change of the spec starts a run.
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "games"}, selects); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestCustomKind(t *testing.T) {
 	if err := c.Update(t.Context(), selects); err != nil {
 		t.Fatal(err)
 	}
-	complete(t, c, "games", "RoundCompleted")
+	awaitRule(t, c, "games", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "games")
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestCustomKind(t *testing.T) {
 			return err
 		}
 		if games.GetAnnotations()[analysisv1alpha1.AnnotationResourceRecommendation] == "" {
-			return context.DeadlineExceeded
+			return errors.New("no annotation")
 		}
 		return nil
 	})
@@ -125,6 +125,6 @@ func TestCustomKind(t *testing.T) {
 	if !slices.ContainsFunc(managers, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "craned-recommendation" && m.Operation == metav1.ManagedFieldsOperationApply
 	}) {
-		t.Errorf("the annotation is not craned's own: %v", managers)
+		t.Errorf("craned does not own the annotation: %v", managers)
 	}
 }

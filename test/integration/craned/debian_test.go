@@ -14,9 +14,9 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestTwoPrometheusAgree: a released Prometheus from a package, fed with the same series, leads to the same numbers as
-// the embedded one.
-func TestTwoPrometheusAgree(t *testing.T) {
+// TestReleasedPrometheus checks that recommendations from a released Prometheus with the same series equal those from the
+// embedded server.
+func TestReleasedPrometheus(t *testing.T) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("no prometheus on this machine (Debian: apt-get install prometheus):", err)
@@ -31,12 +31,12 @@ func TestTwoPrometheusAgree(t *testing.T) {
 		t.Fatalf("released: exit %d: %s", code, errOut)
 	}
 	if len(embedded.Workloads) == 0 || len(embedded.Workloads) != len(released.Workloads) {
-		t.Fatalf("%d and %d workloads", len(embedded.Workloads), len(released.Workloads))
+		t.Fatalf("%d workloads with the embedded server, %d with the released one", len(embedded.Workloads), len(released.Workloads))
 	}
 	for i, a := range embedded.Workloads {
 		b := released.Workloads[i]
 		if a.Namespace+a.Kind+a.Name != b.Namespace+b.Kind+b.Name || a.State != b.State {
-			t.Errorf("%v and %v", a, b)
+			t.Errorf("embedded %v, released %v", a, b)
 			continue
 		}
 		for j := range a.Containers {
@@ -66,7 +66,7 @@ func runPrometheus(t *testing.T, program string) string {
 		t.Fatal(err)
 	}
 	address := harness.FreeAddress(t)
-	harness.Start(t, bound, program, "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=30d",
+	harness.Start(t, waitTimeout, program, "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=30d",
 		"--web.listen-address="+address, "--log.level=warn")
 	eventually(t, "prometheus ready", func(ctx context.Context) error {
 		_, err := harness.Get(ctx, "http://"+address+"/-/ready")

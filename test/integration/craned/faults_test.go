@@ -21,8 +21,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestPrometheusDownThenUp: a source that does not answer leaves no objects behind, is told in a condition, an event
-// and readiness, and its return is noticed without help.
+// TestPrometheusDownThenUp checks that a failing data source creates no objects and is reported in a condition, an event and
+// readiness, and that the rule completes after the source has recovered.
 func TestPrometheusDownThenUp(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
@@ -31,17 +31,17 @@ func TestPrometheusDownThenUp(t *testing.T) {
 	}
 	create(t, c, deployment("shop", "web"), rule("down", "24h", "shop"))
 	craned := startCraned(t, prom.URL())
-	failed := complete(t, c, "down", "DataSourceFailed")
+	failed := awaitRule(t, c, "down", "DataSourceFailed")
 	if failed.Status.LastUpdateTime != nil || failed.Status.RunNumber != 0 {
-		t.Errorf("a round that read nothing counts as done: %+v", failed.Status)
+		t.Errorf("a failed run counts as completed: %+v", failed.Status)
 	}
 	if recs, err := recommendations(t.Context(), c, "down"); err != nil || len(recs) > 0 {
 		t.Errorf("recommendations without history: %v, %v", recs, err)
 	}
-	if _, err := harness.Get(t.Context(), "http://"+craned.probes+"/readyz"); err == nil {
+	if _, err := harness.Get(t.Context(), craned.HealthURL+"/readyz"); err == nil {
 		t.Error("craned is ready while its data source does not answer")
 	}
-	eventually(t, "event on the rule", func(ctx context.Context) error {
+	eventually(t, "event about the rule", func(ctx context.Context) error {
 		var events eventsv1.EventList
 		if err := c.List(ctx, &events); err != nil {
 			return err
@@ -51,25 +51,25 @@ func TestPrometheusDownThenUp(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("no such event")
 	})
 	if err := prom.Start(); err != nil {
 		t.Fatal(err)
 	}
-	complete(t, c, "down", "RoundCompleted")
+	awaitRule(t, c, "down", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "down")
-	if err != nil || condition(recs["shop/web"], "Ready") != "True/RecommendationReady" {
-		t.Errorf("after the return: %v, %v", recs, err)
+	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
+		t.Errorf("after the recovery: %v, %v", recs, err)
 	}
 }
 
-// TestGoodValueSurvivesFailure: a round that fails later leaves the last good value as it is.
+// TestGoodValueSurvivesFailure checks that a failed run keeps the value of the last completed run.
 func TestGoodValueSurvivesFailure(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), rule("keep", "24h", "shop"))
 	startCraned(t, prom.URL())
-	complete(t, c, "keep", "RoundCompleted")
+	awaitRule(t, c, "keep", "RoundCompleted")
 	before, err := recommendations(t.Context(), c, "keep")
 	if err != nil {
 		t.Fatal(err)
@@ -81,39 +81,39 @@ func TestGoodValueSurvivesFailure(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "keep"}, r); err != nil {
 		t.Fatal(err)
 	}
-	r.Spec.RunInterval = "12h" // A change of the spec asks for a round.
+	r.Spec.RunInterval = "12h" // A change of the spec starts a run.
 	if err := c.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	complete(t, c, "keep", "DataSourceFailed")
+	awaitRule(t, c, "keep", "DataSourceFailed")
 	after, err := recommendations(t.Context(), c, "keep")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a, b := before["shop/web"].Status, after["shop/web"].Status; a.RecommendedValue == "" || a.RecommendedValue != b.RecommendedValue {
-		t.Errorf("the value was %q and is %q", a.RecommendedValue, b.RecommendedValue)
+		t.Errorf("the value changed from %q to %q", a.RecommendedValue, b.RecommendedValue)
 	}
 }
 
-// TestKilledAndRestarted: a craned that is killed and started again finds everything done and writes nothing.
+// TestKilledAndRestarted checks that craned writes nothing after a restart if all runs are completed.
 func TestKilledAndRestarted(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), rule("again", "", "shop"))
 	first := startCraned(t, prom.URL())
-	complete(t, c, "again", "RoundCompleted")
-	waitAnnotated(t, c, "shop", "web")
+	awaitRule(t, c, "again", "RoundCompleted")
+	awaitAnnotated(t, c, "shop", "web")
 	first.Kill()
 	before := versions(t, c, "again")
 
 	second := startCraned(t, prom.URL())
 	eventually(t, "the second craned leads and is ready", func(ctx context.Context) error {
-		if _, err := harness.Get(ctx, "http://"+second.probes+"/readyz"); err != nil {
+		if _, err := harness.Get(ctx, second.HealthURL+"/readyz"); err != nil {
 			return err
 		}
-		page, err := harness.Get(ctx, "http://"+second.metrics+"/metrics")
+		page, err := second.Metrics(ctx)
 		if err == nil && !containsLine(page, `crane_analysis_resource_recommendation{apiversion="apps/v1",container="app"`) {
-			err = errors.New("it has not looked at the recommendations yet")
+			err = errors.New("it has not reconciled the recommendations")
 		}
 		return err
 	})
@@ -125,15 +125,15 @@ func TestKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// TestAPIServerRestarted: craned outlives the API server, or ends and can be started again, and carries on.
+// TestAPIServerRestarted checks that craned keeps running and reconciling while the API server restarts.
 func TestAPIServerRestarted(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"))
-	// The lease outlasts the restart, as the default of 15s does where an API server comes back quickly.
+	// The lease is longer than the restart, like the default of 15s with a fast API server.
 	craned := startCraned(t, prom.URL(), "--lease-duration=60s", "--lease-renew-period=50s")
 	eventually(t, "craned ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+craned.probes+"/readyz")
+		_, err := harness.Get(ctx, craned.HealthURL+"/readyz")
 		return err
 	})
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
@@ -143,7 +143,7 @@ func TestAPIServerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "rule created", func(ctx context.Context) error {
-		// It may be there although the answer was lost.
+		// An earlier attempt may have succeeded although its response was lost.
 		return client.IgnoreAlreadyExists(c.Create(ctx, rule("after", "24h", "shop")))
 	})
 	t.Cleanup(func() {
@@ -151,9 +151,9 @@ func TestAPIServerRestarted(t *testing.T) {
 		if err := c.Delete(ctx, rule("after", "", "shop")); err != nil {
 			t.Error(err)
 		}
-		collected(ctx, t, c, "after")
+		awaitCollected(ctx, t, c, "after")
 	})
-	complete(t, c, "after", "RoundCompleted")
+	awaitRule(t, c, "after", "RoundCompleted")
 	select {
 	case <-craned.Done():
 		t.Errorf("craned ended: %v", craned.Err())
@@ -161,8 +161,8 @@ func TestAPIServerRestarted(t *testing.T) {
 	}
 }
 
-// TestTwoRulesOneWorkload: each rule has a recommendation of its own, one of them is written on the workload, and the
-// metrics hold one series.
+// TestTwoRulesOneWorkload checks that each of two rules has a Recommendation for a workload, that the annotation of the workload
+// contains one of them, and that the metrics contain one series.
 func TestTwoRulesOneWorkload(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
@@ -170,11 +170,11 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	two.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] = "0.5"
 	create(t, c, deployment("shop", "web"), one)
 	craned := startCraned(t, prom.URL())
-	complete(t, c, "one", "RoundCompleted")
+	awaitRule(t, c, "one", "RoundCompleted")
 	create(t, c, two)
-	complete(t, c, "two", "RoundCompleted")
+	awaitRule(t, c, "two", "RoundCompleted")
 	var first, second analysisv1alpha1.Recommendation
-	eventually(t, "the second says that the first is adopted", func(ctx context.Context) error {
+	eventually(t, "the second Recommendation names the adopted first one", func(ctx context.Context) error {
 		a, err := recommendations(ctx, c, "one")
 		if err != nil {
 			return err
@@ -184,8 +184,8 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 			return err
 		}
 		first, second = a["shop/web"], b["shop/web"]
-		// Two objects made within one second are told apart by their names.
-		got := []string{condition(first, "Adopted"), condition(second, "Adopted")}
+		// Objects created within one second are ordered by their names.
+		got := []string{harness.ConditionText(first.Status.Conditions, "Adopted"), harness.ConditionText(second.Status.Conditions, "Adopted")}
 		if got[0] == "absent" && got[1] == "False/OtherRecommendationAdopted" || got[1] == "absent" && got[0] == "False/OtherRecommendationAdopted" {
 			return nil
 		}
@@ -194,21 +194,21 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	near(t, "cpu by the first rule", requested(t, first.Status.RecommendedInfo)["cpu"], 0.2*1.15)
 	near(t, "cpu by the second rule", requested(t, second.Status.RecommendedInfo)["cpu"], 0.2*1.5)
 	adopted := first
-	if condition(first, "Adopted") != "absent" {
+	if harness.ConditionText(first.Status.Conditions, "Adopted") != "absent" {
 		adopted = second
 	}
 	target := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, target); err != nil {
 		t.Fatal(err)
 	}
-	if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != adopted.Status.RecommendedValue {
-		t.Errorf("the workload says %q, the adopted recommendation %q", got, adopted.Status.RecommendedValue)
+	if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(adopted) {
+		t.Errorf("annotation %q, adopted recommendation %q", got, adopted.Status.RecommendedValue)
 	}
-	if _, err := harness.Get(t.Context(), "http://"+craned.metrics+"/metrics"); err != nil {
+	if _, err := craned.Metrics(t.Context()); err != nil {
 		t.Errorf("metrics with two rules on one workload: %v", err)
 	}
 
-	// The adopted one steps back: the other takes its place.
+	// When the first one is no longer adopted, the second one is.
 	other := second
 	if adopted.Name == second.Name {
 		other = first
@@ -218,18 +218,18 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	if err := c.Patch(t.Context(), &adopted, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other is adopted", func(ctx context.Context) error {
+	eventually(t, "the second Recommendation is adopted", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(target), target); err != nil {
 			return err
 		}
-		if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != other.Status.RecommendedValue {
-			return fmt.Errorf("the workload says %q", got)
+		if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(other) {
+			return fmt.Errorf("annotation %q", got)
 		}
 		return nil
 	})
 }
 
-// TestBadRules: what is wrong with a rule is said in its condition; the rest of the rule works.
+// TestBadRules checks that the condition of an invalid rule states the fault, and that its valid parts work.
 func TestBadRules(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
@@ -245,7 +245,7 @@ func TestBadRules(t *testing.T) {
 	for name, reason := range map[string]string{
 		"unknown": "InvalidRecommender", "setting": "InvalidRecommender", "kind": "SelectorFailed",
 	} {
-		r := complete(t, c, name, reason)
+		r := awaitRule(t, c, name, reason)
 		recs, err := recommendations(t.Context(), c, name)
 		if err != nil {
 			t.Fatal(err)
@@ -257,15 +257,15 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// TestNothingDeletedOnPartOfTheTruth: while a selector cannot be resolved, recommendations of what is out of sight
-// stay; once all are resolved, those that are no longer selected go.
-func TestNothingDeletedOnPartOfTheTruth(t *testing.T) {
+// TestNothingDeletedAfterIncompleteRun checks that no Recommendation is deleted while a selector cannot be resolved, and that
+// those of unselected workloads are deleted by the next complete run.
+func TestNothingDeletedAfterIncompleteRun(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	r := rule("part", "24h", "shop", "bank")
 	create(t, c, deployment("shop", "web"), deployment("bank", "web"), r)
 	startCraned(t, prom.URL())
-	complete(t, c, "part", "RoundCompleted")
+	awaitRule(t, c, "part", "RoundCompleted")
 
 	change := func(edit func(*analysisv1alpha1.RecommendationRule)) {
 		t.Helper()
@@ -281,19 +281,19 @@ func TestNothingDeletedOnPartOfTheTruth(t *testing.T) {
 		r.Spec.NamespaceSelector.MatchNames = []string{"shop"}
 		r.Spec.ResourceSelectors = append(r.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1"})
 	})
-	complete(t, c, "part", "SelectorFailed")
+	awaitRule(t, c, "part", "SelectorFailed")
 	if recs, err := recommendations(t.Context(), c, "part"); err != nil || len(recs) != 2 {
-		t.Errorf("with a selector that failed: %d recommendations, want both; %v", len(recs), err)
+		t.Errorf("with a failed selector: %d recommendations, want 2; %v", len(recs), err)
 	}
 	change(func(r *analysisv1alpha1.RecommendationRule) { r.Spec.ResourceSelectors = r.Spec.ResourceSelectors[:2] })
-	complete(t, c, "part", "RoundCompleted")
+	awaitRule(t, c, "part", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "part")
 	if err != nil || len(recs) != 1 || recs["shop/web"].Name == "" {
-		t.Errorf("after a complete round: %v, %v; want the one in shop", recs, err)
+		t.Errorf("after a complete run: %v, %v; want the one in shop", recs, err)
 	}
 }
 
-// TestStandbyTakesOver: the standby acts only after the leader has gone, and then soon.
+// TestStandbyTakesOver checks that a standby becomes ready, and leads after the leader has stopped.
 func TestStandbyTakesOver(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
@@ -302,7 +302,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	eventually(t, "first leads", leads(leader))
 	standby := startCraned(t, prom.URL())
 	eventually(t, "standby ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+standby.probes+"/readyz")
+		_, err := harness.Get(ctx, standby.HealthURL+"/readyz")
 		return err
 	})
 	began := time.Now()
@@ -310,14 +310,14 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Errorf("the leader ended with %v", err)
 	}
 	eventually(t, "standby leads", leads(standby))
-	t.Logf("takeover after an orderly stop: %s", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("takeover after a graceful stop: %s", time.Since(began).Round(100*time.Millisecond))
 	create(t, c, rule("handover", "24h", "shop"))
-	complete(t, c, "handover", "RoundCompleted")
+	awaitRule(t, c, "handover", "RoundCompleted")
 }
 
-func leads(p *process) func(context.Context) error {
+func leads(p *harness.Craned) func(context.Context) error {
 	return func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+p.metrics+"/metrics")
+		page, err := p.Metrics(ctx)
 		if err == nil && !containsLine(page, `leader_election_master_status{name="craned"} 1`) {
 			err = errors.New("it does not lead")
 		}
@@ -325,7 +325,7 @@ func leads(p *process) func(context.Context) error {
 	}
 }
 
-func waitAnnotated(t *testing.T, c client.Client, namespace, name string) {
+func awaitAnnotated(t *testing.T, c client.Client, namespace, name string) {
 	t.Helper()
 	eventually(t, "annotation on "+name, func(ctx context.Context) error {
 		d := &appsv1.Deployment{}
@@ -333,13 +333,13 @@ func waitAnnotated(t *testing.T, c client.Client, namespace, name string) {
 			return err
 		}
 		if d.Annotations[analysisv1alpha1.AnnotationResourceRecommendation] == "" {
-			return errors.New("it is not there")
+			return errors.New("no annotation")
 		}
 		return nil
 	})
 }
 
-// versions are the resource versions of all that a rule leads to.
+// versions returns the resource versions of the objects that a rule affects.
 func versions(t *testing.T, c client.Client, name string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -360,7 +360,7 @@ func versions(t *testing.T, c client.Client, name string) map[string]string {
 		t.Fatal(err)
 	}
 	for i := range deployments.Items {
-		// The controller manager writes the status of Deployments; the annotation is what craned would write.
+		// The controller manager writes the status of Deployments; craned writes only the annotation.
 		out["deployment/"+deployments.Items[i].Name] = deployments.Items[i].Annotations[analysisv1alpha1.AnnotationResourceRecommendation]
 	}
 	return out

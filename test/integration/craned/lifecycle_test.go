@@ -25,14 +25,14 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// productionLease are the flags of craned's own defaults, which the harness shortens.
-func productionLease() []string {
+// defaultLease returns the default values of the lease flags, which startCraned overrides.
+func defaultLease() []string {
 	return []string{"--lease-duration=15s", "--lease-renew-period=10s", "--lease-retry-period=2s"}
 }
 
-// role reads which of both roles a replica says that it has.
-func role(ctx context.Context, p *process) (string, error) {
-	page, err := harness.Get(ctx, "http://"+p.probes+"/readyz?verbose")
+// role returns role-leader or role-standby as reported by the readiness of a replica.
+func role(ctx context.Context, p *harness.Craned) (string, error) {
+	page, err := harness.Get(ctx, p.HealthURL+"/readyz?verbose")
 	if err != nil {
 		return "", err
 	}
@@ -44,40 +44,40 @@ func role(ctx context.Context, p *process) (string, error) {
 	return "", fmt.Errorf("no role in %q", page)
 }
 
-func hasRole(p *process, want string) func(context.Context) error {
+func hasRole(p *harness.Craned, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		got, err := role(ctx, p)
 		if err == nil && got != want {
-			err = errors.New("it says " + got)
+			err = errors.New("it is " + got)
 		}
 		return err
 	}
 }
 
-// TestKilledLeaderIsReplaced: with the lease settings that craned comes with, a standby leads less than 20 s after the leader
-// was killed, and does the leader's work.
+// TestKilledLeaderIsReplaced checks that with the default lease settings a standby leads within 20 s after the leader was
+// killed, and runs rules.
 func TestKilledLeaderIsReplaced(t *testing.T) {
 	const most = 20 * time.Second
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"))
-	leader := startCraned(t, prom.URL(), productionLease()...)
-	eventually(t, "first leads", hasRole(leader, "role-leader"))
+	leader := startCraned(t, prom.URL(), defaultLease()...)
+	eventually(t, "the first replica leads", hasRole(leader, "role-leader"))
 	var took time.Duration
-	// A standby asks at random, every 2 to 4.4 s: one kill in 20 takes longer, and more of them on a busy machine. Craned that is late is
-	// so each time.
+	// A standby retries after a random time of 2 to 4.4 s, so that one of 20 takeovers takes longer, and more on a busy machine. A
+	// defect would delay all of them.
 	for attempt := 0; attempt == 0 || took >= most && attempt < 6; attempt++ {
-		standby := startCraned(t, prom.URL(), productionLease()...)
-		eventually(t, "second stands by", hasRole(standby, "role-standby"))
-		for p, want := range map[*process]string{leader: "crane_leader 1", standby: "crane_leader 0"} {
-			page, err := harness.Get(t.Context(), "http://"+p.metrics+"/metrics")
+		standby := startCraned(t, prom.URL(), defaultLease()...)
+		eventually(t, "the second replica is on standby", hasRole(standby, "role-standby"))
+		for p, want := range map[*harness.Craned]string{leader: "crane_leader 1", standby: "crane_leader 0"} {
+			page, err := p.Metrics(t.Context())
 			if err != nil || !containsLine(page, want) {
-				t.Errorf("metrics do not say %q: %v", want, err)
+				t.Errorf("metrics do not contain %q: %v", want, err)
 			}
 		}
 		began := time.Now()
 		leader.Kill()
-		eventually(t, "standby leads", hasRole(standby, "role-leader"))
+		eventually(t, "the standby leads", hasRole(standby, "role-leader"))
 		took = time.Since(began)
 		t.Logf("takeover after a kill: %s", took.Round(100*time.Millisecond))
 		leader = standby
@@ -86,56 +86,56 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 		t.Errorf("the standby took over after %s", took)
 	}
 	create(t, c, rule("failover", "24h", "shop"))
-	complete(t, c, "failover", "RoundCompleted")
+	awaitRule(t, c, "failover", "RoundCompleted")
 }
 
-// TestLeaseStolen: a leader that sees another hold its lease ends by itself long before its deadline to renew, and gives
-// nothing back that is not its own.
-func TestLeaseStolen(t *testing.T) {
+// TestLeaseTaken checks that a leader exits when another holder has its lease, before its renewal deadline, and does not release
+// the lease of the other.
+func TestLeaseTaken(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	// The deadline is far away: what ends craned is the theft.
+	// The renewal deadline is far longer than the test.
 	craned := startCraned(t, prom.URL(), "--lease-duration=300s", "--lease-renew-period=200s", "--lease-retry-period=1s")
-	eventually(t, "it leads", hasRole(craned, "role-leader"))
-	thief := "thief"
+	eventually(t, "craned leads", hasRole(craned, "role-leader"))
+	other := "other"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned"}}
-	t.Cleanup(func() { // The next test need not wait until the thief's lease has expired.
+	t.Cleanup(func() { // The next test would wait until this lease has expired.
 		if err := c.Delete(context.WithoutCancel(t.Context()), lease); err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "lease taken", func(ctx context.Context) error {
+	eventually(t, "the lease is taken", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 			return err
 		}
-		lease.Spec.HolderIdentity = &thief
+		lease.Spec.HolderIdentity = &other
 		now := metav1.NowMicro()
 		lease.Spec.RenewTime, lease.Spec.AcquireTime = &now, &now
 		return c.Update(ctx, lease)
 	})
 	select {
 	case <-craned.Done():
-	case <-time.After(bound):
-		t.Fatal("it goes on without its lease")
+	case <-time.After(waitTimeout):
+		t.Fatal("craned runs without its lease")
 	}
-	if craned.Err() == nil || !strings.Contains(craned.Log.String(), "was taken by thief") {
-		t.Errorf("it ended with %v", craned.Err())
+	if craned.Err() == nil || !strings.Contains(craned.Log.String(), "was taken by other") {
+		t.Errorf("craned ended with %v", craned.Err())
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || *lease.Spec.HolderIdentity != thief {
-		t.Errorf("the lease of the thief is now %+v, %v", lease.Spec, err)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || *lease.Spec.HolderIdentity != other {
+		t.Errorf("the lease of the other holder is %+v, %v", lease.Spec, err)
 	}
 }
 
-// TestStopsWithinBound: an orderly stop ends within --shutdown-timeout although the data source hangs, and gives the lease
-// back.
-func TestStopsWithinBound(t *testing.T) {
+// TestStopsWithinShutdownTimeout checks that a graceful stop takes at most --shutdown-timeout while the data source hangs, and
+// releases the lease.
+func TestStopsWithinShutdownTimeout(t *testing.T) {
 	c := newClient(t)
 	slow := servePrometheusBehind(t, func(r *http.Request) { <-r.Context().Done() })
 	create(t, c, deployment("shop", "web"), rule("hangs", "24h", "shop"))
 	craned := startCraned(t, slow, "--shutdown-timeout=5s")
-	eventually(t, "it leads", leads(craned))
-	eventually(t, "it waits for the data source", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+	eventually(t, "craned leads", leads(craned))
+	eventually(t, "craned waits for the data source", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err == nil && !containsLine(page, `controller_runtime_active_workers{controller="recommendationrule"} 1`) {
 			err = errors.New("no worker is busy")
 		}
@@ -151,15 +151,15 @@ func TestStopsWithinBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-		t.Errorf("the lease is still %s's", *holder)
+		t.Errorf("the lease is held by %s", *holder)
 	}
 }
 
-// TestMetricsAuthentication: metrics are served over TLS to those who may get /metrics, and to nobody else.
+// TestMetricsAuthentication checks that metrics are served over TLS, and only to users with access to /metrics.
 func TestMetricsAuthentication(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	for _, name := range []string{"scraper", "stranger"} {
+	for _, name := range []string{"scraper", "unauthorized"} {
 		create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 	}
 	create(t, c, &rbacv1.ClusterRoleBinding{
@@ -168,30 +168,30 @@ func TestMetricsAuthentication(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "shop", Name: "scraper"}},
 	})
 	craned := startCraned(t, prom.URL(), "--metrics-secure=true")
-	url := "https://" + craned.metrics + "/metrics"
-	eventually(t, "scraped with the right", func(ctx context.Context) error {
+	url := strings.Replace(craned.MetricsURL, "http:", "https:", 1)
+	eventually(t, "metrics are served to scraper", func(ctx context.Context) error {
 		status, page, err := getAs(ctx, url, token(t, "scraper"))
 		if err == nil && (status != http.StatusOK || !containsLine(page, "crane_leader ")) {
 			err = fmt.Errorf("status %d: %.100s", status, page)
 		}
 		return err
 	})
-	for name, bearer := range map[string]string{"without a token": "", "with nonsense": "nonsense", "without the right": token(t, "stranger")} {
+	for name, bearer := range map[string]string{"no token": "", "invalid token": "invalid", "no access": token(t, "unauthorized")} {
 		want := map[string]int{
-			// The authenticator takes a token that the API server does not know for an error.
-			"without a token": http.StatusUnauthorized, "with nonsense": http.StatusInternalServerError, "without the right": http.StatusForbidden,
+			// The authenticator reports an unknown token as an error.
+			"no token": http.StatusUnauthorized, "invalid token": http.StatusInternalServerError, "no access": http.StatusForbidden,
 		}[name]
 		status, page, err := getAs(t.Context(), url, bearer)
 		if err != nil || status != want || strings.Contains(page, "crane_leader") {
 			t.Errorf("%s: status %d, want %d; %v", name, status, want, err)
 		}
 	}
-	if page, err := harness.Get(t.Context(), "http://"+craned.metrics+"/metrics"); err == nil {
-		t.Errorf("metrics in plain: %.100s", page)
+	if page, err := craned.Metrics(t.Context()); err == nil {
+		t.Errorf("metrics without TLS: %.100s", page)
 	}
 }
 
-// TestProfilesAreOptIn: profiles are served where they are asked for, and nowhere else.
+// TestProfilesAreOptIn checks that profiles are served only at --pprof-bind-address.
 func TestProfilesAreOptIn(t *testing.T) {
 	prom := servePrometheus(t)
 	address := harness.FreeAddress(t)
@@ -203,34 +203,34 @@ func TestProfilesAreOptIn(t *testing.T) {
 		}
 		return err
 	})
-	for _, elsewhere := range []string{with.metrics, with.probes} {
-		if _, err := harness.Get(t.Context(), "http://"+elsewhere+"/debug/pprof/"); err == nil {
-			t.Errorf("profiles at %s as well", elsewhere)
+	for _, elsewhere := range []string{strings.TrimSuffix(with.MetricsURL, "/metrics"), with.HealthURL} {
+		if _, err := harness.Get(t.Context(), elsewhere+"/debug/pprof/"); err == nil {
+			t.Errorf("profiles are served at %s", elsewhere)
 		}
 	}
 }
 
-// TestConfigFileBesideFlags: craned takes a file, and refuses one with a field that it does not know, with its path.
-func TestConfigFileBesideFlags(t *testing.T) {
+// TestConfigFile checks that craned reads --config and rejects an unknown field of it.
+func TestConfigFile(t *testing.T) {
 	prom := servePrometheus(t)
 	file := write(t, "craned.yaml", "controllers: [recommendation]\nlog-format: json\n")
 	craned := startCraned(t, prom.URL(), "--config="+file)
-	eventually(t, "it leads", leads(craned))
+	eventually(t, "craned leads", leads(craned))
 	if log := craned.Log.String(); !strings.Contains(log, `"msg":"Starting craned"`) {
 		t.Errorf("the file has no effect:\n%.500s", log)
 	}
 	bad := startCraned(t, prom.URL(), "--config="+write(t, "bad.yaml", "controler: [recommendation]\n"))
 	select {
 	case <-bad.Done():
-	case <-time.After(bound):
-		t.Fatal("it runs with a file that it does not understand")
+	case <-time.After(waitTimeout):
+		t.Fatal("craned runs with an invalid file")
 	}
 	if log := bad.Log.String(); bad.Err() == nil || !strings.Contains(log, "controler: Invalid value") {
 		t.Errorf("ended with %v:\n%s", bad.Err(), log)
 	}
 }
 
-// token is one of a ServiceAccount of namespace shop.
+// token returns a token of a ServiceAccount of namespace shop.
 func token(t *testing.T, account string) string {
 	t.Helper()
 	file, err := control.KubeconfigFor(t.Context(), account, controlplane.ServiceAccount("shop", account))
@@ -244,7 +244,7 @@ func token(t *testing.T, account string) string {
 	return config.BearerToken
 }
 
-// getAs reads a page with a token, whatever the certificate.
+// getAs reads a page with a token. It does not verify the certificate of the server.
 func getAs(ctx context.Context, url, bearer string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package craned_test runs craned, as a process with the rights of config/rbac, against a real API server and a real
-// Prometheus that holds a week of known series.
+// Prometheus with eight days of history.
 package craned_test
 
 import (
@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// historyDays is more than the 7 days that a recommendation needs.
+	// historyDays exceeds the 7 days that a recommendation needs.
 	historyDays = 8
 	scrape      = time.Minute
 	mib         = 1 << 20
 )
 
-// What all tests share: starting them takes longer than any of the tests.
+// Shared by all tests, because the start takes longer than a test.
 var (
 	control *controlplane.ControlPlane
-	// history is written once; each test that needs a Prometheus opens a server of its own on a copy of it.
+	// history is the directory of the history, written once; each test opens its own server on a copy.
 	history string
 	binary  string
 )
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		Name: "craned", Command: "craned", Plane: controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager}},
 		Before: func(ctx context.Context, dir string) error {
 			history = filepath.Join(dir, "history")
-			return writeHistory(ctx, history, knownUse())
+			return writeHistory(ctx, history, historyPods())
 		},
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
 			control, binary = c, built
@@ -48,16 +48,16 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// pod is one pod of the history, with one container, and what it used.
+// pod is a pod of the history with one container and its usage.
 type pod struct {
 	namespace, kind, owner, name, container string
-	// cores and bytes are constant over days, the last of which ends now.
+	// cores and bytes are the constant usage in the last days.
 	cores, bytes float64
 	days         int
 }
 
-// knownUse is what the history says. Names of workloads are those that the tests create.
-func knownUse() []pod {
+// historyPods returns the pods of the history, whose workloads the tests create.
+func historyPods() []pod {
 	const week = historyDays
 	return []pod{
 		{"shop", "Deployment", "web", "web-6d4cf56db6-aaaaa", "app", 0.2, 300 * mib, week},
@@ -70,9 +70,9 @@ func knownUse() []pod {
 	}
 }
 
-// writeHistory writes what cAdvisor and kube-state-metrics would have exported of the pods.
+// writeHistory writes the series that cAdvisor and kube-state-metrics export for the pods.
 func writeHistory(ctx context.Context, dir string, pods []pod) error {
-	// The series go on for as long as the tests may take.
+	// The series extend beyond the duration of the tests.
 	end := time.Now().Truncate(scrape)
 	grid := promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}
 	var all []promserver.Series

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// servePrometheusBehind opens a server on a copy of the shared history behind a proxy that calls before with each request
-// first. It returns the proxy's URL.
+// servePrometheusBehind opens a server on a copy of the shared history behind a proxy that calls before with each request, and
+// returns the URL of the proxy.
 func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 	t.Helper()
 	prom, err := url.Parse(servePrometheus(t).URL())
@@ -25,7 +25,7 @@ func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 	}
 	forward := httputil.NewSingleHostReverseProxy(prom)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A server notices that its client has gone only once it has read the body.
+		// A server detects a closed connection only after it has read the body.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -43,7 +43,7 @@ func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 	return server.URL
 }
 
-// write makes a file for one test.
+// write writes a file in a temporary directory and returns its path.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	return writeIn(t, t.TempDir(), name, text)

@@ -22,7 +22,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// requested are the requests of one container out of a strategic merge patch of a workload.
+// requested returns the requests of the only container in a strategic merge patch of a workload.
 func requested(t *testing.T, patch string) corev1.ResourceList {
 	t.Helper()
 	var d struct {
@@ -46,6 +46,7 @@ func requested(t *testing.T, patch string) corev1.ResourceList {
 	return d.Spec.Template.Spec.Containers[0].Resources.Requests
 }
 
+// near checks that a quantity is within 3 % of a value.
 func near(t *testing.T, what string, got resource.Quantity, want float64) {
 	t.Helper()
 	if v := got.AsApproximateFloat64(); math.Abs(v/want-1) > 0.03 {
@@ -53,9 +54,8 @@ func near(t *testing.T, what string, got resource.Quantity, want float64) {
 	}
 }
 
-// TestRuleToRecommendations is the way through: a rule, its recommendations with the numbers that follow from the
-// known use, in gocrane's formats, with conditions, annotation and metrics; then the workload, the rule and the process
-// go away.
+// TestRuleToRecommendations checks the Recommendations of a rule: values, formats of gocrane, conditions, annotations and metrics,
+// and their deletion with the workload and with the rule.
 func TestRuleToRecommendations(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
@@ -63,10 +63,10 @@ func TestRuleToRecommendations(t *testing.T) {
 		statefulSet("shop", "db", "postgres"), deployment("bank", "web"), rule("way", "24h", "shop"))
 	craned := startCraned(t, prom.URL())
 	eventually(t, "craned ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+craned.probes+"/readyz")
+		_, err := harness.Get(ctx, craned.HealthURL+"/readyz")
 		return err
 	})
-	done := complete(t, c, "way", "RoundCompleted")
+	done := awaitRule(t, c, "way", "RoundCompleted")
 	if done.Status.LastUpdateTime == nil || done.Status.RunNumber != 1 {
 		t.Errorf("status of the rule: %+v", done.Status)
 	}
@@ -85,18 +85,18 @@ func TestRuleToRecommendations(t *testing.T) {
 		"shop/web":     {"True/RecommendationReady", "False/EnoughHistory", "False/Evaluated"},
 		"shop/unheard": {"False/NoUsage", "False/NoUsage", "True/NoUsage"},
 	} {
-		got := [3]string{condition(recs[name], "Ready"), condition(recs[name], "Learning"), condition(recs[name], "Failed")}
+		got := [3]string{harness.ConditionText(recs[name].Status.Conditions, "Ready"), harness.ConditionText(recs[name].Status.Conditions, "Learning"), harness.ConditionText(recs[name].Status.Conditions, "Failed")}
 		if got != want {
 			t.Errorf("conditions of %s: %v, want %v", name, got, want)
 		}
 	}
 	if r := recs["shop/unheard"]; r.Status.RecommendedValue != "" || r.Status.RecommendedInfo != "" || r.Status.Action != "" {
-		t.Errorf("a workload without history has a recommendation: %+v", r.Status)
+		t.Errorf("a workload without history has a recommended value: %+v", r.Status)
 	}
 
 	t.Run("metrics", func(t *testing.T) {
 		eventually(t, "series of the recommendation", func(ctx context.Context) error {
-			page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+			page, err := craned.Metrics(ctx)
 			if err != nil {
 				return err
 			}
@@ -118,14 +118,14 @@ func TestRuleToRecommendations(t *testing.T) {
 		if err := c.Delete(t.Context(), done); err != nil {
 			t.Fatal(err)
 		}
-		collected(t.Context(), t, c, "way")
+		awaitCollected(t.Context(), t, c, "way")
 	})
 	if err := craned.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
 }
 
-// checkReady looks at a Recommendation of a Deployment that uses 0.2 cores and 300 MiB.
+// checkReady checks the Recommendation of a Deployment that uses 0.2 cores and 300 MiB.
 func checkReady(t *testing.T, c client.Client, r analysisv1alpha1.Recommendation) {
 	t.Helper()
 	got := requested(t, r.Status.RecommendedInfo)
@@ -163,17 +163,17 @@ func checkReady(t *testing.T, c client.Client, r analysisv1alpha1.Recommendation
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web"}, target); err != nil {
 			return err
 		}
-		if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != value {
-			return fmt.Errorf("it is %q", got)
+		if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(r) {
+			return fmt.Errorf("annotation %q", got)
 		}
 		return nil
 	})
 	if cpu := target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "1" {
-		t.Errorf("the workload itself was changed: it requests %s", cpu)
+		t.Errorf("the workload was changed: it requests %s", cpu)
 	}
 }
 
-func testWorkloadDeleted(t *testing.T, c client.Client, craned *process, rec analysisv1alpha1.Recommendation) {
+func testWorkloadDeleted(t *testing.T, c client.Client, craned *harness.Craned, rec analysisv1alpha1.Recommendation) {
 	target := deployment("shop", "doomed")
 	if err := c.Delete(t.Context(), target); err != nil {
 		t.Fatal(err)
@@ -183,12 +183,12 @@ func testWorkloadDeleted(t *testing.T, c client.Client, craned *process, rec ana
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(errors.New("it is still there"), err)
+		return errors.Join(errors.New("it exists"), err)
 	})
-	eventually(t, "series gone with it", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+	eventually(t, "its series are deleted", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err == nil && strings.Contains(page, `owner_name="doomed"`) {
-			err = errors.New("they are still there")
+			err = errors.New("the series exist")
 		}
 		return err
 	})

@@ -21,56 +21,56 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestEverySecondWriteRefused: with 429 and conflicts on every second write each workload has its recommendation, once, and
-// its annotation, and when all is done nothing more is written.
+// TestEverySecondWriteRefused checks that each workload has one Recommendation and its annotation while every second write
+// fails with 429 or a conflict, and that craned writes nothing after that.
 func TestEverySecondWriteRefused(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	api := harness.ServeUnfriendly(t, control)
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), deployment("bank", "web"), rule("refused", "24h", "shop", "bank"))
 	craned := startCraned(t, prom.URL(), "--kubeconfig="+api.Kubeconfig(t, "craned", controlplane.ServiceAccount("crane-system", "craned")))
-	complete(t, c, "refused", "RoundCompleted")
-	waitAnnotated(t, c, "shop", "web")
-	waitAnnotated(t, c, "bank", "web")
+	awaitRule(t, c, "refused", "RoundCompleted")
+	awaitAnnotated(t, c, "shop", "web")
+	awaitAnnotated(t, c, "bank", "web")
 	recs, err := recommendations(t.Context(), c, "refused")
 	if err != nil || len(recs) != 3 {
-		t.Fatalf("%d recommendations, want 3, one for each: %v", len(recs), err)
+		t.Fatalf("%d recommendations, want 3: %v", len(recs), err)
 	}
 	api.Check(t)
 	before := versions(t, c, "refused")
-	eventually(t, "it is idle", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+	eventually(t, "craned is idle", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err == nil && (!containsLine(page, `workqueue_depth{controller="recommendation",name="recommendation",priority="0"} 0`) &&
 			!containsLine(page, `workqueue_depth{controller="recommendation",name="recommendation"`) ||
 			!containsLine(page, `controller_runtime_active_workers{controller="recommendation"} 0`)) {
-			err = errors.New("it works")
+			err = errors.New("a worker is busy")
 		}
 		return err
 	})
-	// What it might yet write because of a retry would come with the first one after it.
+	// Pending retries are written before craned stops.
 	if err := craned.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
 	after := versions(t, c, "refused")
 	for key := range before {
 		if strings.HasPrefix(key, "deployment/") && before[key] != after[key] || after[key] == "" {
-			t.Errorf("%s was %q and is %q", key, before[key], after[key])
+			t.Errorf("%s changed from %q to %q", key, before[key], after[key])
 		}
 	}
 	if len(before) != len(after) {
-		t.Errorf("%d objects, then %d", len(before), len(after))
+		t.Errorf("%d objects before, %d after", len(before), len(after))
 	}
 }
 
-// TestSlowPrometheus: a source that needs half a minute for a query does not end a round: the round waits, writes nothing
-// before it knows, and completes; craned is alive all the while.
+// TestSlowPrometheus checks that a run waits for a query of half a minute, writes nothing before its response, and completes,
+// and that craned is live in the meantime.
 func TestSlowPrometheus(t *testing.T) {
 	c := newClient(t)
 	const wait = 30 * time.Second
-	var swift atomic.Bool // The queries after the first ones, or the test would take minutes.
+	var fast atomic.Bool // Later queries are not delayed, because the test would take minutes.
 	asked := make(chan struct{}, 100)
 	slow := servePrometheusBehind(t, func(r *http.Request) {
-		if swift.Load() || r.URL.Path != "/api/v1/query_range" { // Readiness asks questions of its own.
+		if fast.Load() || r.URL.Path != "/api/v1/query_range" { // Readiness probes use other paths.
 			return
 		}
 		select {
@@ -89,38 +89,38 @@ func TestSlowPrometheus(t *testing.T) {
 	craned := startCraned(t, slow, "--controllers=recommendation")
 	select {
 	case <-asked:
-	case <-time.After(bound):
+	case <-time.After(waitTimeout):
 		t.Fatal("no query")
 	}
-	swift.Store(true)
-	if _, err := harness.Get(t.Context(), "http://"+craned.probes+"/healthz"); err != nil {
+	fast.Store(true)
+	if _, err := harness.Get(t.Context(), craned.HealthURL+"/healthz"); err != nil {
 		t.Errorf("liveness: %v", err)
 	}
 	if recs, err := recommendations(t.Context(), c, "slow"); err != nil || len(recs) > 0 {
-		t.Errorf("recommendations before there is an answer: %v, %v", recs, err)
+		t.Errorf("recommendations before the response: %v, %v", recs, err)
 	}
-	complete(t, c, "slow", "RoundCompleted")
+	awaitRule(t, c, "slow", "RoundCompleted")
 	if took := time.Since(began); took < wait {
-		t.Errorf("the round was over after %s, before its first query was answered", took)
+		t.Errorf("the run took %s, less than its first query", took)
 	}
 	recs, err := recommendations(t.Context(), c, "slow")
-	if err != nil || condition(recs["shop/web"], "Ready") != "True/RecommendationReady" {
-		t.Errorf("after a slow round: %v, %v", recs, err)
+	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
+		t.Errorf("after a slow run: %v, %v", recs, err)
 	}
 }
 
-// TestClockSetBack: a rule whose last round lies in the future, as it does when the clock was set back, has a round at once
-// and not again until its interval is over.
+// TestClockSetBack checks that a rule whose last run is in the future, because the clock was set back, runs at once and then
+// after its interval.
 func TestClockSetBack(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), rule("clock", "24h", "shop"))
 	first := startCraned(t, prom.URL())
-	done := complete(t, c, "clock", "RoundCompleted")
+	done := awaitRule(t, c, "clock", "RoundCompleted")
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
-	eventually(t, "the last round lies in the future", func(ctx context.Context) error {
+	eventually(t, "the last run is in the future", func(ctx context.Context) error {
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := c.Get(ctx, client.ObjectKey{Name: "clock"}, r); err != nil {
 			return err
@@ -131,12 +131,12 @@ func TestClockSetBack(t *testing.T) {
 	})
 	second := startCraned(t, prom.URL())
 	again := &analysisv1alpha1.RecommendationRule{}
-	eventually(t, "a round in the present", func(ctx context.Context) error {
+	eventually(t, "the rule has run", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Name: "clock"}, again); err != nil {
 			return err
 		}
 		if at := again.Status.LastUpdateTime; at == nil || at.After(time.Now().Add(time.Minute)) {
-			return fmt.Errorf("the last round is at %v", at)
+			return fmt.Errorf("the last run is at %v", at)
 		}
 		return nil
 	})

@@ -22,12 +22,11 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestWebAPI: the routes that other tools use answer from the real API server and a real Prometheus, over TLS, to each as far
-// as the API server lets them: everything, one namespace, nothing.
+// TestWebAPI checks the routes that other tools use, over TLS, for users with access to all namespaces, to one, and to none.
 func TestWebAPI(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	for _, name := range []string{"reader", "narrow", "nobody"} {
+	for _, name := range []string{"reader", "namespaced", "unauthorized"} {
 		create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 	}
 	subject := func(name string) []rbacv1.Subject {
@@ -36,7 +35,7 @@ func TestWebAPI(t *testing.T) {
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-web-reader"}
 	create(t, c,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: role, Subjects: subject("reader")},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "narrow"}, RoleRef: role, Subjects: subject("narrow")},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "namespaced"}, RoleRef: role, Subjects: subject("namespaced")},
 		deployment("shop", "web"), deployment("bank", "web"), rule("web-api", "24h", "shop", "bank"), &predictionv1alpha1.TimeSeriesPrediction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
@@ -52,13 +51,13 @@ func TestWebAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	startCraned(t, prom.URL(), "--server-bind-address=127.0.0.1", "--server-bind-port="+port)
-	complete(t, c, "web-api", "RoundCompleted")
-	tokens := map[string]string{"reader": token(t, "reader"), "narrow": token(t, "narrow"), "nobody": token(t, "nobody"), "": ""}
+	awaitRule(t, c, "web-api", "RoundCompleted")
+	tokens := map[string]string{"reader": token(t, "reader"), "namespaced": token(t, "namespaced"), "unauthorized": token(t, "unauthorized"), "": ""}
 	ask := func(ctx context.Context, as, path string) (int, string, error) {
 		return getAs(ctx, "https://"+address+path, tokens[as])
 	}
 
-	eventually(t, "both recommendations", func(ctx context.Context) error {
+	eventually(t, "both recommendations are served", func(ctx context.Context) error {
 		status, page, err := ask(ctx, "reader", "/api/v1/recommendation")
 		if err == nil && (status != http.StatusOK || strings.Count(page, `"recommendedInfo"`) != 2) {
 			err = fmt.Errorf("status %d: %.300s", status, page)
@@ -78,42 +77,42 @@ func TestWebAPI(t *testing.T) {
 		{"reader", "/api/v1/prometheus/query?time=1&query=nonsense(", http.StatusOK, "parse error"},
 		{"reader", "/api/prediction/debug/shop/web", http.StatusOK, `class="past" d="M`},
 		{"reader", "/api/prediction/debug/shop/none", http.StatusNotFound, ""},
-		{"narrow", "/api/v1/recommendation?namespace=shop", http.StatusOK, `"namespace":"shop"`},
-		{"narrow", "/api/prediction/debug/shop/web", http.StatusOK, "web-cpu"},
-		{"narrow", "/api/v1/recommendation", http.StatusForbidden, ""},
-		{"narrow", "/api/v1/recommendation?namespace=bank", http.StatusForbidden, ""},
-		{"narrow", "/api/v1/prometheus/query?time=1&query=up", http.StatusForbidden, ""},
-		{"nobody", "/api/v1/recommendation?namespace=shop", http.StatusForbidden, ""},
-		{"nobody", "/api/v1/recommendationRule", http.StatusForbidden, ""},
+		{"namespaced", "/api/v1/recommendation?namespace=shop", http.StatusOK, `"namespace":"shop"`},
+		{"namespaced", "/api/prediction/debug/shop/web", http.StatusOK, "web-cpu"},
+		{"namespaced", "/api/v1/recommendation", http.StatusForbidden, ""},
+		{"namespaced", "/api/v1/recommendation?namespace=bank", http.StatusForbidden, ""},
+		{"namespaced", "/api/v1/prometheus/query?time=1&query=up", http.StatusForbidden, ""},
+		{"unauthorized", "/api/v1/recommendation?namespace=shop", http.StatusForbidden, ""},
+		{"unauthorized", "/api/v1/recommendationRule", http.StatusForbidden, ""},
 		{"", "/api/v1/recommendation", http.StatusUnauthorized, ""},
 		{"", "/api/healthz", http.StatusOK, `"status":"ok"`},
 	} {
 		status, page, err := ask(t.Context(), q.as, q.path)
 		if err != nil || status != q.status || !strings.Contains(page, q.want) {
-			t.Errorf("%q asks %s: status %d, want %d with %q; %v\n%.400s", q.as, q.path, status, q.status, q.want, err, page)
+			t.Errorf("%s as user %q: status %d, want %d with %q; %v\n%.400s", q.path, q.as, status, q.status, q.want, err, page)
 		}
 		if q.status != http.StatusOK && strings.Contains(page, "recommendedInfo") {
-			t.Errorf("%q is told recommendations at %s", q.as, q.path)
+			t.Errorf("%s returns recommendations to %q", q.path, q.as)
 		}
 	}
 }
 
-// TestFallsBack: where the preferred source of history does not answer the next one serves, which the log, a metric and
-// readiness tell.
+// TestFallsBack checks that the next data source is used while the preferred one fails, and that the log, metrics and readiness
+// report it.
 func TestFallsBack(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), rule("fallback", "24h", "shop"))
-	// Nobody listens at the address of grpc.
+	// No server listens at the address of grpc.
 	craned := startCraned(t, prom.URL(), "--datasource=grpc,prom,metricserver", "--grpc-ds-address="+harness.FreeAddress(t), "--grpc-ds-timeout=2s")
-	complete(t, c, "fallback", "RoundCompleted")
+	awaitRule(t, c, "fallback", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "fallback")
 	if err != nil || len(recs) != 1 {
 		t.Fatal(recs, err)
 	}
 	near(t, "cpu from the second source", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.2*1.15)
-	eventually(t, "the metrics tell", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+craned.metrics+"/metrics")
+	eventually(t, "the metrics report the failure", func(ctx context.Context) error {
+		page, err := craned.Metrics(ctx)
 		if err != nil {
 			return err
 		}
@@ -128,15 +127,15 @@ func TestFallsBack(t *testing.T) {
 		return nil
 	})
 	if log := craned.Log.String(); !strings.Contains(log, "data source failed; others are preferred during its cooldown") {
-		t.Error("the log does not tell")
+		t.Error("the log does not contain the failure")
 	}
 	eventually(t, "ready with one of two sources", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+craned.probes+"/readyz")
+		_, err := harness.Get(ctx, craned.HealthURL+"/readyz")
 		return err
 	})
 }
 
-// TestHistoryFromFiles: craned works without any Prometheus, on a directory of files.
+// TestHistoryFromFiles checks craned with history from CSV files and without Prometheus.
 func TestHistoryFromFiles(t *testing.T) {
 	c := newClient(t)
 	dir := t.TempDir()
@@ -152,13 +151,13 @@ func TestHistoryFromFiles(t *testing.T) {
 	writeIn(t, dir, "shop_Deployment_web_app_memory.csv", memory.String())
 	create(t, c, deployment("shop", "web"), rule("files", "24h", "shop"))
 	craned := startCraned(t, "", "--datasource=csv", "--csv-dir="+dir)
-	complete(t, c, "files", "RoundCompleted")
+	awaitRule(t, c, "files", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "files")
 	if err != nil || len(recs) != 1 {
 		t.Fatal(recs, err)
 	}
 	near(t, "cpu from a file", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.4*1.15)
 	if log := craned.Log.String(); !strings.Contains(log, "Left out: --datasource has no prom") {
-		t.Error("what needs Prometheus is left out without a word")
+		t.Error("the log does not contain the disabled features")
 	}
 }

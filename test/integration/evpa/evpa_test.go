@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 const mib = 1 << 20
@@ -27,6 +28,7 @@ func TestEffectiveVPA(t *testing.T) {
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
 			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
 			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
+			"version not served": testVersionNotServed,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -39,7 +41,7 @@ func TestEffectiveVPA(t *testing.T) {
 // testOff checks that the status has targets, bounds, estimators and reasons, and that nothing is applied.
 func testOff(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	w.CreateAll(autoscaler("web", "", "web"))
 	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
@@ -74,7 +76,7 @@ func testOff(w *fixture) {
 	// The allowed range bounds the target.
 	w.change("web", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
-			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(resourceList("800m", "")),
+			ContainerName: "app", MinAllowed: autoscalingv1alpha1.ResourceBounds(harness.ResourceList("400m", "")), MaxAllowed: autoscalingv1alpha1.ResourceBounds(harness.ResourceList("800m", "")),
 			ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 		}}}
 	})
@@ -88,12 +90,12 @@ func testOff(w *fixture) {
 		}
 		return nil
 	})
-	w.pods("web", "are untouched", requestsCPU(1000, 1))
+	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
 }
 
 // testLearning checks that nothing is recommended without history.
 func testLearning(w *fixture) {
-	w.deploy("new", 1)
+	w.Deploy("new", 1)
 	w.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
@@ -103,5 +105,5 @@ func testLearning(w *fixture) {
 		w.T.Errorf("%+v", d)
 	}
 	w.noRecommendation("new")
-	w.pods("new", "are untouched", requestsCPU(1000, 1))
+	w.AwaitPods("new", "are untouched", requestsCPU(1000, 1))
 }

@@ -12,18 +12,15 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
-	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -38,16 +35,10 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 // startCraned runs craned with the rights of config/rbac and with history from a directory until the test ends, and installs its webhooks.
 func startCraned(t *testing.T, history string) {
 	t.Helper()
-	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	address := harness.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
-	harness.Start(t, waitTimeout, binary,
-		"--kubeconfig="+kubeconfig, "--datasource=csv", "--csv-dir="+history, "--controllers=effectivevpa,adoption,oom",
-		"--metrics-bind-address=0", "--health-probe-bind-address="+harness.FreeAddress(t), "--server-bind-port=0",
-		"--leader-elect=false", // A slow machine would lose the lease.
+	harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus,
+		"--datasource=csv", "--csv-dir="+history, "--controllers=effectivevpa,adoption,oom", "--metrics-bind-address=0",
 		"--webhook-host="+host, "--webhook-port="+port,
 		"--evpa-interval=1s", "--evpa-history-interval=2s",
 		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",
@@ -80,6 +71,11 @@ func newFixture(t *testing.T, history string) *fixture {
 // writeHistory writes ten days of constant usage of the container app of a Deployment, in cores and bytes.
 func (w *fixture) writeHistory(name string, cores, bytes float64) {
 	w.T.Helper()
+	w.writeHistoryOf("Deployment", name, cores, bytes)
+}
+
+func (w *fixture) writeHistoryOf(kind, name string, cores, bytes float64) {
+	w.T.Helper()
 	const step, days = 10 * time.Minute, 10
 	end := time.Now().Truncate(step)
 	for resource, v := range map[string]float64{"cpu": cores, "memory": bytes} {
@@ -88,7 +84,7 @@ func (w *fixture) writeHistory(name string, cores, bytes float64) {
 		for at := end.Add(-days * 24 * time.Hour); at.Before(end); at = at.Add(step) {
 			fmt.Fprintf(text, "%d,%v\n", at.Unix(), v)
 		}
-		path := filepath.Join(w.history, strings.Join([]string{w.Name, "Deployment", name, "app", resource}, "_")+".csv")
+		path := filepath.Join(w.history, strings.Join([]string{w.Name, kind, name, "app", resource}, "_")+".csv")
 		// craned must not read a partial file.
 		if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
 			w.T.Fatal(err)
@@ -99,81 +95,6 @@ func (w *fixture) writeHistory(name string, cores, bytes float64) {
 	}
 }
 
-// resourceList returns a resource list without the resources whose text is empty.
-func resourceList(cpu, memory string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	if cpu != "" {
-		out[corev1.ResourceCPU] = resource.MustParse(cpu)
-	}
-	if memory != "" {
-		out[corev1.ResourceMemory] = resource.MustParse(memory)
-	}
-	return out
-}
-
-// deploy creates a Deployment whose pods request a core and 512 MiB, and waits until they are ready.
-func (w *fixture) deploy(name string, replicas int32, edit ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	w.T.Helper()
-	labels := map[string]string{"app": name}
-	none := int64(0)
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"pool": "wide"}, TerminationGracePeriodSeconds: &none,
-					Containers: []corev1.Container{{
-						Name: "app", Image: "example.com/app:1", Resources: corev1.ResourceRequirements{Requests: resourceList("1", "512Mi")},
-					}},
-				},
-			},
-		},
-	}
-	for _, f := range edit {
-		f(d)
-	}
-	w.CreateAll(d)
-	w.pods(name, "ready", func(pods []corev1.Pod) error { return ready(pods, int(*d.Spec.Replicas)) })
-	return d
-}
-
-func ready(pods []corev1.Pod, want int) error {
-	n := 0
-	for i := range pods {
-		for _, c := range pods[i].Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				n++
-			}
-		}
-	}
-	if n != want || len(pods) != want {
-		return fmt.Errorf("%d of %d pods are ready, want %d", n, len(pods), want)
-	}
-	return nil
-}
-
-// pods waits until a check of the running pods of a workload passes, and returns them.
-func (w *fixture) pods(name, what string, check func([]corev1.Pod) error) []corev1.Pod {
-	w.T.Helper()
-	var out []corev1.Pod
-	w.Eventually("pods of "+name+" "+what, func(ctx context.Context) error {
-		var all corev1.PodList
-		if err := admin.List(ctx, &all, client.InNamespace(w.Name), client.MatchingLabels{"app": name}); err != nil {
-			return err
-		}
-		out = nil
-		for _, p := range all.Items {
-			if p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
-				out = append(out, p)
-			}
-		}
-		return check(out)
-	})
-	return out
-}
-
 // requestsCPU checks that all pods are ready and request milli thousandths of a core, to within 3 %, because a histogram is not exact.
 func requestsCPU(milli int64, replicas int) func([]corev1.Pod) error {
 	return func(pods []corev1.Pod) error {
@@ -182,13 +103,13 @@ func requestsCPU(milli int64, replicas int) func([]corev1.Pod) error {
 				return err
 			}
 		}
-		return ready(pods, replicas)
+		return harness.CheckReady(pods, replicas)
 	}
 }
 
 func checkCPU(pod *corev1.Pod, milli int64) error {
 	if got := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got < milli*97/100 || got > milli*103/100 {
-		return fmt.Errorf("pod %s asks for %dm, want about %dm", pod.Name, got, milli)
+		return fmt.Errorf("pod %s requests %dm, want about %dm", pod.Name, got, milli)
 	}
 	return nil
 }
@@ -197,7 +118,7 @@ func checkCPU(pod *corev1.Pod, milli int64) error {
 // does not answer within seconds, and no pod is evicted twice: replaced deletes a new pod that the webhook did not change.
 func (w *fixture) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
 	w.T.Helper()
-	return w.pods(name, "are replaced", func(pods []corev1.Pod) error {
+	return w.AwaitPods(name, "are replaced", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if !before[pods[i].UID] && checkCPU(&pods[i], milli) != nil {
 				w.Remove(&pods[i])

@@ -20,6 +20,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 // podUIDs returns the UIDs of pods.
@@ -34,7 +35,7 @@ func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 // testInitial checks that running pods stay unchanged, and that new ones get the decided requests.
 func testInitial(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 2)
+	w.Deploy("web", 2)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInitial)))
 	w.recommendation("web", "reaches new pods only", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Spec.Adoption == nil || rec.Spec.Adoption.Reach != analysisv1alpha1.AdoptionReachNewPods || rec.Status.Adoption == nil {
@@ -44,7 +45,7 @@ func testInitial(w *fixture) {
 	})
 	// The requests of new pods are lowered in steps, too.
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
-	before := podUIDs(w.pods("web", "are untouched", requestsCPU(1000, 2)))
+	before := podUIDs(w.AwaitPods("web", "are untouched", requestsCPU(1000, 2)))
 	var all corev1.PodList
 	if err := admin.List(w.T.Context(), &all, client.InNamespace(w.Name)); err != nil {
 		w.T.Fatal(err)
@@ -65,7 +66,7 @@ func testInPlace(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	before := w.deployWithUIDs("web", 2)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.samePods(before, w.pods("web", "are resized", requestsCPU(230, 2)))
+	w.samePods(before, w.AwaitPods("web", "are resized", requestsCPU(230, 2)))
 	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
 		w.T.Errorf("%+v", d)
@@ -77,14 +78,14 @@ func testInPlace(w *fixture) {
 		e.Spec.UpdatePolicy.UpdateMode = &off
 	})
 	w.noRecommendation("web")
-	w.samePods(before, w.pods("web", "have what they had", requestsCPU(1000, 2)))
+	w.samePods(before, w.AwaitPods("web", "have what they had", requestsCPU(1000, 2)))
 }
 
 // deployWithUIDs creates a Deployment and returns the UIDs of its pods.
 func (w *fixture) deployWithUIDs(name string, replicas int32, edit ...func(*appsv1.Deployment)) map[types.UID]bool {
 	w.T.Helper()
-	w.deploy(name, replicas, edit...)
-	return podUIDs(w.pods(name, "are ready", func(pods []corev1.Pod) error { return ready(pods, int(replicas)) }))
+	w.Deploy(name, replicas, edit...)
+	return podUIDs(w.AwaitPods(name, "are ready", func(pods []corev1.Pod) error { return harness.CheckReady(pods, int(replicas)) }))
 }
 
 func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
@@ -112,7 +113,7 @@ func testAuto(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	first := w.deployWithUIDs("web", 2)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
-	w.samePods(first, w.pods("web", "are resized", requestsCPU(230, 2)))
+	w.samePods(first, w.AwaitPods("web", "are resized", requestsCPU(230, 2)))
 }
 
 // testInfeasible checks that a size that exceeds the node moves pods in mode Auto and leaves them in mode InPlace.
@@ -120,7 +121,7 @@ func testInfeasible(w *fixture) {
 	onTight := func(d *appsv1.Deployment) {
 		spec := &d.Spec.Template.Spec
 		spec.NodeSelector = map[string]string{"pool": "tight"}
-		spec.Containers[0].Resources.Requests = resourceList("300m", "128Mi")
+		spec.Containers[0].Resources.Requests = harness.ResourceList("300m", "128Mi")
 		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 				Weight:     100,
@@ -130,10 +131,10 @@ func testInfeasible(w *fixture) {
 	}
 	for _, name := range []string{"stays", "moves"} {
 		w.writeHistory(name, 2.5, 100*mib) // 2.9 cores, and the node has 2.
-		w.deploy(name, 2, onTight)
+		w.Deploy(name, 2, onTight)
 	}
-	stays := w.pods("stays", "are on the tight node", onNode("tight"))
-	before := podUIDs(w.pods("moves", "are on the tight node", onNode("tight")))
+	stays := w.AwaitPods("stays", "are on the tight node", onNode("tight"))
+	before := podUIDs(w.AwaitPods("moves", "are on the tight node", onNode("tight")))
 	w.CreateAll(autoscaler("stays", "", "stays", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.recommendation("stays", "says why", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
@@ -143,8 +144,8 @@ func testInfeasible(w *fixture) {
 	})
 	w.CreateAll(autoscaler("moves", "", "moves", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	w.replaced("moves", before, 2875, 2)
-	w.pods("moves", "have moved to the roomy node", onNode("roomy"))
-	w.samePods(podUIDs(stays), w.pods("stays", "are where they were", onNode("tight")))
+	w.AwaitPods("moves", "have moved to the roomy node", onNode("roomy"))
+	w.samePods(podUIDs(stays), w.AwaitPods("stays", "are where they were", onNode("tight")))
 }
 
 func onNode(name string) func([]corev1.Pod) error {
@@ -154,7 +155,7 @@ func onNode(name string) func([]corev1.Pod) error {
 				return fmt.Errorf("pod %s is on %q", pods[i].Name, pods[i].Spec.NodeName)
 			}
 		}
-		return ready(pods, 2)
+		return harness.CheckReady(pods, 2)
 	}
 }
 
@@ -177,7 +178,7 @@ func testRecreate(w *fixture) {
 		}
 	}
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
-	w.samePods(after, w.pods("web", "are left alone then", requestsCPU(230, 3)))
+	w.samePods(after, w.AwaitPods("web", "are left alone then", requestsCPU(230, 3)))
 
 	w.writeHistory("alone", 0.2, 100*mib)
 	only := w.deployWithUIDs("alone", 1)
@@ -188,15 +189,15 @@ func testRecreate(w *fixture) {
 		}
 		return nil
 	})
-	w.samePods(only, w.pods("alone", "are untouched", requestsCPU(1000, 1)))
+	w.samePods(only, w.AwaitPods("alone", "are untouched", requestsCPU(1000, 1)))
 }
 
 // testTargetDeleted checks that a missing target is reported, and that a new one is sized.
 func testTargetDeleted(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	d := w.deploy("web", 1)
+	d := w.Deploy("web", 1)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.pods("web", "are resized", requestsCPU(230, 1))
+	w.AwaitPods("web", "are resized", requestsCPU(230, 1))
 	w.Remove(d)
 	w.await("web", "has lost its target", condition("Ready", metav1.ConditionFalse, "TargetNotFound", "does not exist"))
 	w.noRecommendation("web")
@@ -210,11 +211,11 @@ func testTargetDeleted(w *fixture) {
 		}
 		return nil
 	})
-	w.deploy("web", 1)
-	w.pods("web", "are resized again", requestsCPU(230, 1))
+	w.Deploy("web", 1)
+	w.AwaitPods("web", "are resized again", requestsCPU(230, 1))
 	e := w.await("web", "is ready again", condition("Ready", metav1.ConditionTrue, "", ""))
 	w.Remove(e)
-	w.pods("web", "have what they had", requestsCPU(1000, 1))
+	w.AwaitPods("web", "have what they had", requestsCPU(1000, 1))
 	w.Eventually("the autoscaler is gone", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(e), e)
 		if apierrors.IsNotFound(err) {

@@ -59,7 +59,7 @@ func installVPA(t *testing.T) {
 // testForeignVPA checks that a VerticalPodAutoscaler is reported, and that nothing is applied until it is deleted.
 func testForeignVPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	vpa := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
 	}}}
@@ -70,15 +70,15 @@ func testForeignVPA(w *fixture) {
 	w.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
 	w.await("web", "still says what is needed", condition("Ready", metav1.ConditionTrue, "", ""))
 	w.noRecommendation("web")
-	w.pods("web", "are untouched", requestsCPU(1000, 1))
+	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
 	w.Remove(vpa)
-	w.pods("web", "are resized", requestsCPU(230, 1))
+	w.AwaitPods("web", "are resized", requestsCPU(230, 1))
 }
 
 // testTwoOfOneTarget checks that the older autoscaler is applied, and that the other reports it and takes over after its deletion.
 func testTwoOfOneTarget(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	w.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 	// Creation times are whole seconds, and names break a tie.
@@ -91,7 +91,7 @@ func testTwoOfOneTarget(w *fixture) {
 	w.CreateAll(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
 	w.noRecommendation("a-second")
-	w.pods("web", "are resized", requestsCPU(230, 1))
+	w.AwaitPods("web", "are resized", requestsCPU(230, 1))
 	w.Remove(first)
 	w.recommendation("a-second", "takes over", func(*analysisv1alpha1.Recommendation) error { return nil })
 }
@@ -99,7 +99,7 @@ func testTwoOfOneTarget(w *fixture) {
 // testBesideRule checks that an autoscaler of the target precedes a rule.
 func testBesideRule(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	rule := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Name: "rule-resource"},
 		Spec: analysisv1alpha1.RecommendationSpec{
@@ -113,15 +113,15 @@ func testBesideRule(w *fixture) {
 		w.T.Fatal(err)
 	}
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.pods("web", "have what the autoscaler says", requestsCPU(230, 1))
+	w.AwaitPods("web", "have what the autoscaler says", requestsCPU(230, 1))
 }
 
 // testOOMKill checks that an OOM kill raises the request at once.
 func testOOMKill(w *fixture) {
 	// The history matches the requests, so that nothing is resized before the kill.
 	w.writeHistory("web", 0.2, 130*mib)
-	w.deploy("web", 1, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: resourceList("230m", "150Mi"), Limits: resourceList("", "150Mi")}
+	w.Deploy("web", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: harness.ResourceList("230m", "150Mi"), Limits: harness.ResourceList("", "150Mi")}
 	})
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
@@ -136,7 +136,7 @@ func testOOMKill(w *fixture) {
 	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
 		w.T.Errorf("%+v", d)
 	}
-	w.pods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
+	w.AwaitPods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
 		for i := range pods {
 			r := pods[i].Spec.Containers[0].Resources
 			if r.Requests.Memory().Value() < 250*mib || r.Limits.Memory().Cmp(*r.Requests.Memory()) != 0 {
@@ -151,7 +151,7 @@ func testOOMKill(w *fixture) {
 // foreign estimator count while they are new.
 func testEstimators(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 2)
+	w.Deploy("web", 2)
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Name: "load"},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
@@ -203,7 +203,7 @@ func testEstimators(w *fixture) {
 		e.Status.ResourceEstimators = append(e.Status.ResourceEstimators, autoscalingv1alpha1.ResourceEstimatorStatus{
 			Type: "Theirs", LastUpdateTime: &at,
 			Recommendation: &autoscalingv1alpha1.RecommendedPodResources{
-				ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{{ContainerName: "app", Target: resourceList("333m", "")}},
+				ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{{ContainerName: "app", Target: harness.ResourceList("333m", "")}},
 			},
 		})
 		return admin.Status().Update(ctx, e)
@@ -246,7 +246,7 @@ func hpa(name string) *autoscalingv2.HorizontalPodAutoscaler {
 // usage as before.
 func testEffectiveHPA(w *fixture) {
 	w.writeHistory("web", 0.5, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	inner := hpa("ehpa-web")
 	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -260,7 +260,7 @@ func testEffectiveHPA(w *fixture) {
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "web", UID: ehpa.UID, Controller: &controller,
 	}}
 	w.CreateAll(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	w.pods("web", "are resized", requestsCPU(575, 1))
+	w.AwaitPods("web", "are resized", requestsCPU(575, 1))
 	w.Eventually("the target of the autoscaler moves with the request", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(ehpa), ehpa); err != nil {
 			return err
@@ -282,11 +282,11 @@ func testEffectiveHPA(w *fixture) {
 // testForeignHPA checks that nothing is applied where the target of a foreign autoscaler would have to change.
 func testForeignHPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
-	w.deploy("web", 1)
+	w.Deploy("web", 1)
 	w.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	e := w.await("web", "proposes alone", condition("Applied", metav1.ConditionFalse, "AutoscalerNotOwned", "theirs"))
 	if e.Status.Recommendation == nil {
 		w.T.Error("there is no proposal")
 	}
-	w.pods("web", "are untouched", requestsCPU(1000, 1))
+	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
 }

@@ -26,8 +26,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme))
 }
 
-// admin is a client of an administrator that reads from the API server.
-func admin() (client.Client, error) {
+// newAdminClient returns an uncached client with administrator permissions.
+func newAdminClient() (client.Client, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func admin() (client.Client, error) {
 	return client.New(control.Config(), client.Options{Scheme: scheme})
 }
 
-// objectCreator makes objects and keeps the first error.
+// objectCreator creates objects and keeps the first error.
 type objectCreator struct {
 	ctx context.Context
 	c   client.Client
@@ -51,7 +51,7 @@ func (m *objectCreator) create(o client.Object) {
 	}
 }
 
-// createStatus makes an object and gives it the status that a controller or a kubelet would.
+// createStatus creates an object and sets its status as its controller or kubelet would.
 func (m *objectCreator) createStatus(o client.Object, set func()) {
 	m.create(o)
 	if m.err != nil {
@@ -63,9 +63,9 @@ func (m *objectCreator) createStatus(o client.Object, set func()) {
 	}
 }
 
-// createCluster makes nodes, workloads with their pods, volumes and services.
+// createCluster creates nodes, workloads with pods, volumes and services.
 func createCluster(ctx context.Context) error {
-	c, err := admin()
+	c, err := newAdminClient()
 	if err != nil {
 		return err
 	}
@@ -77,10 +77,10 @@ func createCluster(ctx context.Context) error {
 		m.node(name)
 		m.daemonPod(name)
 	}
-	for _, a := range apps() {
+	for _, a := range fixtureApps() {
 		m.app(a)
 	}
-	m.app(app{namespace: "shop", name: "paused", cpu: "1", memory: "1Gi"})
+	m.app(fixtureApp{namespace: "shop", name: "paused", cpu: "1", memory: "1Gi"})
 	m.create(statefulSet("db"))
 	m.volumes()
 	m.services()
@@ -113,7 +113,7 @@ func (m *objectCreator) daemonPod(node string) {
 	}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "agent", Image: "i"}}}})
 }
 
-// pod makes a pod that runs where it has a node.
+// pod creates a pod, running if it has a node.
 func (m *objectCreator) pod(p *corev1.Pod) {
 	p.Spec.AutomountServiceAccountToken = new(false)
 	m.createStatus(p, func() {
@@ -126,8 +126,8 @@ func (m *objectCreator) pod(p *corev1.Pod) {
 	})
 }
 
-// app makes a Deployment, its ReplicaSet and its pod; a Deployment scaled to zero where there is nothing to use.
-func (m *objectCreator) app(a app) {
+// app creates a Deployment with its ReplicaSet and pod, or one scaled to zero.
+func (m *objectCreator) app(a fixtureApp) {
 	labels := map[string]string{"app": a.name}
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse(a.memory)}
 	limits := corev1.ResourceList{}
@@ -168,20 +168,20 @@ func (m *objectCreator) app(a app) {
 		return
 	}
 	rs := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.set(), Labels: labels, OwnerReferences: owned("Deployment", d)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.replicaSetName(), Labels: labels, OwnerReferences: ownerReferences("Deployment", d)},
 		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector, Template: template},
 	}
 	m.create(rs)
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.pod(), Labels: labels, OwnerReferences: owned("ReplicaSet", rs)}, Spec: template.Spec}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.podName(), Labels: labels, OwnerReferences: ownerReferences("ReplicaSet", rs)}, Spec: template.Spec}
 	p.Spec.NodeName = a.node
 	m.pod(p)
 }
 
-func owned(kind string, by client.Object) []metav1.OwnerReference {
+func ownerReferences(kind string, by client.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: by.GetName(), UID: by.GetUID(), Controller: new(true)}}
 }
 
-// statefulSet is scaled to zero and has made a claim for its first pod.
+// statefulSet returns a StatefulSet that is scaled to zero and has a claim for its first pod.
 func statefulSet(name string) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{
@@ -223,7 +223,7 @@ func (m *objectCreator) volumes() {
 			v.Status.LastPhaseTransitionTime = new(metav1.NewTime(since))
 		})
 	}
-	longAgo := now.Add(-ahead)
+	longAgo := now.Add(-clockOffset)
 	for claim, name := range map[string]string{"mounted": "pv-mounted", "orphan": "pv-orphan", "recent": "pv-recent", "data-db-0": "pv-set", "blind": "pv-blind"} {
 		m.create(claimOf(claim, name))
 		volume(name, claim, corev1.VolumeBound, longAgo)

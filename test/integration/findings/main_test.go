@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package findings_test runs the recommenders beside Resource, Replicas and HPA, with the rights of config/rbac, against
-// a real API server and a real Prometheus that holds eight days of known series. The clock of the controllers is ten days
-// ahead, so that what the tests make is ten days old.
+// Package findings_test tests the recommenders for idle and wasteful objects, with the permissions of config/rbac,
+// against a real API server and a Prometheus server with eight days of generated series. The clock of the controllers
+// is ten days fast, so that the objects of the tests are ten days old.
 package findings_test
 
 import (
@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	ahead       = 10 * 24 * time.Hour
-	historyDays = 8
-	scrape      = 2 * time.Minute
-	// bound is how long a test waits for what takes a second or two on an idle machine.
-	bound = 2 * time.Minute
-	gib   = 1 << 30
+	clockOffset    = 10 * 24 * time.Hour
+	historyDays    = 8
+	scrapeInterval = 2 * time.Minute
+	// waitTimeout limits each wait. On an idle machine a wait takes a second or two.
+	waitTimeout = 2 * time.Minute
+	gib         = 1 << 30
 )
 
 var (
@@ -39,12 +39,12 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
-	now = time.Now().Add(ahead).Truncate(scrape)
+	now = time.Now().Add(clockOffset).Truncate(scrapeInterval)
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "findings",
 		Before: func(ctx context.Context, dir string) (err error) {
 			if err := writeHistory(ctx, dir); err != nil {
-				return fmt.Errorf("writing the history: %w", err)
+				return fmt.Errorf("failed to write the history: %w", err)
 			}
 			server, err = promserver.Open(promserver.Options{Dir: dir})
 			return err

@@ -34,13 +34,13 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// startControllers runs the controllers on a Prometheus.
+// startControllers runs the controllers with a Prometheus server as data source.
 func startControllers(t *testing.T, address string) (stop func()) {
 	t.Helper()
-	return startOn(t, func(*rest.Config) metrics.Capabilities { return prometheusAt(t, address).Capabilities() })
+	return startControllersOn(t, func(*rest.Config) metrics.Capabilities { return newPrometheusSource(t, address).Capabilities() })
 }
 
-func prometheusAt(t *testing.T, address string) *prometheus.Source {
+func newPrometheusSource(t *testing.T, address string) *prometheus.Source {
 	t.Helper()
 	cfg := prometheus.DefaultConfig()
 	cfg.Address, cfg.MaxAttempts = address, 1
@@ -52,8 +52,8 @@ func prometheusAt(t *testing.T, address string) *prometheus.Source {
 	return source
 }
 
-// startOn runs the controllers with the rights of craned until they are stopped, or the test ends.
-func startOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (stop func()) {
+// startControllersOn runs the controllers with the permissions of craned until stop is called or the test ends.
+func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (stop func()) {
 	t.Helper()
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
@@ -84,7 +84,7 @@ func startOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (sto
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error("the controllers ended with", err)
+			t.Error("the controllers failed:", err)
 		}
 	})
 	t.Cleanup(stop)
@@ -93,15 +93,16 @@ func startOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (sto
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := admin()
+	c, err := newAdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// rule runs one recommender once over all objects of a kind. With the test it goes, and its Recommendations.
-func rule(t *testing.T, c client.Client, recommender, kind string, settings ...string) *analysisv1alpha1.RecommendationRule {
+// createRule creates a rule that runs one recommender once for all objects of a kind. The rule and its
+// Recommendations are deleted at the end of the test.
+func createRule(t *testing.T, c client.Client, recommender, kind string, settings ...string) *analysisv1alpha1.RecommendationRule {
 	t.Helper()
 	conf := map[string]string{}
 	for i := 0; i < len(settings); i += 2 {
@@ -121,7 +122,7 @@ func rule(t *testing.T, c client.Client, recommender, kind string, settings ...s
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		err := c.Delete(ctx, r)
-		// There is no garbage collector here.
+		// The control plane has no garbage collector.
 		for _, rec := range recommendations(ctx, t, c, r.Name) {
 			err = errors.Join(err, client.IgnoreNotFound(c.Delete(ctx, &rec)))
 		}
@@ -132,11 +133,11 @@ func rule(t *testing.T, c client.Client, recommender, kind string, settings ...s
 	return r
 }
 
-// ready waits until a rule says so, or why not.
-func ready(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule, reason string) *metav1.Condition {
+// awaitReady waits until the Ready condition of a rule has a reason, and returns the condition.
+func awaitReady(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule, reason string) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
-	harness.Eventually(t.Context(), t, bound, "rule "+r.Name+" "+reason, func(ctx context.Context) error {
+	harness.Eventually(t.Context(), t, waitTimeout, "rule "+r.Name+" "+reason, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func ready(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule
 	return found
 }
 
-// recommendations of a rule by the name of their target.
+// recommendations returns the Recommendations of a rule by the name of their target.
 func recommendations(ctx context.Context, t *testing.T, c client.Client, rule string) map[string]analysisv1alpha1.Recommendation {
 	t.Helper()
 	var list analysisv1alpha1.RecommendationList
@@ -163,23 +164,23 @@ func recommendations(ctx context.Context, t *testing.T, c client.Client, rule st
 	return out
 }
 
-// expected is what is to be found of one target.
-type expected struct {
+// expectedRecommendation is the expected Recommendation of a target.
+type expectedRecommendation struct {
 	action analysisv1alpha1.Action
-	// reason of the condition Ready; says is part of the description.
-	reason, says         string
+	// reason is the reason of the Ready condition; description is a part of the description.
+	reason, description  string
 	recommended, current string
-	// held is set if the recommendation must not be applied.
-	held bool
+	// notApplicable is set if the recommendation must not be applied.
+	notApplicable bool
 }
 
 const (
-	fine     = "RecommendationReady"
-	learning = "InsufficientHistory"
-	noData   = "NoUsage"
+	completed = "RecommendationReady"
+	learning  = "InsufficientHistory"
+	noData    = "NoUsage"
 )
 
-func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]expected) {
+func checkRecommendations(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]expectedRecommendation) {
 	t.Helper()
 	if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
 		t.Errorf("recommendations for %v, want %v", a, b)
@@ -192,18 +193,18 @@ func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Rec
 		s := r.Status
 		cond := meta.FindStatusCondition(s.Conditions, analysisv1alpha1.ConditionReady)
 		if cond == nil || cond.Reason != w.reason {
-			t.Errorf("%s: Ready is %+v, want %s", name, cond, w.reason)
+			t.Errorf("%s: condition Ready: %+v, want %s", name, cond, w.reason)
 		}
-		if string(r.Spec.Type) != recommender || s.Action != w.action || !strings.Contains(s.Description, w.says) {
-			t.Errorf("%s: %s %s %q, want %s with %q", name, r.Spec.Type, s.Action, s.Description, w.action, w.says)
+		if string(r.Spec.Type) != recommender || s.Action != w.action || !strings.Contains(s.Description, w.description) {
+			t.Errorf("%s: %s %s %q, want %s with %q", name, r.Spec.Type, s.Action, s.Description, w.action, w.description)
 		}
 		if s.RecommendedInfo != w.recommended || s.CurrentInfo != w.current {
 			t.Errorf("%s: recommendedInfo %s\ncurrentInfo %s", name, s.RecommendedInfo, s.CurrentInfo)
 		}
-		if held := meta.IsStatusConditionFalse(s.Conditions, analysisv1alpha1.ConditionApplicable); held != w.held {
-			t.Errorf("%s: held %v", name, held)
+		if notApplicable := meta.IsStatusConditionFalse(s.Conditions, analysisv1alpha1.ConditionApplicable); notApplicable != w.notApplicable {
+			t.Errorf("%s: not applicable: %v", name, notApplicable)
 		}
-		ok := w.reason == fine
+		ok := w.reason == completed
 		if message := r.Annotations[analysisv1alpha1.AnnotationMessage]; (message == analysisv1alpha1.MessageSuccess) != ok {
 			t.Errorf("%s: message %q", name, message)
 		}
@@ -211,93 +212,93 @@ func check(t *testing.T, recommender string, got map[string]analysisv1alpha1.Rec
 			t.Errorf("%s: labels %v", name, r.Labels)
 		}
 		if r.Spec.TargetRef.Namespace == "" && r.Namespace != "crane-system" {
-			t.Errorf("%s is in %s", name, r.Namespace)
+			t.Errorf("%s is in namespace %s", name, r.Namespace)
 		}
 	}
 }
 
-// container is a patch of the one container of a workload.
-func container(resources string) string {
+// containerPatch returns a patch of the container of a workload.
+func containerPatch(resources string) string {
 	return `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":` + resources + `}]}}}}`
 }
 
-// TestRecommenders runs each recommender over a cluster of which everything is known, and over what is missing.
+// TestRecommenders checks each recommender for objects with a complete and with an incomplete history.
 func TestRecommenders(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
 	for name, test := range map[string]struct {
 		recommender, kind string
 		settings          []string
-		want              map[string]expected
+		want              map[string]expectedRecommendation
 	}{
-		"idle nodes": {"IdleNode", "Node", nil, map[string]expected{
-			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
-			"low":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
-			"new":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "nothing but pods of DaemonSets"},
-			"dark":  {reason: noData, says: "No number of its pods is known"},
+		"idle nodes": {"IdleNode", "Node", nil, map[string]expectedRecommendation{
+			"empty": {action: analysisv1alpha1.ActionDelete, reason: completed, description: "nothing but pods of DaemonSets"},
+			"low":   {action: analysisv1alpha1.ActionDelete, reason: completed, description: "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
+			"new":   {action: analysisv1alpha1.ActionDelete, reason: completed, description: "nothing but pods of DaemonSets"},
+			"dark":  {reason: noData, description: "No number of its pods is known"},
 		}},
-		"idle nodes need days": {"IdleNode", "Node", []string{"empty-for", "3d", "cpu-usage-utilization", "0"}, map[string]expected{
-			"empty": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "For 3d"},
-			"new":   {reason: learning, says: "of the last 72 hours"},
-			"dark":  {reason: noData, says: "No number of its pods is known"},
+		"idle nodes need days": {"IdleNode", "Node", []string{"empty-for", "3d", "cpu-usage-utilization", "0"}, map[string]expectedRecommendation{
+			"empty": {action: analysisv1alpha1.ActionDelete, reason: completed, description: "For 3d"},
+			"new":   {reason: learning, description: "of the last 72 hours"},
+			"dark":  {reason: noData, description: "No number of its pods is known"},
 		}},
-		"volumes": {"Volume", "PersistentVolume", nil, map[string]expected{
-			"pv-orphan":   {action: analysisv1alpha1.ActionDelete, reason: fine, says: "No pod has mounted claim shop/orphan for 7d"},
-			"pv-released": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "claim shop/gone, whose data it holds, is gone"},
-			"pv-fresh":    {reason: learning, says: "It has been released for 3h"},
-			"pv-blind":    {reason: noData, says: "No number of pods that mounted claim shop/blind is known"},
+		"volumes": {"Volume", "PersistentVolume", nil, map[string]expectedRecommendation{
+			"pv-orphan":   {action: analysisv1alpha1.ActionDelete, reason: completed, description: "No pod has mounted claim shop/orphan for 7d"},
+			"pv-released": {action: analysisv1alpha1.ActionDelete, reason: completed, description: "claim shop/gone, whose data it holds, is gone"},
+			"pv-fresh":    {reason: learning, description: "It has been released for 3h"},
+			"pv-blind":    {reason: noData, description: "No number of pods that mounted claim shop/blind is known"},
 		}},
-		"services": {"Service", "Service", nil, map[string]expected{
-			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector chooses no pod"},
-			"lb-blind":  {reason: noData, says: "No number of addresses"},
+		"services": {"Service", "Service", nil, map[string]expectedRecommendation{
+			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: completed, description: "its selector chooses no pod"},
+			"lb-blind":  {reason: noData, description: "No number of addresses"},
 		}},
-		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]expected{
-			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: fine, says: "its selector"},
-			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: fine, says: "receive next to nothing"},
-			"lb-blind":  {reason: noData, says: "No number of addresses"},
+		"services by traffic": {"Service", "Service", []string{"net-receive-bytes", "100", "net-transfer-bytes", "100"}, map[string]expectedRecommendation{
+			"lb-orphan": {action: analysisv1alpha1.ActionDelete, reason: completed, description: "its selector"},
+			"lb-quiet":  {action: analysisv1alpha1.ActionDelete, reason: completed, description: "receive next to nothing"},
+			"lb-blind":  {reason: noData, description: "No number of addresses"},
 		}},
-		"unused": {"Unused", "Deployment", nil, map[string]expected{
+		"unused": {"Unused", "Deployment", nil, map[string]expectedRecommendation{
 			"forgotten": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "It has not been used for 7d", held: true,
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "It has not been used for 7d", notApplicable: true,
 				recommended: `{"spec":{"replicas":0}}`, current: `{"spec":{"replicas":1}}`,
 			},
-			"newborn": {reason: learning, says: "of the last 168 hours"},
-			"unheard": {reason: noData, says: "No received traffic is known"},
+			"newborn": {reason: learning, description: "of the last 168 hours"},
+			"unheard": {reason: noData, description: "No received traffic is known"},
 		}},
-		"throttled": {"Throttle", "Deployment", nil, map[string]expected{
+		"throttled": {"Throttle", "Deployment", nil, map[string]expectedRecommendation{
 			"tight": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "The limit of 500m holds app up in 50 % of the periods",
-				recommended: container(`{"limits":{"cpu":"750m"}}`), current: container(`{"limits":{"cpu":"500m"}}`),
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "The limit of 500m holds app up in 50 % of the periods",
+				recommended: containerPatch(`{"limits":{"cpu":"750m"}}`), current: containerPatch(`{"limits":{"cpu":"500m"}}`),
 			},
-			"uncounted": {reason: noData, says: "No throttling of app is known"},
+			"uncounted": {reason: noData, description: "No throttling of app is known"},
 		}},
-		"packing": {"Packing", "Deployment", nil, map[string]expected{
+		"packing": {"Packing", "Deployment", nil, map[string]expectedRecommendation{
 			"giant": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "One more fits on none of the 2 nodes that take it",
-				recommended: "*", current: container(`{"requests":{"cpu":"3","memory":"128Mi"}}`),
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "One more fits on none of the 2 nodes that take it",
+				recommended: "*", current: containerPatch(`{"requests":{"cpu":"3","memory":"128Mi"}}`),
 			},
-			"unknown": {action: analysisv1alpha1.ActionNone, reason: fine, says: "is not known well enough"},
+			"unknown": {action: analysisv1alpha1.ActionNone, reason: completed, description: "is not known well enough"},
 		}},
-		"gpus": {"GPU", "Deployment", nil, map[string]expected{
+		"gpus": {"GPU", "Deployment", nil, map[string]expectedRecommendation{
 			"untouched": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "app holds 2 GPUs and has not used one for 7d, nor opened one", held: true,
-				recommended: container(`{"requests":{"nvidia.com/gpu":"0"},"limits":{"nvidia.com/gpu":"0"}}`),
-				current:     container(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "app holds 2 GPUs and has not used one for 7d, nor opened one", notApplicable: true,
+				recommended: containerPatch(`{"requests":{"nvidia.com/gpu":"0"},"limits":{"nvidia.com/gpu":"0"}}`),
+				current:     containerPatch(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
 			},
 			"half": {
-				action: analysisv1alpha1.ActionPatch, reason: fine, says: "none of its pods has used more than 1", held: true,
-				recommended: container(`{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"1"}}`),
-				current:     container(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "none of its pods has used more than 1", notApplicable: true,
+				recommended: containerPatch(`{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"1"}}`),
+				current:     containerPatch(`{"requests":{"nvidia.com/gpu":"2"},"limits":{"nvidia.com/gpu":"2"}}`),
 			},
-			"dark": {reason: noData, says: "No use of the GPUs of app is known"},
+			"dark": {reason: noData, description: "No use of the GPUs of app is known"},
 		}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			r := rule(t, c, test.recommender, test.kind, test.settings...)
-			ready(t, c, r, "RoundCompleted")
+			r := createRule(t, c, test.recommender, test.kind, test.settings...)
+			awaitReady(t, c, r, "RoundCompleted")
 			got := recommendations(t.Context(), t, c, r.Name)
 			for name, w := range test.want {
-				if w.recommended == "*" { // A number that follows from the policy of the day; that it is less is enough.
+				if w.recommended == "*" { // The value depends on the sizing policy; it only has to differ from the current one.
 					w.recommended = got[name].Status.RecommendedInfo
 					if w.recommended == "" || w.recommended == w.current {
 						t.Errorf("%s: recommendedInfo %s", name, w.recommended)
@@ -305,7 +306,7 @@ func TestRecommenders(t *testing.T) {
 					test.want[name] = w
 				}
 			}
-			check(t, test.recommender, got, test.want)
+			checkRecommendations(t, test.recommender, got, test.want)
 		})
 	}
 }

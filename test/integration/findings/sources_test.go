@@ -20,8 +20,8 @@ import (
 	"crane.io/crane/internal/metrics/metricsserver"
 )
 
-// combinedSource are data sources as --datasource lists them; of those, only Prometheus has figures by the hour.
-func combinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.Capabilities {
+// newCombinedSource returns data sources as listed by --datasource; only Prometheus has hourly figures.
+func newCombinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.Capabilities {
 	t.Helper()
 	present, err := metricsserver.New(config)
 	if err != nil {
@@ -31,47 +31,47 @@ func combinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) 
 	return fallback.New(fallback.Config{Clock: clock.RealClock{}, Log: logr.Discard()}, all...).Capabilities()
 }
 
-// TestSeveralSources: recommenders that read by the hour do so from whichever of the data sources can, and say that none can
-// where that is so.
-func TestSeveralSources(t *testing.T) {
+// TestCombinedSources checks that recommenders use the first data source with hourly figures, and report if there is
+// none.
+func TestCombinedSources(t *testing.T) {
 	c := newClient(t)
 	found := map[string]string{
 		"IdleNode": "empty", "Volume": "pv-orphan", "Service": "lb-orphan", "Unused": "forgotten", "Throttle": "tight", "Packing": "giant", "GPU": "untouched",
 	}
 	t.Run("with prometheus", func(t *testing.T) {
-		startOn(t, func(config *rest.Config) metrics.Capabilities {
-			return combinedSource(t, config, fallback.Source{Name: "prom", Capabilities: prometheusAt(t, server.URL()).Capabilities()})
+		startControllersOn(t, func(config *rest.Config) metrics.Capabilities {
+			return newCombinedSource(t, config, fallback.Source{Name: "prom", Capabilities: newPrometheusSource(t, server.URL()).Capabilities()})
 		})
 		for recommender, kind := range recommendersByKind() {
 			t.Run(recommender, func(t *testing.T) {
-				r := rule(t, c, recommender, kind)
-				ready(t, c, r, "RoundCompleted")
-				got, there := recommendations(t.Context(), t, c, r.Name)[found[recommender]]
-				if !there || got.Status.Action == "" || got.Status.Action == analysisv1alpha1.ActionNone {
+				r := createRule(t, c, recommender, kind)
+				awaitReady(t, c, r, "RoundCompleted")
+				got, exists := recommendations(t.Context(), t, c, r.Name)[found[recommender]]
+				if !exists || got.Status.Action == "" || got.Status.Action == analysisv1alpha1.ActionNone {
 					t.Errorf("%s: %q: %s", found[recommender], got.Status.Action, got.Status.Description)
 				}
 			})
 		}
 	})
 	t.Run("without", func(t *testing.T) {
-		startOn(t, func(config *rest.Config) metrics.Capabilities { return combinedSource(t, config) })
-		r := rule(t, c, "Unused", "Deployment")
-		if cond := ready(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
+		startControllersOn(t, func(config *rest.Config) metrics.Capabilities { return newCombinedSource(t, config) })
+		r := createRule(t, c, "Unused", "Deployment")
+		if cond := awaitReady(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
 			t.Error(cond.Message)
 		}
 	})
 }
 
-// TestSizesFromPrometheus: Resource, Replicas and HPA of a workload with a daily wave, from the queries to the status.
-func TestSizesFromPrometheus(t *testing.T) {
+// TestSizingFromPrometheus checks the recommendations of Resource, Replicas and HPA for a workload with a daily wave.
+func TestSizingFromPrometheus(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
 	byType := func(t *testing.T, recommender string) analysisv1alpha1.RecommendationStatus {
 		t.Helper()
-		r := rule(t, c, recommender, "Deployment")
-		ready(t, c, r, "RoundCompleted")
-		got, there := recommendations(t.Context(), t, c, r.Name)["wave"]
-		if !there {
+		r := createRule(t, c, recommender, "Deployment")
+		awaitReady(t, c, r, "RoundCompleted")
+		got, exists := recommendations(t.Context(), t, c, r.Name)["wave"]
+		if !exists {
 			t.Fatal("no recommendation of", recommender)
 		}
 		return got.Status
@@ -83,7 +83,7 @@ func TestSizesFromPrometheus(t *testing.T) {
 		}
 	})
 	t.Run("Replicas", func(t *testing.T) {
-		// P95 of a wave up to 4 cores is just below: 8 pods at half a core.
+		// The 95th percentile of a wave up to 4 cores is just below it: 8 pods at half a core.
 		if s := byType(t, "Replicas"); s.RecommendedInfo != `{"spec":{"replicas":8}}` || !strings.Contains(s.Description, "cpu needs 8 pods at 50 % of the requested 1 each") {
 			t.Errorf("%+v", s)
 		}

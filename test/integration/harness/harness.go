@@ -25,9 +25,9 @@ import (
 	"crane.io/crane/internal/testbed/redirect"
 )
 
-// Build builds a command of this module.
-func Build(ctx context.Context, path, command string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "crane.io/crane/cmd/"+command)
+// Build builds a command of this module with flags of go build.
+func Build(ctx context.Context, path, command string, flags ...string) error {
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", path}, flags...), "crane.io/crane/cmd/"+command)...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building %s: %w", command, err)
@@ -62,6 +62,9 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 
 // Everything selects all kinds for Install.
 func Everything(string) bool { return true }
+
+// Nothing selects no kind for Install.
+func Nothing(string) bool { return false }
 
 // Eventually polls until check returns nil, and fails the test with its last error after bound.
 func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what string, check func(ctx context.Context) error) {

@@ -21,7 +21,12 @@ type Suite struct {
 	Name string
 	// Command is the command to build; empty for none.
 	Command string
-	Plane   controlplane.Options
+	// BuildFlags are the flags of go build for the command.
+	BuildFlags []string
+	// BinaryEnv is the environment variable with the path of a built command, which is used instead of a build. It may be
+	// empty.
+	BinaryEnv string
+	Plane     controlplane.Options
 	// Kinds selects the kinds of config/ to install; nil means all.
 	Kinds func(kind string) bool
 	// Before is called with a temporary directory before the control plane starts. It may be nil.
@@ -31,7 +36,7 @@ type Suite struct {
 	// Beside starts background processes before Ready is called and returns a function that stops them, which is called
 	// before the control plane stops. It may be nil.
 	Beside func(ctx context.Context, c *controlplane.ControlPlane) (stop func() error, err error)
-	// Ready is called with the control plane and the path of the command after config/ has been installed.
+	// Ready is called with the control plane and the path of the command after config/ has been installed. It may be nil.
 	Ready func(ctx context.Context, c *controlplane.ControlPlane, binary string) error
 	// After is called after the tests, or if they did not run, before the directory is removed. It may be nil.
 	After func() error
@@ -61,12 +66,9 @@ func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err 
 	if s.After != nil {
 		defer func() { err = errors.Join(err, s.After()) }()
 	}
-	binary := ""
-	if s.Command != "" {
-		binary = filepath.Join(dir, s.Command)
-		if err := Build(ctx, binary, s.Command); err != nil {
-			return 1, err
-		}
+	binary, err := s.binary(ctx, dir)
+	if err != nil {
+		return 1, err
 	}
 	if s.Before != nil {
 		if err := s.Before(ctx, dir); err != nil {
@@ -93,9 +95,23 @@ func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err 
 			}
 			stop = end
 		}
-		failed = s.Ready(ctx, c, binary)
+		if s.Ready != nil {
+			failed = s.Ready(ctx, c, binary)
+		}
 	})
 	return status, failed
+}
+
+// binary returns the path of the command, which is built in a directory unless the environment names a built one.
+func (s Suite) binary(ctx context.Context, dir string) (string, error) {
+	if s.BinaryEnv != "" && os.Getenv(s.BinaryEnv) != "" {
+		return os.Getenv(s.BinaryEnv), nil
+	}
+	if s.Command == "" {
+		return "", nil
+	}
+	path := filepath.Join(dir, s.Command)
+	return path, Build(ctx, path, s.Command, s.BuildFlags...)
 }
 
 func (s Suite) install(ctx context.Context, c *controlplane.ControlPlane) error {

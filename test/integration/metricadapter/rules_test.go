@@ -299,7 +299,7 @@ func TestPrometheusGone(t *testing.T) {
 	}
 	eventually(t, "the metric is unavailable, and the adapter not ready", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
-		if err := checkStatus(err, http.StatusServiceUnavailable, "queue_len_of_mail", "refused"); err != nil {
+		if err := checkStatus(err, http.StatusServiceUnavailable, "queue_len_of_mail", "Prometheus cannot be reached"); err != nil {
 			return err
 		}
 		if err := a.readyz(ctx, ""); err == nil || !strings.Contains(err.Error(), "[-]prometheus failed") {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -181,13 +180,12 @@ func awaitLoad(t *testing.T, c client.Client, name, metric, value string) {
 func awaitEvent(t *testing.T, c client.Client, kind, name, reason, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("event %s on %s %s", reason, kind, name), func(ctx context.Context) error {
-		var list eventsv1.EventList
-		if err := c.List(ctx, &list); err != nil {
+		events, err := harness.Events(ctx, c, "", kind, name, reason)
+		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			e := &list.Items[i]
-			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, text) {
+		for i := range events {
+			if strings.Contains(events[i].Note, text) {
 				return nil
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ const header = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSch
 // policy reads two metrics every second.
 const policy = header + `spec:
   syncPolicy:
-  - {name: cpu_usage_avg_5m, period: 1s}
+  - {name: cpu_usage_avg_5m, period: 1s, sampleTime: timestamp(cpu_usage_avg_5m)}
   - {name: mem_usage_avg_5m, period: 1s, query: "100 * mem_used_ratio"}
   predicate:
   - {name: cpu_usage_avg_5m, maxLimitPecent: 0.65}
@@ -62,6 +63,7 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 	awaitLoad(t, c, "by-name", "mem_usage_avg_5m", "0.50000")
 	awaitLoad(t, c, "by-v4", cpu, "0.20000")
 	awaitLoad(t, c, "by-v6", cpu, "0.30000")
+	awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "SampleTimeUnknown", "mem_usage_avg_5m")
 	awaitEvent(t, c, "Node", "nan", "LoadUnknown", "not a number")
 	awaitEvent(t, c, "Node", "twice", "LoadUnknown", "two series")
 	awaitEvent(t, c, "Node", "unknown", "LoadUnknown", "no series")
@@ -134,6 +136,38 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 		awaitLoad(t, c, "by-v4", "cpu_other", "0.40000")
 		p.awaitMetric(t, "crane_nodeload_policy_valid", 1)
 	})
+}
+
+// TestTaint verifies on a real API server that craned taints a loaded node with its own rights and removes the taint.
+func TestTaint(t *testing.T) {
+	c := newClient(t)
+	makeNode(t, c, "loaded", nil)
+	prom := servePrometheus(t)
+	prom.set(t, cpu, sample{72, []string{"instance", "loaded"}})
+	const marked = header + `spec:
+  syncPolicy:
+  - {name: cpu_usage_avg_5m, period: 1s, sampleTime: timestamp(cpu_usage_avg_5m)}
+  waterMarks:
+    cpu: {low: 0.3, schedule: 0.75, evict: 0.9}
+`
+	startCraned(t, prom.URL(), marked, "--controllers=nodeload", "--node-load-taint-above=0.9")
+	tainted := func(want bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			n, err := getNode(ctx, c, "loaded")
+			if err != nil {
+				return err
+			}
+			if got := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+				return t.Key == "status-taint.cluster-autoscaler.kubernetes.io/crane-load" && t.Effect == corev1.TaintEffectNoSchedule
+			}); got != want {
+				return fmt.Errorf("taints %v", n.Spec.Taints)
+			}
+			return nil
+		}
+	}
+	eventually(t, "the loaded node is tainted", tainted(true))
+	prom.set(t, cpu, sample{40, []string{"instance", "loaded"}})
+	eventually(t, "the taint is removed", tainted(false))
 }
 
 func version(t *testing.T, c client.Client, node string) string {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/pkg/nodeload"
 )
 
 const marked = header + `spec:
@@ -45,7 +47,7 @@ func use(namespace, pod string, cores float64) []promserver.Series {
 	}
 	return []promserver.Series{
 		of("container_cpu_usage_seconds_total", func(i int) float64 { return float64(i) * 15 * cores }),
-		of("container_memory_working_set_bytes", func(int) float64 { return 1 << 30 }),
+		of("container_memory_rss", func(int) float64 { return 1 << 30 }),
 	}
 }
 
@@ -112,6 +114,10 @@ func TestRebalancing(t *testing.T) {
 			}
 			return err
 		})
+		idle, err := getNode(t.Context(), c, "idle")
+		if err != nil || !strings.Contains(idle.Annotations[nodeload.HoldsKey], ns+"/ReplicaSet/free") {
+			t.Errorf("the target holds %q for the replacement, %v", idle.Annotations[nodeload.HoldsKey], err)
+		}
 		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
@@ -155,7 +161,7 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 	t.Helper()
 	match := map[string]string{"app": name}
 	spec := corev1.PodSpec{
-		TerminationGracePeriodSeconds: new(int64), NodeName: node,
+		TerminationGracePeriodSeconds: new(int64), NodeName: node, SchedulerName: "crane-scheduler",
 		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 		}}},

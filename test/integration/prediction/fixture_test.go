@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,11 +79,8 @@ func (c *counter) counts() (histories, ranges int) {
 // servePrometheus opens a server on a copy of the shared history and counts its range queries.
 func servePrometheus(t *testing.T) (*promserver.Server, *counter) {
 	t.Helper()
-	dir, queries := t.TempDir(), &counter{}
-	if err := os.CopyFS(dir, os.DirFS(history)); err != nil {
-		t.Fatal(err)
-	}
-	return harness.OpenPrometheus(t, promserver.Options{Dir: dir, Middleware: queries.wrap}), queries
+	queries := &counter{}
+	return harness.ServeHistory(t, history, promserver.Options{Middleware: queries.wrap}), queries
 }
 
 // startCraned runs craned with only its prediction controllers.
@@ -95,27 +90,6 @@ func startCraned(t *testing.T, prometheusURL string, flags ...string) *harness.C
 		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
 		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",
 	}, flags...)...)
-}
-
-// create creates objects and their namespaces, and deletes the objects at the end of the test.
-func create(t *testing.T, c client.Client, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		if ns := o.GetNamespace(); ns != "" {
-			err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
-			}
-		}
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
-				t.Error(err)
-			}
-		})
-	}
 }
 
 // cpuOf returns a prediction of the CPU of a Deployment, an hour ahead.

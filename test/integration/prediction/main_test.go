@@ -74,7 +74,7 @@ func (w *writer) add(value func(at time.Time) float64, pairs ...string) {
 }
 
 // pod adds a Deployment's pod with one container that uses cores since born.
-func (w *writer) pod(name string, born time.Time, cores func(time.Time) float64) {
+func (w *writer) pod(namespace, name string, born time.Time, cores func(time.Time) float64) {
 	set, pod := name+"-6d4cf56db6", name+"-6d4cf56db6-aaaaa"
 	alive := func(v func(time.Time) float64) func(time.Time) float64 {
 		return func(at time.Time) float64 {
@@ -87,33 +87,47 @@ func (w *writer) pod(name string, born time.Time, cores func(time.Time) float64)
 	one := func(time.Time) float64 { return 1 }
 	total := 0.0
 	w.add(alive(func(at time.Time) float64 {
-		total += cores(at) * scrape.Seconds()
+		total += cores(at) * w.grid.Step.Seconds()
 		return total
-	}), "__name__", "container_cpu_usage_seconds_total", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
+	}), "__name__", "container_cpu_usage_seconds_total", "namespace", namespace, "pod", pod, "container", "app", "image", "i")
 	w.add(alive(func(at time.Time) float64 { return 200e6 * (1 + cores(at)) }),
-		"__name__", "container_memory_working_set_bytes", "namespace", "shop", "pod", pod, "container", "app", "image", "i")
-	w.add(alive(one), "__name__", "kube_replicaset_owner", "namespace", "shop", "replicaset", set,
+		"__name__", "container_memory_working_set_bytes", "namespace", namespace, "pod", pod, "container", "app", "image", "i")
+	w.add(alive(one), "__name__", "kube_replicaset_owner", "namespace", namespace, "replicaset", set,
 		"owner_kind", "Deployment", "owner_name", name, "owner_is_controller", "true")
-	w.add(alive(one), "__name__", "kube_pod_owner", "namespace", "shop", "pod", pod,
+	w.add(alive(one), "__name__", "kube_pod_owner", "namespace", namespace, "pod", pod,
 		"owner_kind", "ReplicaSet", "owner_name", set, "owner_is_controller", "true")
 }
 
 func writeHistory(ctx context.Context, dir string) error {
 	end := time.Now().Truncate(scrape)
 	w := &writer{grid: promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}}
-	w.pod("periodic", time.Time{}, wave)
-	w.pod("noisy", time.Time{}, noise)
-	w.pod("new", end.Add(-40*time.Minute), noise)
+	w.pod("shop", "periodic", time.Time{}, wave)
+	w.pod("shop", "noisy", time.Time{}, noise)
+	w.pod("shop", "new", end.Add(-40*time.Minute), noise)
 	for _, zone := range []string{"a", "b"} {
 		w.add(func(at time.Time) float64 { return 100 * wave(at) }, "__name__", "http_requests", "zone", zone, "path", `/x"}`)
 	}
 	for _, node := range []string{"node-0", "node-1", "node-2"} {
-		idle := 0.0
-		w.add(func(at time.Time) float64 {
-			idle += (1 - wave(at)/4) * scrape.Seconds()
-			return idle
-		}, "__name__", "node_cpu_seconds_total", "instance", node+":9100", "mode", "idle", "cpu", "0")
+		w.node(node)
 	}
+	if _, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all); err != nil {
+		return err
+	}
+	// The targets of gocrane's examples, whose expressions have rates over a minute.
+	w = &writer{grid: promserver.Grid{Start: end.Add(-4 * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape / 3}}
+	w.pod("default", "dep-1-100m-500mib", time.Time{}, wave)
+	w.node("192.168.56.166")
 	_, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all)
 	return err
+}
+
+// node adds the use of a node.
+func (w *writer) node(name string) {
+	idle := 0.0
+	w.add(func(at time.Time) float64 {
+		idle += (1 - wave(at)/4) * w.grid.Step.Seconds()
+		return idle
+	}, "__name__", "node_cpu_seconds_total", "instance", name+":9100", "mode", "idle", "cpu", "0")
+	w.add(func(time.Time) float64 { return 8e9 }, "__name__", "node_memory_MemTotal_bytes", "instance", name+":9100")
+	w.add(func(at time.Time) float64 { return 8e9 - 1e9*wave(at) }, "__name__", "node_memory_MemAvailable_bytes", "instance", name+":9100")
 }

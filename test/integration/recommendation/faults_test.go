@@ -32,6 +32,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/test/integration/harness"
 )
 
 // near reports whether the CPU of the only container of a recommended value is within 5 % of a number of cores.
@@ -44,8 +45,8 @@ func near(value string, cores float64) bool {
 	return err == nil && math.Abs(q.AsApproximateFloat64()/cores-1) < 0.05
 }
 
-// faultyTransport refuses every second write of each path, the first included: in turn because there are too many, and because
-// somebody else was faster. By path, as no target could ever be written if the writes of another kept in step with its own.
+// faultyTransport rejects every second write of each path, starting with the first, alternately with 429 and with a conflict. It
+// counts by path, because the writes of another object could make each write of one object the rejected one.
 type faultyTransport struct {
 	http.RoundTripper
 	mu      sync.Mutex
@@ -64,7 +65,7 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if pass {
 		return f.RoundTripper.RoundTrip(r)
 	}
-	status := apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("somebody was faster")).Status()
+	status := apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("the object has been modified")).Status()
 	if f.refused.Add(1)%2 == 1 {
 		status = apierrors.NewTooManyRequests("later", 0).Status()
 	}
@@ -82,7 +83,7 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestEverySecondWriteRefused: 429 and conflicts cost tries; nothing is lost and nothing made twice.
+// TestEverySecondWriteRefused checks that each target has one Recommendation although every second write fails.
 func TestEverySecondWriteRefused(t *testing.T) {
 	w := newFixture(t)
 	names := []string{"a", "b", "c", "d", "e"}
@@ -97,18 +98,18 @@ func TestEverySecondWriteRefused(t *testing.T) {
 		f.RoundTripper = rt
 		return f
 	}})
-	w.eventually("every target done", func(ctx context.Context) error {
+	w.eventually("every target has its recommendations", func(ctx context.Context) error {
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
 		}
-		all, err := w.all(ctx) // Fails where one is there twice.
+		all, err := w.all(ctx) // fails if one exists twice
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			if one := all["Resource/"+name]; condition(one, "Ready") != "True/RecommendationReady" || one.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
-				return fmt.Errorf("%s: %s %v; rule %+v", name, condition(one, "Ready"), one.Annotations, r.Status)
+			if one := all["Resource/"+name]; harness.ConditionText(one.Status.Conditions, "Ready") != "True/RecommendationReady" || one.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
+				return fmt.Errorf("%s: %s %v; rule %+v", name, harness.ConditionText(one.Status.Conditions, "Ready"), one.Annotations, r.Status)
 			}
 		}
 		if r.Status.RunNumber != 1 {
@@ -117,7 +118,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 		return nil
 	})
 	if f.refused.Load() == 0 {
-		t.Error("nothing was refused")
+		t.Error("no write was rejected")
 	}
 }
 
@@ -174,8 +175,8 @@ func (w *fixture) custom(kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// TestCustomKindsThroughScale: a kind without a pod template is read through its scale subresource and a pod. An object
-// whose selector is missing, and a kind without the subresource, are told of, target by target, and stand in nobody's way.
+// TestCustomKindsThroughScale checks that a kind without a pod template is read through its scale subresource and a pod. An object
+// without a selector and a kind without the subresource are reported for each target and do not affect others.
 func TestCustomKindsThroughScale(t *testing.T) {
 	w := newFixture(t)
 	w.install()
@@ -196,7 +197,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 		analysisv1alpha1.ResourceSelector{Kind: "Opaque", APIVersion: "example.com/v1"})
 	w.create(rule)
 	w.start(setup{})
-	w.eventually("all targets looked at", func(ctx context.Context) error {
+	w.eventually("all targets are evaluated", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err != nil {
 			return err
@@ -205,7 +206,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 			"Resource/web": "True/RecommendationReady", "Resource/good": "True/RecommendationReady", "Replicas/good": "True/RecommendationReady",
 			"Resource/bad": "False/TargetUnreadable", "Resource/one": "False/TargetUnreadable",
 		} {
-			if got := condition(all[name], "Ready"); got != want {
+			if got := harness.ConditionText(all[name].Status.Conditions, "Ready"); got != want {
 				return fmt.Errorf("%s: %s, want %s: %s", name, got, want, all[name].Status.Description)
 			}
 		}
@@ -213,13 +214,14 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	})
 	all := w.recommendations()
 	for name, says := range map[string]string{"Resource/bad": "no selector", "Resource/one": "no scale subresource"} {
-		if d := all[name].Status.Description; !strings.Contains(d, says) || condition(all[name], "Failed") != "True/TargetUnreadable" {
-			t.Errorf("%s: %q", name, d)
+		if d := all[name].Status.Description; !strings.Contains(d, says) || harness.ConditionText(all[name].Status.Conditions, "Failed") != "True/TargetUnreadable" {
+			t.Errorf("%s: description %q", name, d)
 		}
 	}
 }
 
-// TestKindNotInstalled: a selector of a kind that the API server does not serve is reported, and the others are evaluated.
+// TestKindNotInstalled checks that a selector of a kind that the API server does not serve is reported, and that the other
+// selectors are evaluated.
 func TestKindNotInstalled(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -228,16 +230,17 @@ func TestKindNotInstalled(t *testing.T) {
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
 	w.create(rule)
 	w.start(setup{})
-	done := w.complete(rule, "SelectorFailed")
+	done := w.awaitRule(rule, "SelectorFailed")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
 		t.Error(m)
 	}
-	if r := w.recommendations()["Resource/web"]; condition(r, "Ready") != "True/RecommendationReady" {
+	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("%+v", r.Status)
 	}
 }
 
-// TestTargetDeletedMidway: a workload that goes while it is evaluated leaves nothing behind, and the round ends.
+// TestTargetDeletedMidway checks that a workload that is deleted during its evaluation has no Recommendation, and that the run
+// completes.
 func TestTargetDeletedMidway(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "doomed", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -248,8 +251,8 @@ func TestTargetDeletedMidway(t *testing.T) {
 		return client.IgnoreNotFound(w.Delete(ctx, w.deployment("doomed", 2)))
 	}
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
-	w.eventually("nothing left of the deleted one", func(ctx context.Context) error {
+	w.awaitRule(rule, "RoundCompleted")
+	w.eventually("the deleted workload has no Recommendation", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err == nil && len(all) != 2 {
 			err = fmt.Errorf("%d recommendations, want those of web", len(all))
@@ -258,7 +261,8 @@ func TestTargetDeletedMidway(t *testing.T) {
 	})
 }
 
-// TestTerminatingNamespace: where nothing can be created any more, nothing is, and the other namespaces are served.
+// TestTerminatingNamespace checks that no Recommendation is created in a terminating namespace, and that other namespaces are
+// evaluated.
 func TestTerminatingNamespace(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -268,7 +272,7 @@ func TestTerminatingNamespace(t *testing.T) {
 	there := w.deployment("web", 2)
 	there.Namespace = leaving.Name
 	w.create(there)
-	// Without a controller of namespaces it stays on its way out.
+	// Without the namespace controller it remains in phase Terminating.
 	if err := w.Delete(t.Context(), leaving); err != nil {
 		t.Fatal(err)
 	}
@@ -276,17 +280,17 @@ func TestTerminatingNamespace(t *testing.T) {
 	rule.Spec.NamespaceSelector.MatchNames = append(rule.Spec.NamespaceSelector.MatchNames, leaving.Name)
 	w.create(rule)
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
-	if r := w.recommendations()["Resource/web"]; condition(r, "Ready") != "True/RecommendationReady" {
+	w.awaitRule(rule, "RoundCompleted")
+	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("%+v", r.Status)
 	}
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
-		t.Errorf("%d recommendations in a namespace that is going: %v", len(list.Items), err)
+		t.Errorf("%d recommendations in a terminating namespace: %v", len(list.Items), err)
 	}
 }
 
-// TestSlowSource: a rule whose source takes its time does not hold up another one, and is done in the end.
+// TestSlowSource checks that a rule with a slow data source does not delay another rule, and completes.
 func TestSlowSource(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -309,28 +313,27 @@ func TestSlowSource(t *testing.T) {
 	}
 	w.create(slow)
 	w.start(setup{})
-	w.eventually("the slow one reads", func(context.Context) error {
+	w.eventually("the slow rule queries its source", func(context.Context) error {
 		if w.past.queryCount() == 0 {
-			return errors.New("nothing was asked")
+			return errors.New("no query")
 		}
 		return nil
 	})
 	other.create(quick)
-	other.complete(quick, "RoundCompleted")
+	other.awaitRule(quick, "RoundCompleted")
 	if len(w.recommendations()) > 0 {
-		t.Error("the slow one has been written already")
+		t.Error("the slow rule has recommendations before its query has ended")
 	}
 	close(release)
-	w.complete(slow, "RoundCompleted")
+	w.awaitRule(slow, "RoundCompleted")
 }
 
-// podPages answers lists of pods of a namespace, page by page as they are asked for: those that are there and a great many that
-// nobody had to make.
+// podPages adds simulated pods to the lists of pods of a namespace, page by page.
 type podPages struct {
 	http.RoundTripper
 	namespace string
 	pods      int
-	// bare tells which of them are nobody's.
+	// bare reports whether a simulated pod has no controller.
 	bare  func(i int) bool
 	pages atomic.Int64
 	whole atomic.Bool
@@ -349,7 +352,7 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 		p.whole.Store(true)
 		size = p.pods
 	}
-	from, _ := strconv.Atoi(q.Get("continue")) // Empty for the first page.
+	from, _ := strconv.Atoi(q.Get("continue")) // empty for the first page
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for i := from; i < min(from+size, p.pods); i++ {
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(i), UID: types.UID(p.name(i))}, Spec: podSpec()}
@@ -371,13 +374,14 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestTwentyThousandPods: a rule that selects 20,000 pods reads them page by page, and evaluates those without a controller.
+// TestTwentyThousandPods checks that a rule that selects 20,000 pods reads them page by page, and evaluates those without a
+// controller.
 func TestTwentyThousandPods(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = nil
 	pages := &podPages{namespace: w.namespace, pods: 20_000, bare: func(i int) bool { return i%1000 == 0 }}
 	const bare = 20
-	for i := range bare { // They are looked for one by one later.
+	for i := range bare { // They are read one by one later.
 		w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
 	}
 	rule := w.rule("pods", "Resource")
@@ -387,7 +391,7 @@ func TestTwentyThousandPods(t *testing.T) {
 		pages.RoundTripper = rt
 		return pages
 	}})
-	done := w.complete(rule, "RoundCompleted")
+	done := w.awaitRule(rule, "RoundCompleted")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
 		t.Error(m)
 	}

@@ -5,7 +5,6 @@ package recommendation_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -18,11 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,29 +36,28 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// bound is how long a test waits for what takes a second or two on an idle machine.
-const bound = 90 * time.Second
+// waitTimeout bounds each wait. On an idle machine a wait takes a second or two.
+const waitTimeout = 90 * time.Second
 
 const mib = 1 << 20
 
-// usageOf is what the history says of every workload that is asked about: a daily wave of CPU between low and high cores for
-// a pod, and a constant memory.
+// usageOf is the usage of a workload: a daily wave of CPU between low and high cores for each pod, and constant memory.
 type usageOf struct {
 	kind, name string
 	pods       int
 	low, high  float64
 	bytes      float64
-	// since is for how long before the end there is a history; 0 for all of it.
+	// since is the length of the history; 0 means all of the requested period.
 	since time.Duration
 }
 
-// history is a history. Its fields are guarded by mu, as tests change them while controllers read.
+// history is a data source with generated usage. mu guards its fields, because tests change them while controllers read.
 type history struct {
 	mu   sync.Mutex
 	uses []usageOf
-	// before is called before each reading; it may block, fail, or change the world.
+	// before is called before each query. It may block, fail or change objects.
 	before func(ctx context.Context, req metrics.UsageRequest) error
-	asked  int
+	asked  int // number of queries
 }
 
 // Usage implements metrics.UsageReader.
@@ -125,37 +120,28 @@ func (p *history) queryCount() int {
 	return p.asked
 }
 
-// fixture is an API server with the controllers on it, of one test.
+// fixture is a namespace of one test and the controllers.
 type fixture struct {
 	client.Client
 	t        *testing.T
 	past     *history
 	registry *prometheus.Registry
-	// namespace is the test's own.
+	// namespace is the namespace of the test.
 	namespace string
 }
 
-// setup is what a test wants otherwise.
+// setup configures the controllers.
 type setup struct {
 	wrap     func(http.RoundTripper) http.RoundTripper
 	settings *configfile.File[controller.Settings]
 }
 
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	return scheme
-}
-
-// newFixture makes the test's namespace; start starts the controllers.
+// newFixture creates the namespace of the test. It does not start the controllers.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	config := control.Config()
 	config.QPS, config.Burst = 1000, 1000
-	c, err := client.New(config, client.Options{Scheme: newScheme(t)})
+	c, err := harness.NewClient(config, analysisv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +154,7 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
-// start runs the controllers for the length of the test, and checks that they end.
+// start runs the controllers until the test ends, and checks that they stop.
 func (w *fixture) start(s setup) {
 	w.t.Helper()
 	config := rest.CopyConfig(control.Config())
@@ -178,7 +164,7 @@ func (w *fixture) start(s setup) {
 	}
 	skip := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: newScheme(w.t), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: w.Scheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: ctrlconfig.Controller{SkipNameValidation: &skip},
 	})
 	if err != nil {
@@ -204,13 +190,13 @@ func (w *fixture) start(s setup) {
 			if err != nil {
 				w.t.Error(err)
 			}
-		case <-time.After(bound):
-			w.t.Error("the controllers did not end")
+		case <-time.After(waitTimeout):
+			w.t.Error("the controllers did not stop")
 		}
 	})
 }
 
-// create creates objects; rules are deleted at the end, for the next test's controllers would run them too.
+// create creates objects. Rules are deleted at the end of the test, because the controllers of the next test would run them.
 func (w *fixture) create(objects ...client.Object) {
 	w.t.Helper()
 	for _, o := range objects {
@@ -227,7 +213,7 @@ func (w *fixture) create(objects ...client.Object) {
 	}
 }
 
-// deployment is a workload with one container that requests a core and a gibibyte, of which all pods are available.
+// deployment returns a Deployment with one container that requests one core and 1 GiB.
 func (w *fixture) deployment(name string, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
@@ -247,7 +233,7 @@ func podSpec() corev1.PodSpec {
 	}}}
 }
 
-// deploy creates deployments with a status in which all of their pods are available, as there are no controllers for that.
+// deploy creates Deployments and writes a status with all pods available, like the Deployment controller.
 func (w *fixture) deploy(replicas int32, names ...string) {
 	w.t.Helper()
 	for _, name := range names {
@@ -260,7 +246,7 @@ func (w *fixture) deploy(replicas int32, names ...string) {
 	}
 }
 
-// rule is about Deployments of the test's namespace.
+// rule returns a rule for the Deployments of the namespace.
 func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.RecommendationRule {
 	r := &analysisv1alpha1.RecommendationRule{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + name},
@@ -278,27 +264,16 @@ func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.Re
 
 func (w *fixture) eventually(what string, check func(ctx context.Context) error) {
 	w.t.Helper()
-	harness.Eventually(w.t.Context(), w.t, bound, what, check)
+	harness.Eventually(w.t.Context(), w.t, waitTimeout, what, check)
 }
 
-// complete waits until the Ready condition of a rule has a reason, for the spec that the rule has, and returns the rule.
-func (w *fixture) complete(rule *analysisv1alpha1.RecommendationRule, reason string) *analysisv1alpha1.RecommendationRule {
+// awaitRule waits until the Ready condition of a rule has a reason, and returns the rule.
+func (w *fixture) awaitRule(rule *analysisv1alpha1.RecommendationRule, reason string) *analysisv1alpha1.RecommendationRule {
 	w.t.Helper()
-	out := &analysisv1alpha1.RecommendationRule{}
-	w.eventually("rule "+rule.Name+" "+reason, func(ctx context.Context) error {
-		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), out); err != nil {
-			return err
-		}
-		c := meta.FindStatusCondition(out.Status.Conditions, analysisv1alpha1.ConditionReady)
-		if c == nil || c.Reason != reason || c.ObservedGeneration != out.Generation {
-			return fmt.Errorf("condition %+v of generation %d", c, out.Generation)
-		}
-		return nil
-	})
-	return out
+	return harness.AwaitRule(w.t, waitTimeout, w, rule.Name, reason)
 }
 
-// all are the recommendations of the test's namespace, by type and target.
+// all returns the Recommendations of the namespace by type/target.
 func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommendation, error) {
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
@@ -308,7 +283,7 @@ func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommen
 	for _, r := range list.Items {
 		key := string(r.Spec.Type) + "/" + r.Spec.TargetRef.Name
 		if _, twice := out[key]; twice {
-			return nil, fmt.Errorf("%s is there twice", key)
+			return nil, fmt.Errorf("two recommendations %s", key)
 		}
 		out[key] = r
 	}
@@ -322,13 +297,4 @@ func (w *fixture) recommendations() map[string]analysisv1alpha1.Recommendation {
 		w.t.Fatal(err)
 	}
 	return all
-}
-
-// condition is the status and reason of a condition, "absent" where there is none.
-func condition(r analysisv1alpha1.Recommendation, kind string) string {
-	c := meta.FindStatusCondition(r.Status.Conditions, kind)
-	if c == nil {
-		return "absent"
-	}
-	return string(c.Status) + "/" + c.Reason
 }

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recommendation_test runs the controllers of recommendations against a real API server, with a history that is
-// known, and with faults between them and the API server. What craned as a process does is tested beside it.
+// Package recommendation_test runs the recommendation controllers in the test process against a real API server, with a given
+// history and with faults of the API server. Package craned_test tests craned as a process.
 package recommendation_test
 
 import (

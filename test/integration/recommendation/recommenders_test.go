@@ -19,13 +19,14 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
-// TestReplicasAndHPA: one reading of history serves three recommenders. Memory decides where it is what the pods need
-// most; the autoscaler needs no configuration; what they say is in gocrane's formats.
+// TestReplicasAndHPA checks that three recommenders share one query of the history, that the resource with the higher need
+// determines the replicas, that HPAs need no configuration, and that values have the formats of gocrane.
 func TestReplicasAndHPA(t *testing.T) {
 	w := newFixture(t)
-	// Ten pods between 0.1 and 0.5 cores; web holds 200 MiB a pod, cache 1 GiB.
+	// Ten pods use 0.1 to 0.5 cores; each pod of web uses 200 MiB, each pod of cache 1 GiB.
 	w.past.uses = []usageOf{
 		{"Deployment", "web", 10, 0.1, 0.5, 200 * mib, 0},
 		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib, 0},
@@ -36,15 +37,15 @@ func TestReplicasAndHPA(t *testing.T) {
 	rule := w.rule("all", "HPA", "Resource", "Replicas")
 	w.create(rule)
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
+	w.awaitRule(rule, "RoundCompleted")
 	if n := w.past.queryCount(); n != 2 {
-		t.Errorf("the source was asked %d times for one pass of three recommenders, want 2: cpu and memory", n)
+		t.Errorf("%d queries for one pass of three recommenders, want 2: cpu and memory", n)
 	}
 	all := w.recommendations()
 	if len(all) != 9 {
 		t.Fatalf("%d recommendations, want 9", len(all))
 	}
-	// P95 of ten pods' wave is just below 5 cores: ten pods at half a core each.
+	// The 95th percentile of the sum of ten pods is just below 5 cores: ten pods of half a core.
 	for name, want := range map[string]string{"web": "10", "cache": "20", "idle": "1"} {
 		r := all["Replicas/"+name]
 		if r.Status.RecommendedValue != "replicasRecommendation:\n  replicas: "+want+"\n" || r.Status.RecommendedInfo != `{"spec":{"replicas":`+want+`}}` {
@@ -53,14 +54,14 @@ func TestReplicasAndHPA(t *testing.T) {
 	}
 	if r := all["Replicas/cache"]; r.Status.Action != analysisv1alpha1.ActionPatch || r.Status.CurrentInfo != `{"spec":{"replicas":10}}` ||
 		!strings.Contains(r.Status.Description, "memory 20 pods") || !strings.Contains(r.Status.Description, "Evidence: p95 of cpu") {
-		t.Errorf("it does not say why: %+v", r.Status)
+		t.Errorf("the status contains no reason: %+v", r.Status)
 	}
 	if r := all["Replicas/web"]; r.Status.Action != analysisv1alpha1.ActionNone {
 		t.Errorf("%+v", r.Status)
 	}
 	checkHPA(t, all["HPA/web"])
-	if r := all["HPA/idle"]; condition(r, "Ready") != "True/RecommendationReady" || r.Status.Action != analysisv1alpha1.ActionNone || r.Status.RecommendedInfo != "" {
-		t.Errorf("an autoscaler for what is idle: %+v", r.Status)
+	if r := all["HPA/idle"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" || r.Status.Action != analysisv1alpha1.ActionNone || r.Status.RecommendedInfo != "" {
+		t.Errorf("an HPA is recommended for an idle workload: %+v", r.Status)
 	}
 	if r := all["Resource/web"]; !strings.Contains(r.Status.RecommendedValue, "resourceRequest:") {
 		t.Errorf("%+v", r.Status)
@@ -70,8 +71,8 @@ func TestReplicasAndHPA(t *testing.T) {
 	})
 }
 
-// TestShortHistory: with two days of history there is a number of pods that can only be more than there are, and it says why;
-// an autoscaler waits. Without any history neither has one.
+// TestShortHistory checks that with two days of history replicas are only raised, with a reason, and no HPA is recommended, and
+// that without history neither is recommended.
 func TestShortHistory(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{
@@ -83,10 +84,10 @@ func TestShortHistory(t *testing.T) {
 	rule := w.rule("short", "Replicas", "HPA")
 	w.create(rule)
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
+	w.awaitRule(rule, "RoundCompleted")
 	all := w.recommendations()
 	for name, want := range map[string]struct{ ready, learning, value, says string }{
-		// P95 of two pods' wave is just below 6 cores: 12 pods at half a core each.
+		// The 95th percentile of the sum of two pods is just below 6 cores: 12 pods of half a core.
 		"Replicas/full":   {"True/RecommendationReady", "True/InsufficientHistory", `{"spec":{"replicas":12}}`, "No forecast stands in for the rest"},
 		"Replicas/empty":  {"True/RecommendationReady", "True/InsufficientHistory", `{"spec":{"replicas":4}}`, "It stays at 4 pods"},
 		"Replicas/unseen": {"False/NoUsage", "False/NoUsage", "", "No cpu use is known"},
@@ -94,8 +95,8 @@ func TestShortHistory(t *testing.T) {
 		"HPA/unseen":      {"False/NoUsage", "False/NoUsage", "", "No cpu use is known"},
 	} {
 		r := all[name]
-		if condition(r, "Ready") != want.ready || condition(r, "Learning") != want.learning || r.Status.RecommendedInfo != want.value || !strings.Contains(r.Status.Description, want.says) {
-			t.Errorf("%s: Ready %s, Learning %s, %s: %s", name, condition(r, "Ready"), condition(r, "Learning"), r.Status.RecommendedInfo, r.Status.Description)
+		if harness.ConditionText(r.Status.Conditions, "Ready") != want.ready || harness.ConditionText(r.Status.Conditions, "Learning") != want.learning || r.Status.RecommendedInfo != want.value || !strings.Contains(r.Status.Description, want.says) {
+			t.Errorf("%s: Ready %s, Learning %s, %s: %s", name, harness.ConditionText(r.Status.Conditions, "Ready"), harness.ConditionText(r.Status.Conditions, "Learning"), r.Status.RecommendedInfo, r.Status.Description)
 		}
 	}
 }
@@ -112,7 +113,7 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 		len(e.Spec.Metrics) != 1 || e.Spec.Metrics[0].Resource.Name != corev1.ResourceCPU {
 		t.Errorf("%s: %s", r.Status.Action, r.Status.RecommendedInfo)
 	}
-	// Resource proposes another request for the same workload, and the target is a share of that one.
+	// The target is a percentage of the request that recommender Resource proposes for the same workload.
 	if !strings.Contains(r.Status.Description, "changes together with it") {
 		t.Error(r.Status.Description)
 	}
@@ -121,7 +122,7 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 	}
 }
 
-// hasSeries checks the number of series of a metric in the test's namespace; other tests may have their own.
+// hasSeries checks the number of series of a metric in the namespace of the test.
 func hasSeries(w *fixture, name string, want int) error {
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -145,8 +146,8 @@ func hasSeries(w *fixture, name string, want int) error {
 	return nil
 }
 
-// TestScalePoint: requests and the targets of an autoscaler on them are one decision. Crane's own gets both together;
-// with anybody else's both are proposed, and neither may be applied.
+// TestScalePoint checks that requests and the targets of an HPA on them change together if Crane manages the HPA, and that both are
+// proposed, but must not be applied, if it does not.
 func TestScalePoint(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
@@ -171,23 +172,23 @@ func TestScalePoint(t *testing.T) {
 	rule := w.rule("point", "Resource", "HPA", "Replicas")
 	w.create(hpa("foreign"), mine, rule)
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
+	w.awaitRule(rule, "RoundCompleted")
 	all := w.recommendations()
 	foreign, owned := all["Resource/foreign"], all["Resource/owned"]
 	if foreign.Status.Action != analysisv1alpha1.ActionPatch || foreign.Status.RecommendedInfo == "" || foreign.Status.RecommendedInfo != owned.Status.RecommendedInfo {
 		t.Errorf("the requests are not proposed: %+v", foreign.Status)
 	}
-	if c := condition(foreign, analysisv1alpha1.ConditionApplicable); c != "False/AutoscalerNotOwned" {
-		t.Errorf("beside somebody else's autoscaler: %s", c)
+	if c := harness.ConditionText(foreign.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != "False/AutoscalerNotOwned" {
+		t.Errorf("beside an unmanaged HPA: %s", c)
 	}
 	if !strings.Contains(foreign.Status.Description, "autoscaler foreign acts on the utilisation of these requests") {
 		t.Error(foreign.Status.Description)
 	}
 	if foreign.Annotations[analysisv1alpha1.AnnotationScalePoint] != "" {
-		t.Error("what is not Crane's is not to be changed")
+		t.Error("an unmanaged HPA would be changed")
 	}
-	if c := condition(owned, analysisv1alpha1.ConditionApplicable); c != "absent" {
-		t.Errorf("with Crane's own autoscaler: %s", c)
+	if c := harness.ConditionText(owned.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != "absent" {
+		t.Errorf("with a managed HPA: %s", c)
 	}
 	var point struct {
 		Kind, Name string
@@ -203,8 +204,8 @@ func TestScalePoint(t *testing.T) {
 		t.Errorf("%+v", point)
 	}
 	for _, name := range []string{"HPA/foreign", "Replicas/foreign"} {
-		if r := all[name]; condition(r, analysisv1alpha1.ConditionApplicable) == "absent" && r.Status.RecommendedInfo != "" {
-			t.Errorf("%s may be applied beside somebody else's autoscaler: %+v", name, r.Status)
+		if r := all[name]; harness.ConditionText(r.Status.Conditions, analysisv1alpha1.ConditionApplicable) == "absent" && r.Status.RecommendedInfo != "" {
+			t.Errorf("%s may be applied beside an unmanaged HPA: %+v", name, r.Status)
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,15 +25,15 @@ import (
 	"crane.io/crane/internal/recommendation/controller"
 )
 
-// TestAskedFor: lowering the run number of one Recommendation has that one evaluated, at once, and no other.
-func TestAskedFor(t *testing.T) {
+// TestRunNumberLowered checks that lowering the run number of one Recommendation evaluates that one at once, and no other.
+func TestRunNumberLowered(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "api", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web", "api")
 	rule := w.rule("asked", "Resource")
 	w.create(rule)
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
+	w.awaitRule(rule, "RoundCompleted")
 	before := w.recommendations()
 	w.past.set(func(p *history) {
 		for i := range p.uses {
@@ -43,7 +45,7 @@ func TestAskedFor(t *testing.T) {
 	if err := w.Patch(t.Context(), &web, patch); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("web evaluated again", func(ctx context.Context) error {
+	w.eventually("web is evaluated again", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err != nil {
 			return err
@@ -56,15 +58,15 @@ func TestAskedFor(t *testing.T) {
 	})
 	after := w.recommendations()
 	if a, b := before["Resource/api"], after["Resource/api"]; a.ResourceVersion != b.ResourceVersion {
-		t.Error("the other one was evaluated, too")
+		t.Error("the other Recommendation was evaluated")
 	}
-	r := w.complete(rule, "RoundCompleted")
+	r := w.awaitRule(rule, "RoundCompleted")
 	if r.Status.RunNumber != 1 {
-		t.Errorf("run number of the rule %d, want 1: it had no round of its own", r.Status.RunNumber)
+		t.Errorf("run number of the rule %d, want 1: the rule must not run", r.Status.RunNumber)
 	}
 }
 
-// TestAnalytics: an Analytics has a rule while it is there, with its settings, and none when it is gone.
+// TestAnalytics checks that an Analytics has a rule with its settings, which is deleted with it.
 func TestAnalytics(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -76,7 +78,7 @@ func TestAnalytics(t *testing.T) {
 			Type:               analysisv1alpha1.AnalysisTypeResource,
 			ResourceSelectors:  []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
 			CompletionStrategy: &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyPeriodical, PeriodSeconds: &seconds},
-			Config:             map[string]string{"cpu-request-margin-fraction": "0.15"},
+			Config:             map[string]string{"resource.cpu-request-margin-fraction": "0.15", "ehpa.fluctuation-threshold": "0"},
 		},
 	}
 	w.create(analytics)
@@ -93,50 +95,68 @@ func TestAnalytics(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("there is no rule")
+		return errors.New("no rule")
 	}
-	w.eventually("rule of the analytics", find)
+	w.eventually("the Analytics has a rule", find)
 	if found.Spec.RunInterval != "2h0m0s" || len(found.Spec.NamespaceSelector.MatchNames) != 1 || found.Spec.NamespaceSelector.MatchNames[0] != w.namespace ||
-		found.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] != "0.15" {
+		!maps.Equal(found.Spec.Recommenders[0].Config, map[string]string{"resource.cpu-request-margin-fraction": "0.15"}) {
 		t.Errorf("%+v", found.Spec)
 	}
-	w.complete(found, "RoundCompleted")
+	w.awaitRule(found, "RoundCompleted")
 	if r, there := w.recommendations()["Resource/web"]; !there || r.Labels[analysisv1alpha1.LabelAnalyticsName] != "old-form" {
 		t.Errorf("%+v", r.Labels)
 	}
-	w.eventually("condition of the analytics", func(ctx context.Context) error {
+	recommendation := w.recommendations()["Resource/web"]
+	w.eventually("the Analytics has the status of its rule", func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
-		if len(analytics.Status.Conditions) != 1 || analytics.Status.Conditions[0].Reason != "Converted" {
-			return fmt.Errorf("%+v", analytics.Status.Conditions)
+		s := analytics.Status
+		if len(s.Conditions) != 1 || s.Conditions[0].Reason != "AnalyticsReady" || !strings.Contains(s.Conditions[0].Message, "ignored: ehpa.fluctuation-threshold") ||
+			len(s.Recommendations) != 1 || s.Recommendations[0].UID != recommendation.UID || s.Recommendations[0].TargetRef.Name != "web" ||
+			s.Recommendations[0].LastStartTime == nil || s.Recommendations[0].Message != "Success" {
+			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	was := analytics.DeepCopy() // Its controller may write its status meanwhile.
+	broken := analytics.DeepCopy()
+	broken.Spec.Config = map[string]string{"resource.cpu-request-percentile": "many"}
+	if err := w.Patch(t.Context(), broken, client.MergeFrom(analytics)); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the Analytics reports that its recommender cannot run", func(ctx context.Context) error {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
+			return err
+		}
+		if c := analytics.Status.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "InvalidRecommender" || !strings.Contains(c.Message, "many") {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	was := analytics.DeepCopy() // The controller may write the status concurrently.
 	analytics.Spec.CompletionStrategy = nil
 	if err := w.Patch(t.Context(), analytics, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("changed rule", func(ctx context.Context) error {
+	w.eventually("the rule is changed", func(ctx context.Context) error {
 		if err := find(ctx); err != nil || found.Spec.RunInterval == "" {
 			return err
 		}
-		return fmt.Errorf("it runs every %s", found.Spec.RunInterval)
+		return fmt.Errorf("run interval %s", found.Spec.RunInterval)
 	})
 	if err := w.Delete(t.Context(), analytics); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("rule gone with the analytics", func(ctx context.Context) error {
+	w.eventually("the rule is deleted with the Analytics", func(ctx context.Context) error {
 		if err := find(ctx); err != nil {
-			return nil //nolint:nilerr // That is what is waited for.
+			return nil //nolint:nilerr // the wait ends when the rule is not found
 		}
-		return errors.New("it is still there")
+		return errors.New("the rule exists")
 	})
 }
 
-// TestConfigurationReloaded: a changed file counts without a restart, for rules that had to wait for it at once; a bad one
-// leaves the old one in force and is told in a metric.
+// TestConfigurationReloaded checks that a changed configuration file is used without a restart and that failed rules run with it at
+// once, and that an invalid file is ignored and reported in a metric.
 func TestConfigurationReloaded(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -148,7 +168,7 @@ func TestConfigurationReloaded(t *testing.T) {
 		if err := os.WriteFile(path+".new", []byte(header+body), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(path+".new", path); err != nil { // As a ConfigMap is swapped: never half.
+		if err := os.Rename(path+".new", path); err != nil { // atomically, like the files of a ConfigMap
 			t.Fatal(err)
 		}
 	}
@@ -160,24 +180,36 @@ func TestConfigurationReloaded(t *testing.T) {
 	rule := w.rule("config", "Resource")
 	w.create(rule)
 	w.start(setup{settings: file})
-	w.complete(rule, "InvalidRecommender")
-	write("- {name: Resource, acceptedResources: [{kind: Deployment}], config: {cpu-request-percentile: \"2\"}}\n")
-	w.eventually("bad file told", func(context.Context) error {
+	w.awaitRule(rule, "InvalidRecommender")
+	write("- {name: Resource, acceptedResources: [{kind: Deployment}], cofig: {}}\n")
+	w.eventually("the metric reports the invalid file", func(context.Context) error {
 		if s := file.State(); !s.Invalid || s.Failed == 0 {
 			return fmt.Errorf("%+v", s)
 		}
 		return hasSeries(w, "crane_analysis_recommendation_configuration_valid", 1)
 	})
-	w.complete(rule, "InvalidRecommender")
+	w.awaitRule(rule, "InvalidRecommender")
+	write("- {name: Resource, acceptedResources: [{kind: Deployment}], config: {cpu-request-percentile: \"2\"}}\n" +
+		"- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
+	other := w.rule("other", "Replicas")
+	w.create(other)
+	w.eventually("a bad setting leaves the file in force", func(context.Context) error {
+		if s := file.State(); s.Invalid || file.Content().Invalid() == nil {
+			return fmt.Errorf("%+v, %w", s, file.Content().Invalid())
+		}
+		return nil
+	})
+	w.awaitRule(other, "RoundCompleted")
+	w.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}]}\n")
-	w.complete(rule, "RoundCompleted")
+	w.awaitRule(rule, "RoundCompleted")
 	if _, there := w.recommendations()["Resource/web"]; !there {
-		t.Error("the rule was not run with the new file")
+		t.Error("the rule did not run with the new file")
 	}
 }
 
-// TestChangedDuringItsRun: a rule that changes while it runs is run as it then is; nothing of the old one is taken for the
-// new one's.
+// TestChangedDuringItsRun checks that a rule that changes during a run is run again, and that values of the old spec are not
+// reported for the new one.
 func TestChangedDuringItsRun(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -190,7 +222,7 @@ func TestChangedDuringItsRun(t *testing.T) {
 		if changed {
 			return nil
 		}
-		changed = true // Only the first reading, which is that of the first pass, comes here.
+		changed = true // only in the first query, which belongs to the first run
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
@@ -199,21 +231,21 @@ func TestChangedDuringItsRun(t *testing.T) {
 		return w.Update(ctx, r)
 	}
 	w.start(setup{})
-	w.complete(rule, "RoundCompleted")
-	w.eventually("the number of the new rule", func(ctx context.Context) error {
+	w.awaitRule(rule, "RoundCompleted")
+	w.eventually("the value follows from the new spec", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err != nil {
 			return err
 		}
-		// 0.2 cores and as much again.
+		// 0.2 cores with a margin of 100 %.
 		if v := all["Resource/web"].Status.RecommendedValue; v == "" || !near(v, 0.4) {
-			return fmt.Errorf("it is %s", v)
+			return fmt.Errorf("recommended value %s", v)
 		}
 		return nil
 	})
 }
 
-// TestTwoRules: rules that select the same workload do not conflict, and metrics report it once.
+// TestTwoRules checks that two rules may select the same workload, and that metrics count it once.
 func TestTwoRules(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
@@ -221,8 +253,8 @@ func TestTwoRules(t *testing.T) {
 	one, two := w.rule("one", "Resource"), w.rule("two", "Resource")
 	w.create(one, two)
 	w.start(setup{})
-	w.complete(one, "RoundCompleted")
-	w.complete(two, "RoundCompleted")
+	w.awaitRule(one, "RoundCompleted")
+	w.awaitRule(two, "RoundCompleted")
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
 		t.Fatal(err)
@@ -230,5 +262,5 @@ func TestTwoRules(t *testing.T) {
 	if len(list.Items) != 2 || list.Items[0].Name == list.Items[1].Name {
 		t.Errorf("%d recommendations, want one of each rule", len(list.Items))
 	}
-	w.eventually("one series of the target", func(context.Context) error { return hasSeries(w, "crane_analysis_select_targets", 1) })
+	w.eventually("the target has one series", func(context.Context) error { return hasSeries(w, "crane_analysis_select_targets", 1) })
 }

@@ -127,6 +127,32 @@ func (b *fixture) event(namespace, name, reason string) string {
 	return note
 }
 
+// TestHeldNode verifies that load which rebalancing holds on a node keeps other pods off it, lets the replacement of the evicted pod in, and
+// ends with its annotation.
+func TestHeldNode(t *testing.T) {
+	s := startDynamic(t, "0.65")
+	b := newFixture(t, s.scheduler)
+	annotations := load("0.30000", 0)
+	text, err := nodeload.FormatHolds([]nodeload.Hold{{
+		Pod: "evicted", Workload: "default/ReplicaSet/web", CPU: 4000, Memory: 1 << 30, Until: time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations[nodeload.HoldsKey] = text
+	b.node("load-held", 10, annotations)
+	b.pod("stranger", "1")
+	b.awaitPending("stranger", "too much load by cpu_usage_avg_5m")
+	b.pod("replacement", "1", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}
+	})
+	if got := b.awaitPlaced("replacement").Spec.NodeName; got != "load-held" {
+		t.Errorf("the replacement is on %s", got)
+	}
+	b.annotate("load-held", load("0.31000", 0)) // any change makes the scheduler ask again
+	b.awaitPlaced("stranger")
+}
+
 // TestHotNode: a hot node gets no pod, which is reported by an event; it gets one as soon as its load has dropped; and
 // the scheduler explains both.
 func TestHotNode(t *testing.T) {

@@ -6,6 +6,7 @@ package scheduler_test
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
@@ -295,6 +297,23 @@ func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Po
 		b.Fatal(err)
 	}
 	return pod
+}
+
+// setResult writes a topology result on a pod with an administrator's rights.
+func (b *fixture) setResult(name, result string) {
+	b.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{topology.AnnotationPodTopologyResult: result}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.patch(name, string(patch))
+}
+
+func (b *fixture) patch(name, patch string) {
+	b.Helper()
+	if _, err := b.client.CoreV1().Pods("default").Patch(b.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func (b *fixture) get(name string) *corev1.Pod {

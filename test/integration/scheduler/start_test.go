@@ -73,7 +73,7 @@ func TestMissingDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := harness.Install(t.Context(), bare.Config(), fieldManager, func(kind string) bool { return kind != "CustomResourceDefinition" }); err != nil {
+	if err := harness.Install(t.Context(), bare.Config(), "scheduler-test", func(kind string) bool { return kind != "CustomResourceDefinition" }); err != nil {
 		t.Fatal(err)
 	}
 	admin := controlplane.CertificateUser("admin", "system:masters")

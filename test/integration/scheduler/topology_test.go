@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +125,34 @@ func TestWholeCPUs(t *testing.T) {
 	}
 }
 
+// TestOneWrite verifies that the scheduler writes a pod with whole CPUs once: the annotation comes with the binding.
+func TestOneWrite(t *testing.T) {
+	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
+	b.machine("once", single, []string{"node0"}, 4)
+	b.awaitCaches()
+	events, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	b.pod("written", "2")
+	b.awaitPlaced("written")
+	var seen []string
+	for e := range events.ResultChan() {
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("watch: %v", e.Object)
+		}
+		seen = append(seen, fmt.Sprintf("%s node=%s zones=%s nominated=%s", e.Type, pod.Spec.NodeName, zones(t, pod), pod.Status.NominatedNodeName))
+		if pod.Spec.NodeName != "" {
+			break
+		}
+	}
+	if want := []string{"ADDED node= zones= nominated=", "MODIFIED node=once zones=node0=2 nominated="}; !slices.Equal(seen, want) {
+		t.Errorf("the pod changed as %q, want %q", seen, want)
+	}
+}
+
 // TestMoreThanThereIs: 64 CPUs on a machine whose zones have 4 wait with the reason, where zones may be mixed as where not;
 // what fits over all zones is spread.
 func TestMoreThanThereIs(t *testing.T) {
@@ -159,10 +188,9 @@ func TestOddTopologies(t *testing.T) {
 		`{"name":"left"}`, `[{"name":"left","type":"Node","resources":{"capacity":{"cpu":"-7"}}}]`,
 		`[{"name":"left","type":"Node","resources":{"capacity":{"cpu":"1e308"}}}]`, `[{"name":"left"},{"name":"left"}]`, "\x00,,",
 	} {
-		b.pod(fmt.Sprint("stranger-", i), "1", func(p *corev1.Pod) {
-			p.Annotations = map[string]string{topology.AnnotationPodTopologyResult: garbage}
-			p.Spec.NodeName = "odd"
-		})
+		name := fmt.Sprint("stranger-", i)
+		b.pod(name, "1", func(p *corev1.Pod) { p.Spec.NodeName = "odd" })
+		b.setResult(name, garbage)
 	}
 	// Sparse numbers, and zones of other types, which hold the same CPUs again.
 	odd := b.machine("odd", single, []string{"node7", "node42"}, 4)
@@ -282,18 +310,21 @@ func TestRestart(t *testing.T) {
 	b.awaitPending("none", "no zone has cpu=1 free")
 }
 
-// TestAnnotationOfAManifestIsReplaced: who copies a running pod's manifest copies where it was.
-func TestAnnotationOfAManifestIsReplaced(t *testing.T) {
+// TestStaleAnnotationIsReplaced verifies that an annotation which pods have before they are scheduled, as those from before the admission
+// policy, is replaced or removed.
+func TestStaleAnnotationIsReplaced(t *testing.T) {
 	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("copy", single, []string{"node0", "node1"}, 4)
-	copied := func(p *corev1.Pod) {
-		p.Annotations = map[string]string{topology.AnnotationPodTopologyResult: `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`}
+	stale := func(name, cpu string) {
+		b.pod(name, cpu, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "crane.io/test"}} })
+		b.setResult(name, `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`)
+		b.patch(name, `{"spec":{"schedulingGates":null}}`)
 	}
-	b.pod("with-cpus", "2", copied)
+	stale("with-cpus", "2")
 	if got := zones(t, b.awaitPlaced("with-cpus")); got != "node0=2" {
 		t.Errorf("with-cpus has the zones %q, want node0=2", got)
 	}
-	b.pod("without", "100m", copied)
+	stale("without", "100m")
 	if got := zones(t, b.awaitPlaced("without")); got != "" {
 		t.Errorf("without whole CPUs the pod has the zones %q", got)
 	}

@@ -61,7 +61,7 @@ func TestMetricsAPI(t *testing.T) {
 		create(t, podIn(ns, name, "general", "100m", "64Mi"))
 		podUntil(t, ns, name, "Ready", ready)
 	}
-	cluster.load.turn(ns, "app", 0.25, 32<<20) // more CPU than the limit of 0.1
+	cluster.load.use(ns, "app", 0.25, 32<<20) // more CPU than the limit of 0.1
 	eventuallyUsed(t, ns, 2, 32<<20)
 	client := metricsOf(t).MetricsV1beta1()
 	one, err := client.PodMetricses(ns).Get(t.Context(), "one", metav1.GetOptions{})
@@ -125,7 +125,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	if _, err := cluster.client.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	cluster.load.turn(ns, "app", 0.1, 20<<20)
+	cluster.load.use(ns, "app", 0.1, 20<<20)
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{

@@ -92,7 +92,7 @@ func TestOOMKill(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "hungry", "general", "200m", "128Mi"))
 	podUntil(t, ns, "hungry", "Ready", ready)
-	cluster.load.turn(ns, "app", 0.1, 300<<20)
+	cluster.load.use(ns, "app", 0.1, 300<<20)
 	pod := podUntil(t, ns, "hungry", "OOMKilled twice", func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount >= 1 &&
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated != nil
@@ -105,7 +105,7 @@ func TestOOMKill(t *testing.T) {
 		w := p.Status.ContainerStatuses[0].State.Waiting
 		return w != nil && w.Reason == "CrashLoopBackOff" && !ready(p)
 	})
-	cluster.load.turn(ns, "app", 0.1, 20<<20)
+	cluster.load.use(ns, "app", 0.1, 20<<20)
 	podUntil(t, ns, "hungry", "Ready again", ready)
 	eventually(t, "an event tells of it", func(ctx context.Context) (bool, string) {
 		events, err := cluster.client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=OOMKilling"})
@@ -123,8 +123,8 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 	podUntil(t, ns, "modest", "Ready", ready)
 	podUntil(t, ns, "greedy", "Ready", ready)
 	before := memoryPressure(t.Context(), t)
-	cluster.load.turn(ns, "app", 0.1, 350<<20)
-	cluster.load.turn(ns, "eater", 0.1, 700<<20)
+	cluster.load.use(ns, "app", 0.1, 350<<20)
+	cluster.load.use(ns, "eater", 0.1, 700<<20)
 	pod := podUntil(t, ns, "greedy", "evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if pod.Status.Reason != "Evicted" || condition(pod, corev1.DisruptionTarget) == nil {
 		t.Errorf("status %+v", pod.Status)

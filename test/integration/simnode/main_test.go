@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -17,13 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/simnode"
 	"crane.io/crane/internal/testbed/simnode/tunnel"
+	"crane.io/crane/test/integration/harness"
 	"crane.io/crane/test/integration/harness/fleet"
 )
 
@@ -33,32 +34,32 @@ var cluster struct {
 	config *rest.Config
 	client kubernetes.Interface
 	fleet  *simnode.Fleet
-	load   *dial
+	load   *podLoad
 	// dir contains the tunnel's socket; stop stops the fleet.
 	dir  string
 	stop func() error
 }
 
-// dial is a load that tests set by namespace and container.
-type dial struct {
+// podLoad is a load that tests set by namespace and container.
+type podLoad struct {
 	mu  sync.Mutex
 	set map[string]simnode.Use
 }
 
 // Use implements simnode.Load; the default is 0.1 core and 20 MiB.
-func (d *dial) Use(pod *corev1.Pod, container string, _ time.Time) simnode.Use {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if u, ok := d.set[pod.Namespace+"/"+container]; ok {
+func (l *podLoad) Use(pod *corev1.Pod, container string, _ time.Time) simnode.Use {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u, ok := l.set[pod.Namespace+"/"+container]; ok {
 		return u
 	}
 	return simnode.Use{CPU: 0.1, Memory: 20 << 20, Known: true}
 }
 
-func (d *dial) turn(namespace, container string, cpu, memory float64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.set[namespace+"/"+container] = simnode.Use{CPU: cpu, Memory: memory, Known: true}
+func (l *podLoad) use(namespace, container string, cpu, memory float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set[namespace+"/"+container] = simnode.Use{CPU: cpu, Memory: memory, Known: true}
 }
 
 // pools returns the nodes; each test uses those of its own pool.
@@ -82,53 +83,34 @@ func TestMain(m *testing.M) {
 		"--node-monitor-grace-period=6s", "--node-monitor-period=1s", "--horizontal-pod-autoscaler-sync-period=2s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=1s", "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
 	}
-	dir, err := os.MkdirTemp("", "simnode")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	// The API server reads the tunnel's configuration at its start; the fleet serves the tunnel later.
-	nodes, err := tunnel.Open(context.Background(), dir)
-	if err == nil {
-		err = nodes.Close()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	options := controlplane.Options{
+	plane := controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
-		ExtraArgs: map[controlplane.Component][]string{
-			controlplane.ControllerManager: fast, controlplane.APIServer: nodes.APIServerArgs(),
+		ExtraArgs:  map[controlplane.Component][]string{controlplane.ControllerManager: fast},
+	}
+	os.Exit(harness.Main(m, harness.Suite{
+		Name: "simnode", Plane: plane, Kinds: harness.Nothing,
+		Before: func(ctx context.Context, dir string) error {
+			// The API server reads the tunnel's configuration at its start; the fleet serves the tunnel later.
+			nodes, err := tunnel.Open(ctx, dir)
+			if err != nil {
+				return err
+			}
+			cluster.dir, plane.ExtraArgs[controlplane.APIServer] = dir, nodes.APIServerArgs()
+			return nodes.Close()
 		},
-	}
-	status := controlplane.ForMain(runner(func() int {
-		if cluster.stop == nil {
-			return 1
-		}
-		code := m.Run()
-		if cluster.stop == nil { // a test failed to restart the nodes
-			return max(code, 1)
-		}
-		if err := cluster.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}), options, func(c *controlplane.ControlPlane) {
-		if err := start(c, dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(status)
+		Beside: func(_ context.Context, c *controlplane.ControlPlane) (func() error, error) {
+			return stopFleet, start(c)
+		},
+	}))
 }
 
-type runner func() int
-
-func (r runner) Run() int { return r() }
+// stopFleet stops the fleet unless a test failed to start it again.
+func stopFleet() error {
+	if cluster.stop == nil {
+		return errors.New("the simulated nodes are not running")
+	}
+	return cluster.stop()
+}
 
 // serving returns the certificates of the endpoints, issued by the control plane.
 func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
@@ -151,9 +133,9 @@ func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
 	return s, nil
 }
 
-// start sets up what the tests share and runs the fleet.
-func start(c *controlplane.ControlPlane, dir string) (err error) {
-	cluster.plane, cluster.config, cluster.load, cluster.dir = c, c.Config(), &dial{set: map[string]simnode.Use{}}, dir
+// start sets the variables that the tests share and runs the fleet.
+func start(c *controlplane.ControlPlane) (err error) {
+	cluster.plane, cluster.config, cluster.load = c, c.Config(), &podLoad{set: map[string]simnode.Use{}}
 	if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
 		return err
 	}
@@ -181,15 +163,12 @@ func run() error {
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		var done bool
-		done, last = ok(ctx)
-		return done, nil
+	harness.Eventually(t.Context(), t, time.Minute, what, func(ctx context.Context) error {
+		if done, state := ok(ctx); !done {
+			return errors.New(state)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("%s: %v; last seen: %s", what, err, last)
-	}
 }
 
 // namespaceFor creates a namespace for the test.
@@ -211,11 +190,6 @@ func namespaceFor(t *testing.T) string {
 	return ns.Name
 }
 
-// quantities returns a resource list.
-func quantities(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-}
-
 // podIn creates a Guaranteed pod with one container "app" in the pool.
 func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
@@ -224,7 +198,7 @@ func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod))
 			NodeSelector: map[string]string{"pool": pool},
 			Containers: []corev1.Container{{
 				Name: "app", Image: "example.com/app:1",
-				Resources: corev1.ResourceRequirements{Requests: quantities(cpu, memory), Limits: quantities(cpu, memory)},
+				Resources: corev1.ResourceRequirements{Requests: harness.ResourceList(cpu, memory), Limits: harness.ResourceList(cpu, memory)},
 			}},
 		},
 	}

@@ -10,12 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"crane.io/crane/test/integration/harness"
 )
 
 // resize changes requests and limits of container "app" through the resize subresource.
 func resize(t *testing.T, namespace, name, cpu, memory string) {
 	t.Helper()
-	list := quantities(cpu, memory)
+	list := harness.ResourceList(cpu, memory)
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
 		"name": "app", "resources": corev1.ResourceRequirements{Requests: list, Limits: list},
 	}}}})
@@ -34,7 +36,7 @@ func applied(cpu, memory string) func(*corev1.Pod) bool {
 		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Resources == nil {
 			return false
 		}
-		s, want := p.Status.ContainerStatuses[0], quantities(cpu, memory)
+		s, want := p.Status.ContainerStatuses[0], harness.ResourceList(cpu, memory)
 		return s.Resources.Limits.Cpu().Equal(want[corev1.ResourceCPU]) && s.Resources.Limits.Memory().Equal(want[corev1.ResourceMemory]) &&
 			s.AllocatedResources.Cpu().Equal(want[corev1.ResourceCPU]) && p.Status.ObservedGeneration == p.Generation &&
 			condition(p, corev1.PodResizePending) == nil && condition(p, corev1.PodResizeInProgress) == nil
@@ -57,7 +59,7 @@ func TestResizeInPlace(t *testing.T) {
 	if s := pod.Status.ContainerStatuses[0]; s.RestartCount != 0 || !ready(pod) {
 		t.Errorf("it was restarted: %+v", s)
 	}
-	cluster.load.turn(ns, "app", 0.1, 200<<20)
+	cluster.load.use(ns, "app", 0.1, 200<<20)
 	// The node rejects limits below the use only after it has sampled it.
 	eventuallyUsed(t, ns, 1, 200<<20)
 	resize(t, ns, "web", "500m", "128Mi")
@@ -65,7 +67,7 @@ func TestResizeInPlace(t *testing.T) {
 		c := condition(p, corev1.PodResizeInProgress)
 		return c != nil && c.Reason == corev1.PodReasonError && p.Status.ContainerStatuses[0].Resources.Limits.Memory().Value() == 256<<20
 	})
-	cluster.load.turn(ns, "app", 0.1, 20<<20)
+	cluster.load.use(ns, "app", 0.1, 20<<20)
 	podUntil(t, ns, "web", "shrunk", applied("500m", "128Mi"))
 }
 

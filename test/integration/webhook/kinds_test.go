@@ -29,19 +29,19 @@ const (
   zones: [{name: node0, type: Node%s}]}`
 )
 
-// question is an object, and what the API server is to say to it.
-type question struct {
+// admissionCase is an object and the expected response to its creation.
+type admissionCase struct {
 	text string
-	// refused is a part of the error; empty where there is none.
+	// refused is a part of the expected error, or empty.
 	refused string
-	// warned are parts of warnings.
+	// warned contains parts of the expected warnings.
 	warned []string
-	// quiet asks for no warning.
+	// quiet means that no warning is expected.
 	quiet bool
 }
 
-func questions() map[string]question {
-	return map[string]question{
+func admissionCases() map[string]admissionCase {
+	return map[string]admissionCase{
 		"rule":                     {text: fmt.Sprintf(rule, "", "", ""), quiet: true},
 		"rule, selector":           {text: fmt.Sprintf(rule, ", labelSelector: {matchLabels: {a: '!'}}", "", ""), refused: "spec.resourceSelectors[0].labelSelector.matchLabels"},
 		"rule, interval":           {text: fmt.Sprintf(rule, "", "", ", runInterval: 99999d24h1.5"), refused: "spec.runInterval"},
@@ -90,8 +90,8 @@ func questions() map[string]question {
 		"node qos, percentage": {text: fmt.Sprintf(nodeQOS, ", {name: two, actionName: act, metricRule: {name: cpu_total_utilization, value: 100}}", ""), warned: []string{"the rule never fires"}},
 		"node qos, twice":      {text: fmt.Sprintf(nodeQOS, ", {name: two, actionName: act, metricRule: {name: cpu_total_usage, value: 4}}, {name: three, actionName: act, metricRule: {name: cpu_total_usage, value: 4}}", ""), warned: []string{"rule three says the same as rule two"}},
 		"node qos, unused":     {text: fmt.Sprintf(nodeQOS, "", ", netLimits: {rxBpsMin: 1}, memLimit: {}"), warned: []string{"spec.netLimits: has no effect", "spec.memLimit: has no effect"}},
-		"pod qos, nobody":      {text: fmt.Sprintf(podQOS, "allowedActions: [act, act]"), warned: []string{"matches no pod", "there is no AvoidanceAction act yet", "stands in the list already"}},
-		"pod qos, everybody":   {text: fmt.Sprintf(podQOS, "scopeSelector: {}"), warned: []string{"matches every pod"}},
+		"pod qos, no pod":      {text: fmt.Sprintf(podQOS, "allowedActions: [act, act]"), warned: []string{"matches no pod", "there is no AvoidanceAction act yet", "occurs earlier in the list"}},
+		"pod qos, every pod":   {text: fmt.Sprintf(podQOS, "scopeSelector: {}"), warned: []string{"matches every pod"}},
 		"pod qos, range":       {text: fmt.Sprintf(podQOS, "scopeSelector: {matchExpressions: [{scopeName: Priority, operator: In, values: ['3000-1000']}]}"), refused: "the range is empty"},
 		"pod qos, number":      {text: fmt.Sprintf(podQOS, "scopeSelector: {matchExpressions: [{scopeName: Priority, operator: In, values: ['9999999999']}]}"), refused: "must be a number"},
 		"pod qos, excluded":    {text: fmt.Sprintf(podQOS, "scopeSelector: {matchExpressions: [{scopeName: Namespace, operator: In, values: [a]}, {scopeName: Namespace, operator: NotIn, values: [a, b]}]}"), warned: []string{"exclude all of its values"}},
@@ -104,27 +104,27 @@ func questions() map[string]question {
 	}
 }
 
-func TestEveryKindIsLookedAt(t *testing.T) {
-	serve(t)
-	// The cache of actions fills with the first question.
-	eventually(t, "actions are known", func(ctx context.Context) error {
-		_, warned, err := create(ctx, fmt.Sprintf(nodeQOS, "", ""))
+func TestEveryKindIsValidated(t *testing.T) {
+	startWebhooks(t, "--controllers=timeseriesprediction,effectivehpa,effectivevpa")
+	// The first request fills the cache of actions.
+	eventually(t, "the cache of actions is filled", func(ctx context.Context) error {
+		_, warned, err := createDryRun(ctx, fmt.Sprintf(nodeQOS, "", ""))
 		if err == nil && len(warned) == 0 {
-			err = errors.New("no warning of an action that is not there")
+			err = errors.New("no warning about a missing action")
 		}
 		return err
 	})
-	for name, q := range questions() {
+	for name, q := range admissionCases() {
 		t.Run(name, func(t *testing.T) {
-			_, warned, err := create(t.Context(), q.text)
+			_, warned, err := createDryRun(t.Context(), q.text)
 			switch {
 			case q.refused == "" && err != nil:
-				t.Errorf("refused: %v", err)
+				t.Errorf("rejected: %v", err)
 			case q.refused != "" && (err == nil || !strings.Contains(err.Error(), q.refused)):
 				t.Errorf("error %v, want %q in it", err, q.refused)
 			}
 			for _, part := range q.warned {
-				if !contain(warned, part) {
+				if !containsPart(warned, part) {
 					t.Errorf("warnings %q, want %q in one of them", warned, part)
 				}
 			}
@@ -136,19 +136,19 @@ func TestEveryKindIsLookedAt(t *testing.T) {
 }
 
 func TestWarningsEndWithTheirReason(t *testing.T) {
-	serve(t)
-	keep(t, fmt.Sprintf(action, "throttle: {cpuThrottle: {stepCPURatio: 10, minCPURatio: 10}}"))
-	eventually(t, "the action is known", func(ctx context.Context) error {
-		_, warned, err := create(ctx, fmt.Sprintf(nodeQOS, "", ""))
+	startWebhooks(t)
+	createUntilEnd(t, fmt.Sprintf(action, "throttle: {cpuThrottle: {stepCPURatio: 10, minCPURatio: 10}}"))
+	eventually(t, "the action is in the cache", func(ctx context.Context) error {
+		_, warned, err := createDryRun(ctx, fmt.Sprintf(nodeQOS, "", ""))
 		if err == nil && len(warned) > 0 {
-			err = fmt.Errorf("%q", warned)
+			err = fmt.Errorf("warnings %q", warned)
 		}
 		return err
 	})
 }
 
 func TestDefaults(t *testing.T) {
-	serve(t)
+	startWebhooks(t)
 	for name, d := range map[string]struct {
 		text string
 		want map[string]any
@@ -156,7 +156,7 @@ func TestDefaults(t *testing.T) {
 		"ehpa": {
 			fmt.Sprintf(ehpa, ", crons: [{name: a, start: 0 8 * * *, end: 0 9 * * *, targetReplicas: 5}], "+
 				"metrics: [{type: Pods, pods: {metric: {name: q}, target: {type: AverageValue, averageValue: 1000m}}}]"),
-			map[string]any{"spec.metrics[0].pods.target.averageValue": "1000m", "spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": "UTC"},
+			map[string]any{"spec.metrics[0].pods.target.averageValue": "1000m", "spec.scaleTargetRef.apiVersion": "apps/v1", "spec.crons[0].timezone": nil},
 		},
 		"evpa": {fmt.Sprintf(evpa, ""), map[string]any{"spec.targetRef.apiVersion": "apps/v1"}},
 		"tsp": {
@@ -177,7 +177,7 @@ func TestDefaults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := create(t.Context(), d.text)
+			got, _, err := createDryRun(t.Context(), d.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// at walks along a path such as a.b[0].c.
+// at returns the value at a path such as a.b[0].c.
 func at(v any, path string) any {
 	for step := range strings.SplitSeq(strings.ReplaceAll(path, "[0]", ".0"), ".") {
 		switch x := v.(type) {
@@ -205,11 +205,12 @@ func at(v any, path string) any {
 	return v
 }
 
-// TestWhatWasWrongBefore: an object from before there were webhooks is labelled, mended in part, and not made worse.
-func TestWhatWasWrongBefore(t *testing.T) {
+// TestExistingFaults checks updates of an object that was invalid before the webhooks were installed: other fields may change,
+// faults may be corrected, and new faults are rejected.
+func TestExistingFaults(t *testing.T) {
 	wrong := ", crons: [{name: a, start: 0 8 30 2 *, end: 0 9 * * *, targetReplicas: 5, timezone: Mars/Base}]"
-	old := keep(t, strings.Replace(fmt.Sprintf(ehpa, wrong), "name: e}", "name: old}", 1))
-	serve(t)
+	old := createUntilEnd(t, strings.Replace(fmt.Sprintf(ehpa, wrong), "name: e}", "name: old}", 1))
+	startWebhooks(t)
 	label := func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }
 	if _, warned, err := update(t.Context(), old, label); err != nil || len(warned) > 0 {
 		t.Errorf("labels: %v, warnings %q", err, warned)
@@ -222,22 +223,22 @@ func TestWhatWasWrongBefore(t *testing.T) {
 		}
 	}
 	_, warned, err := update(t.Context(), old, set("spec.maxReplicas", int64(8)))
-	if err != nil || !contain(warned, "accepted because it was so before") {
+	if err != nil || !containsPart(warned, "accepted because it was so before") {
 		t.Errorf("another field: %v, warnings %q", err, warned)
 	}
 	cron := func(name, zone, start string) any {
 		return map[string]any{"name": name, "timezone": zone, "start": start, "end": "0 9 * * *", "targetReplicas": int64(5)}
 	}
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "Mars/Other", "0 8 30 2 *")})); err == nil || !strings.Contains(err.Error(), "Mars/Other") {
-		t.Errorf("another fault: %v", err)
+		t.Errorf("new fault: %v", err)
 	}
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("b", "UTC", "0 7 * * *"), cron("a", "Mars/Base", "0 8 30 2 *")})); err != nil {
-		t.Errorf("something right before it in the list: %v", err)
+		t.Errorf("valid item before it in the list: %v", err)
 	}
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "UTC", "0 8 * * *")})); err != nil {
-		t.Errorf("mended: %v", err)
+		t.Errorf("correction: %v", err)
 	}
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "Mars/Base", "0 8 * * *")})); err == nil {
-		t.Error("wrong again, though it was mended")
+		t.Error("a corrected fault was accepted again")
 	}
 }

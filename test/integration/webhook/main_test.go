@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook_test lets a real API server ask a craned that runs as a process, with the rights of config/rbac, about objects of
-// every kind, and takes that craned, its certificates and its Secret away.
+// Package webhook_test tests the webhooks of craned, as a process with the rights of config/rbac, behind a real API server: every
+// kind of object, outages of craned, and the rotation of certificates.
 package webhook_test
 
 import (
@@ -17,7 +17,7 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// What all tests share: starting them takes longer than any of the tests.
+// Shared by all tests, because the start takes longer than a test.
 var (
 	control *controlplane.ControlPlane
 	binary  string

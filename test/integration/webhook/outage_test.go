@@ -21,13 +21,13 @@ import (
 	"crane.io/crane/internal/kube/pki"
 )
 
-// TestCranedDownBlocksNoPod: with craned dead, and with craned that takes a call and never answers, pods are created. What does wait
-// for craned is the spec of kinds that act on workloads; their labels, finalizers and deletion do not.
+// TestCranedDownBlocksNoPod checks that pods can be created while craned is killed or hangs. Only changes of the spec of kinds that
+// act on workloads need craned; changes of labels and finalizers, and deletions, do not.
 func TestCranedDownBlocksNoPod(t *testing.T) {
-	c := clients(t)
-	p := serve(t)
-	scaler := keep(t, strings.Replace(probeEHPA, "metadata: {generateName: probe-}", "metadata: {name: stays, finalizers: [test.crane.io/held]}", 1))
-	t.Cleanup(func() { // Also where the test ends early.
+	c := newClientset(t)
+	p := startWebhooks(t)
+	scaler := createUntilEnd(t, strings.Replace(probeEHPA, "metadata: {generateName: probe-}", "metadata: {name: stays, finalizers: [test.crane.io/held]}", 1))
+	t.Cleanup(func() { // also if the test fails early
 		ctx := context.WithoutCancel(t.Context())
 		_, _, _ = update(ctx, scaler, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
 	})
@@ -43,39 +43,39 @@ func TestCranedDownBlocksNoPod(t *testing.T) {
 	if err != nil {
 		t.Errorf("craned hangs: %v", err)
 	}
-	// Two seconds of timeoutSeconds; the rest is for a slow machine.
+	// timeoutSeconds is 2; the rest is for a slow machine.
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("craned hangs: a pod took %s", took)
+		t.Errorf("craned hangs: the creation of a pod took %s", took)
 	}
 
 	p.Kill()
 	if _, err := newPod(t.Context(), c, nil); err != nil {
-		t.Errorf("craned is dead: %v", err)
+		t.Errorf("craned is killed: %v", err)
 	}
-	if _, _, err := create(t.Context(), "{apiVersion: analysis.crane.io/v1alpha1, kind: RecommendationRule, metadata: {name: r}, "+
+	if _, _, err := createDryRun(t.Context(), "{apiVersion: analysis.crane.io/v1alpha1, kind: RecommendationRule, metadata: {name: r}, "+
 		"spec: {resourceSelectors: [], recommenders: [], namespaceSelector: {any: true}}}"); err != nil {
-		t.Errorf("craned is dead: a rule, which only computes: %v", err)
+		t.Errorf("craned is killed: rule: %v", err)
 	}
-	if _, _, err := create(t.Context(), probeEHPA); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-		t.Errorf("craned is dead: an autoscaler that nobody has looked at: %v", err)
+	if _, _, err := createDryRun(t.Context(), probeEHPA); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+		t.Errorf("craned is killed: an autoscaler was accepted without validation: %v", err)
 	}
 	if _, _, err := update(t.Context(), scaler, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }); err != nil {
-		t.Errorf("craned is dead: labels: %v", err)
+		t.Errorf("craned is killed: labels: %v", err)
 	}
 	client, _, err := resourceOf(scaler)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Delete(t.Context(), "stays", metav1.DeleteOptions{}); err != nil {
-		t.Errorf("craned is dead: deletion: %v", err)
+		t.Errorf("craned is killed: deletion: %v", err)
 	}
 	if _, _, err := update(t.Context(), scaler, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) }); err != nil {
-		t.Errorf("craned is dead: the last finalizer: %v", err)
+		t.Errorf("craned is killed: the last finalizer: %v", err)
 	}
 }
 
-// leaf is the certificate that is served at an address.
-func leaf(ctx context.Context, address string) (*x509.Certificate, error) {
+// servedCertificate returns the certificate that is served at an address.
+func servedCertificate(ctx context.Context, address string) (*x509.Certificate, error) {
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -85,10 +85,10 @@ func leaf(ctx context.Context, address string) (*x509.Certificate, error) {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// TestExpiredCertificateIsRenewed puts certificates of two years ago into the Secret. Without a restart there are others soon, and the
-// API server knows them.
+// TestExpiredCertificateIsRenewed writes expired certificates into the Secret and checks that craned replaces them without a
+// restart, and that the API server trusts the new ones.
 func TestExpiredCertificateIsRenewed(t *testing.T) {
-	p := serve(t)
+	p := startWebhooks(t)
 	then := func() time.Time { return time.Now().Add(-2 * 365 * 24 * time.Hour) }
 	old, err := pki.NewAuthority("old", 365*24*time.Hour, then)
 	if err != nil {
@@ -98,8 +98,8 @@ func TestExpiredCertificateIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := clients(t)
-	eventually(t, "the Secret is spoilt", func(ctx context.Context) error {
+	c := newClientset(t)
+	eventually(t, "expired certificates are written", func(ctx context.Context) error {
 		s, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -121,16 +121,16 @@ func TestExpiredCertificateIsRenewed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		served, err := leaf(ctx, p.webhooks)
+		served, err := servedCertificate(ctx, p.webhooks)
 		if err != nil {
 			return err
 		}
 		if !served.Equal(stored) || time.Now().After(served.NotAfter) {
-			return fmt.Errorf("served is what ends on %s, stored what ends on %s", served.NotAfter, stored.NotAfter)
+			return fmt.Errorf("the served certificate expires on %s, the stored one on %s", served.NotAfter, stored.NotAfter)
 		}
 		return nil
 	})
-	answers(t)
+	awaitWebhooks(t)
 	select {
 	case <-p.Done():
 		t.Error("craned ended")
@@ -138,26 +138,27 @@ func TestExpiredCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// TestReplicasAgree starts two craned at once, without a Secret. Both serve one certificate of one authority, and either is enough.
+// TestReplicasAgree starts two replicas at once without a Secret and checks that both serve the same certificate, and that a later
+// replica writes nothing.
 func TestReplicasAgree(t *testing.T) {
-	c := clients(t)
+	c := newClientset(t)
 	if err := c.CoreV1().Secrets(namespace).Delete(t.Context(), secret, metav1.DeleteOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
 	a, b := startCraned(t), startCraned(t)
-	configure(t, b.webhooks)
-	answers(t)
-	eventually(t, "one certificate", func(ctx context.Context) error {
-		of, err := leaf(ctx, a.webhooks)
+	installWebhooks(t, b.webhooks)
+	awaitWebhooks(t)
+	eventually(t, "both replicas serve one certificate", func(ctx context.Context) error {
+		of, err := servedCertificate(ctx, a.webhooks)
 		if err != nil {
 			return err
 		}
-		other, err := leaf(ctx, b.webhooks)
+		other, err := servedCertificate(ctx, b.webhooks)
 		if err != nil {
 			return err
 		}
 		if !of.Equal(other) {
-			return errors.New("they differ")
+			return errors.New("the certificates differ")
 		}
 		return nil
 	})
@@ -176,14 +177,14 @@ func TestReplicasAgree(t *testing.T) {
 	b.Kill()
 	a.Kill()
 	again := startCraned(t)
-	eventually(t, "a third is ready", func(ctx context.Context) error {
-		served, err := leaf(ctx, again.webhooks)
+	eventually(t, "the third replica is ready", func(ctx context.Context) error {
+		served, err := servedCertificate(ctx, again.webhooks)
 		if err == nil && served.VerifyHostname("127.0.0.1") != nil {
-			err = errors.New("not for this address")
+			err = errors.New("the certificate is not valid for this address")
 		}
 		return err
 	})
 	if after := versions(); after != before {
-		t.Errorf("a restart wrote something: %s, then %s", before, after)
+		t.Errorf("a restart changed resource versions %s to %s", before, after)
 	}
 }

@@ -30,15 +30,15 @@ qosInitializer:
   volumeTemplate: {name: cgroup, hostPath: {path: /sys/fs/cgroup}}
 `
 
-// TestQOSInitializer: new pods of low CPU priority get their init container, others and those of system namespaces do not.
+// TestQOSInitializer checks that only new pods of low CPU priority outside of system namespaces get the init container.
 func TestQOSInitializer(t *testing.T) {
-	c := clients(t)
+	c := newClientset(t)
 	name := filepath.Join(t.TempDir(), "qos.yaml")
 	if err := os.WriteFile(name, []byte(qosConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, "--feature-gates=QOSInitializer=true", "--qos-config-file="+name)
-	keep(t, strings.Replace(fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {workload: batch}}, resourceQOS: {cpuQOS: {cpuPriority: 7}}, "+
+	p := startWebhooks(t, "--feature-gates=QOSInitializer=true", "--qos-config-file="+name)
+	createUntilEnd(t, strings.Replace(fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {workload: batch}}, resourceQOS: {cpuQOS: {cpuPriority: 7}}, "+
 		"scopeSelector: {matchExpressions: [{scopeName: QOSClass, operator: In, values: [BestEffort]}]}"), "name: p}", "name: batch}", 1))
 	changed := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "qos" }) &&
@@ -47,25 +47,25 @@ func TestQOSInitializer(t *testing.T) {
 	eventually(t, "a batch pod gets its init container", func(ctx context.Context) error {
 		pod, err := newPod(ctx, c, nil)
 		if err == nil && !changed(pod) {
-			err = errors.New("it has none")
+			err = errors.New("it has no init container")
 		}
 		return err
 	})
 	for name, change := range map[string]func(*corev1.Pod){
-		"another label": func(p *corev1.Pod) { p.Labels["workload"] = "web" },
-		"another class": func(p *corev1.Pod) {
+		"with another label": func(p *corev1.Pod) { p.Labels["workload"] = "web" },
+		"of another QoS class": func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity("1")}
 		},
-		"of the system":       func(p *corev1.Pod) { p.Namespace = "kube-system" },
-		"of Crane":            func(p *corev1.Pod) { p.Namespace = namespace },
-		"that asked for none": func(p *corev1.Pod) { p.Labels["webhook.crane.io/ignore"] = "" },
+		"in kube-system":        func(p *corev1.Pod) { p.Namespace = "kube-system" },
+		"in crane-system":       func(p *corev1.Pod) { p.Namespace = namespace },
+		"with the ignore label": func(p *corev1.Pod) { p.Labels["webhook.crane.io/ignore"] = "" },
 	} {
 		if pod, err := newPod(t.Context(), c, change); err != nil || changed(pod) {
-			t.Errorf("a pod %s: changed, or %v", name, err)
+			t.Errorf("a pod %s was changed, or error %v", name, err)
 		}
 	}
-	eventually(t, "the metric counts", func(ctx context.Context) error {
-		page, err := harness.Get(ctx, "http://"+p.metrics+"/metrics")
+	eventually(t, "the metrics exist", func(ctx context.Context) error {
+		page, err := p.Metrics(ctx)
 		if err == nil && !strings.Contains(page, `crane_pod_mutations_total{mutator="qos-initializer",result="changed"}`) {
 			err = errors.New("no crane_pod_mutations_total")
 		}
@@ -76,14 +76,14 @@ func TestQOSInitializer(t *testing.T) {
 	})
 }
 
-// TestReadiness: the readiness of webhooks is told by its name, and does not wait for the data source, which is not there.
+// TestReadiness checks that readiness of webhooks has its own check, which does not depend on the data source.
 func TestReadiness(t *testing.T) {
 	p := startCraned(t)
 	eventually(t, "webhooks are ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+p.probes+"/readyz/webhooks")
+		_, err := harness.Get(ctx, p.HealthURL+"/readyz/webhooks")
 		return err
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.probes+"/readyz", http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.HealthURL+"/readyz", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,30 +93,33 @@ func TestReadiness(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
-		t.Error("craned is ready without its data source; this test says nothing then")
+		t.Error("craned is ready without its data source, want not ready")
 	}
-	c := clients(t)
+	c := newClientset(t)
 	service, err := c.CoreV1().Services(namespace).Get(t.Context(), "craned-webhook", metav1.GetOptions{})
-	if err != nil || !service.Spec.PublishNotReadyAddresses {
-		t.Errorf("the Service of webhooks waits for readiness: %v", err)
+	if err != nil || service.Spec.PublishNotReadyAddresses {
+		t.Errorf("the Service of webhooks publishes addresses that are not ready: %v", err)
+	}
+	if _, err := harness.Get(t.Context(), p.HealthURL+"/readyz?exclude=data-source"); err != nil {
+		t.Errorf("the readiness of config/ depends on the data source: %v", err)
 	}
 }
 
-// TestWebhooksCanBeLeftOut: with --webhook-enabled=false nobody listens and no Secret is made; with a directory of certificates those
-// are served and the Secret is left alone.
-func TestWebhooksCanBeLeftOut(t *testing.T) {
-	c := clients(t)
+// TestWebhooksDisabled checks that --webhook-enabled=false starts no server and creates no Secret, and that --webhook-cert-dir serves
+// the certificates of the directory and creates no Secret.
+func TestWebhooksDisabled(t *testing.T) {
+	c := newClientset(t)
 	ctx := t.Context()
 	if err := c.CoreV1().Secrets(namespace).Delete(ctx, secret, metav1.DeleteOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
 	off := startCraned(t, "--webhook-enabled=false")
 	eventually(t, "craned runs", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+off.probes+"/readyz/caches")
+		_, err := harness.Get(ctx, off.HealthURL+"/readyz/caches")
 		return err
 	})
-	if _, err := leaf(ctx, off.webhooks); err == nil {
-		t.Error("somebody serves webhooks")
+	if _, err := servedCertificate(ctx, off.webhooks); err == nil {
+		t.Error("webhooks are served")
 	}
 	dir := t.TempDir()
 	cert, key, err := control.IssueServing("127.0.0.1")
@@ -130,13 +133,13 @@ func TestWebhooksCanBeLeftOut(t *testing.T) {
 	}
 	own := startCraned(t, "--webhook-cert-dir="+dir)
 	eventually(t, "the certificate of the directory is served", func(ctx context.Context) error {
-		served, err := leaf(ctx, own.webhooks)
+		served, err := servedCertificate(ctx, own.webhooks)
 		if err == nil && served.Issuer.CommonName != "crane-control-plane" {
-			err = fmt.Errorf("it is %s's", served.Issuer)
+			err = fmt.Errorf("issuer %s", served.Issuer)
 		}
 		return err
 	})
 	if _, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{}); err == nil {
-		t.Error("a Secret was made all the same")
+		t.Error("a Secret was created")
 	}
 }

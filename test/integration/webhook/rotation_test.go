@@ -33,15 +33,15 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestRotationFailsNoRequest lets hours of a fake clock pass in seconds, with certificates that live for minutes: the authority and
-// the serving certificate are renewed and the old authority is dropped, while requests run whose webhook may not fail.
+// TestRotationFailsNoRequest rotates short-lived certificates with a fake clock and checks that no request to a webhook fails while
+// the CA and the serving certificate are renewed and the old CA is removed.
 func TestRotationFailsNoRequest(t *testing.T) {
-	c := clients(t)
+	c := newClientset(t)
 	address := harness.FreeAddress(t)
-	clk := testingclock.NewFakeClock(time.Now()) // A certificate is valid from an hour before it is made: so far may it run ahead.
+	clk := testingclock.NewFakeClock(time.Now()) // Certificates are valid from one hour before their creation, so that the clock may be up to an hour fast.
 	startServer(t, address, clk)
-	configure(t, address)
-	answers(t)
+	installWebhooks(t, address)
+	awaitWebhooks(t)
 	barrier := newBarrier(t, c)
 
 	var requests, failures atomic.Int64
@@ -50,7 +50,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	for range 2 {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				_, _, err := create(ctx, fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {a: b}}"))
+				_, _, err := createDryRun(ctx, fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {a: b}}"))
 				if ctx.Err() != nil {
 					return
 				}
@@ -64,15 +64,15 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	}
 
 	seen := map[string]bool{}
-	told := ""
+	last := ""
 	most := 0
 	for range 40 {
 		clk.Step(time.Minute)
-		bundle, serving := settled(t, c, clk)
+		bundle, serving := awaitRotation(t, c, clk)
 		seen[serving] = true
 		most = max(most, bytes.Count(bundle, []byte("BEGIN CERTIFICATE")))
-		if string(bundle) != told {
-			told = string(bundle)
+		if string(bundle) != last {
+			last = string(bundle)
 			barrier.wait(t)
 		}
 	}
@@ -81,14 +81,14 @@ func TestRotationFailsNoRequest(t *testing.T) {
 	if n := requests.Load(); n < 10 || failures.Load() > 0 {
 		t.Errorf("%d of %d requests failed, want none of 10 or more", failures.Load(), n)
 	}
-	// 40 minutes: an authority each 20, a serving certificate each 6 and with each authority.
+	// In 40 minutes, the CA is renewed every 20 and the serving certificate every 6 and with each CA.
 	if len(seen) < 4 || most != 2 {
-		t.Errorf("%d serving certificates and up to %d authorities were seen, want 4 or more and 2", len(seen), most)
+		t.Errorf("%d serving certificates and up to %d CAs, want 4 or more and 2", len(seen), most)
 	}
 	t.Logf("%d requests, %d serving certificates", requests.Load(), len(seen))
 }
 
-// startServer serves webhooks in this process, whose clock can be moved.
+// startServer serves webhooks in the test process with a fake clock.
 func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 	t.Helper()
 	host, port, _ := strings.Cut(address, ":")
@@ -106,7 +106,7 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 		t.Fatal(err)
 	}
 	keeper, err := certificates.New(certificates.Config{
-		Clients: clients(t), Dynamic: objects, Namespace: namespace, Secret: rotatedSecret, Hosts: []string{host}, Clock: clk, Manager: fieldManager,
+		Clients: newClientset(t), Dynamic: objects, Namespace: namespace, Secret: rotatedSecret, Hosts: []string{host}, Clock: clk, Manager: fieldManager,
 		Targets: []certificates.Target{
 			certificates.ValidatingWebhooks("crane"), certificates.MutatingWebhooks("crane"), certificates.MutatingWebhooks("crane-pods"),
 		},
@@ -126,7 +126,7 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		err := clients(t).CoreV1().Secrets(namespace).Delete(context.WithoutCancel(t.Context()), rotatedSecret, metav1.DeleteOptions{})
+		err := newClientset(t).CoreV1().Secrets(namespace).Delete(context.WithoutCancel(t.Context()), rotatedSecret, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -136,11 +136,11 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 
 const rotatedSecret = "rotated"
 
-// settled waits until the serving certificate needs nothing at this time and the configuration holds the bundle of the Secret. It
-// returns the bundle and the serial number of the serving certificate.
-func settled(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) (bundle []byte, serial string) {
+// awaitRotation waits until the serving certificate needs no renewal and the webhook configuration contains the CA bundle of the
+// Secret. It returns the bundle and the serial number of the serving certificate.
+func awaitRotation(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) (bundle []byte, serial string) {
 	t.Helper()
-	eventually(t, "settled", func(ctx context.Context) error {
+	eventually(t, "certificates are rotated", func(ctx context.Context) error {
 		s, err := c.CoreV1().Secrets(namespace).Get(ctx, rotatedSecret, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func settled(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) 
 		}
 		for _, w := range v.Webhooks {
 			if w.Name != sentinel && !bytes.Equal(w.ClientConfig.CABundle, s.Data["ca.crt"]) {
-				return fmt.Errorf("%s knows another bundle", w.Name)
+				return fmt.Errorf("%s has another CA bundle", w.Name)
 			}
 		}
 		block, _ := pem.Decode(s.Data["tls.crt"])
@@ -162,7 +162,7 @@ func settled(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) 
 		if err != nil {
 			return err
 		}
-		// Renewed six minutes before its end; a minute is a step.
+		// It is renewed six minutes before its end, and the clock advances by one minute.
 		if left := cert.NotAfter.Sub(clk.Now()); left < 5*time.Minute {
 			return fmt.Errorf("the serving certificate has %s left", left)
 		}
@@ -172,10 +172,11 @@ func settled(t *testing.T, c kubernetes.Interface, clk *testingclock.FakeClock) 
 	return bundle, serial
 }
 
-// sentinel is a webhook that nobody serves, in the same configuration, for ConfigMaps of one name. When creating such a ConfigMap
-// fails, the API server knows the configuration as it was when that name was written, bundle included.
+// sentinel is a webhook without a server in the same configuration, for ConfigMaps of one name. If the creation of such a ConfigMap
+// fails, the API server uses the configuration that contains that name, and its CA bundle.
 const sentinel = "sentinel.crane.io"
 
+// barrier waits until the API server uses the current webhook configuration.
 type barrier struct {
 	clients kubernetes.Interface
 	n       int
@@ -209,7 +210,7 @@ webhooks:
 	return &barrier{clients: c}
 }
 
-// wait returns when the API server knows the configuration as it is now.
+// wait waits until the API server uses the current configuration.
 func (b *barrier) wait(t *testing.T) {
 	t.Helper()
 	b.n++
@@ -234,13 +235,13 @@ func (b *barrier) wait(t *testing.T) {
 			_, err = b.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(ctx, "crane", types.JSONPatchType, patch, metav1.PatchOptions{})
 			return err
 		}
-		return errors.New("there is none")
+		return errors.New("no webhook " + sentinel)
 	})
-	eventually(t, "the API server knows the configuration", func(ctx context.Context) error {
+	eventually(t, "the API server uses the configuration", func(ctx context.Context) error {
 		_, err := b.clients.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), sentinel) {
-			return fmt.Errorf("a ConfigMap %s: %w", name, err)
+			return fmt.Errorf("creation of ConfigMap %s: %w", name, err)
 		}
 		return nil
 	})

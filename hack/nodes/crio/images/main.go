@@ -61,7 +61,7 @@ func load(ctx context.Context, archive string) (err error) {
 		_, closing := store.Shutdown(false)
 		err = errors.Join(err, closing)
 	}()
-	// What is imported was made on this machine; nobody signed it.
+	// The imported images were built on this machine and are not signed.
 	policy, err := signature.NewPolicyContext(&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
 	if err != nil {
 		return err

@@ -293,6 +293,19 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
+// TestSharedMemory checks that shared memory is read of both versions, of v1 including child groups.
+func TestSharedMemory(t *testing.T) {
+	for version, content := range map[Version]string{
+		V1: "shmem 1\ntotal_cache 30\ntotal_rss 20\ntotal_shmem 10\ntotal_inactive_file 5\n",
+		V2: "anon 20\nfile 30\nshmem 10\ninactive_file 5\n",
+	} {
+		var s Stat
+		if _, err := parseMemoryStat([]byte(content), version, &s); err != nil || s.Shared != 10 || s.RSS != 20 || s.Cache != 30 {
+			t.Errorf("%s: %+v, %v", version, s, err)
+		}
+	}
+}
+
 // FuzzStat checks that parsed values are within their ranges for any content.
 func FuzzStat(f *testing.F) {
 	for _, seed := range []string{"usage_usec 5\nnr_periods 1\n", "max 100000\n", "-1\n", "anon 1\nfile 2\ninactive_file 3\n", "total_rss 1\ntotal_cache 2\ntotal_inactive_file 9\n", "18446744073709551615\n"} {

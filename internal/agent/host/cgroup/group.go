@@ -39,8 +39,9 @@ type Stat struct {
 	Periods, Throttled uint64
 	ThrottledTime      time.Duration
 	Limit              Bandwidth
-	// Used is all memory, WorkingSet excludes inactive files, RSS is that of processes, Cache that of files.
-	Used, WorkingSet, RSS, Cache series.Bytes
+	// Used is all memory, WorkingSet excludes inactive files, RSS is that of processes, Cache that of files. Shared is the part of Cache that
+	// belongs to shared memory and tmpfs.
+	Used, WorkingSet, RSS, Cache, Shared series.Bytes
 	// High is memory.high, math.MaxInt64 for none.
 	High    series.Bytes
 	Stalled struct{ CPU, Memory, IO host.Pressure }

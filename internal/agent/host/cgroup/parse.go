@@ -155,9 +155,9 @@ func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
 
 func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err error) {
 	// v1 keys without total_ exclude child groups.
-	rss, cache, idle := "total_rss", "total_cache", "total_inactive_file"
+	rss, cache, shared, idle := "total_rss", "total_cache", "total_shmem", "total_inactive_file"
 	if v == V2 {
-		rss, cache, idle = "anon", "file", "inactive_file"
+		rss, cache, shared, idle = "anon", "file", "shmem", "inactive_file"
 	}
 	seen := 0
 	err = host.ParseKeyValues(content, func(key []byte, n uint64) {
@@ -166,6 +166,9 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 			s.RSS = toBytes(n)
 		case cache:
 			s.Cache = toBytes(n)
+		case shared: // Linux before 4.15 does not report it on v1.
+			s.Shared = toBytes(n)
+			return
 		case idle:
 			inactive = n
 		default:

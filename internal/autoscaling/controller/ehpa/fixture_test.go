@@ -28,6 +28,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
@@ -137,7 +138,8 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	}
 	c := builder.Build()
 	b.Reconciler = &Reconciler{
-		Client: c, Live: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c},
+		Settings: Settings{Zones: scalingmetric.NewZones(false)},
+		Client:   c, Live: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c}, Requests: &PodRequestReader{Pods: c},
 		Queries: &QueryBuilder{
 			Selector: func(metric string, own ...prometheus.Matcher) (string, error) {
 				texts := make([]string, len(own))

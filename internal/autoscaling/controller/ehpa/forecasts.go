@@ -123,7 +123,7 @@ func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier
 		query.Scaling = previous.Scaling.DeepCopy()
 	}
 	out.query = &query
-	if out.perPod, out.err = perPodTarget(o.target, m); out.err != nil {
+	if out.perPod, out.err = perPodTarget(o.requests, m); out.err != nil {
 		return out
 	}
 	plant, err := scalingPlant(o.ehpa, m, out.perPod)

@@ -7,22 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"crane.io/crane/internal/kube/workload"
 )
 
 // perPodTarget returns the target value of one pod. The error is the reason why a forecast of the metric determines no replicas.
-func perPodTarget(t workload.Scale, m *autoscalingv2.MetricSpec) (out resource.Quantity, err error) {
+func perPodTarget(requests podRequests, m *autoscalingv2.MetricSpec) (out resource.Quantity, err error) {
 	switch m.Type {
 	case autoscalingv2.ResourceMetricSourceType:
-		return resourcePerPodTarget(t, m.Resource.Name, "", m.Resource.Target)
+		return resourcePerPodTarget(requests, m.Resource.Name, "", m.Resource.Target)
 	case autoscalingv2.ContainerResourceMetricSourceType:
-		return resourcePerPodTarget(t, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target)
+		return resourcePerPodTarget(requests, m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target)
 	case autoscalingv2.PodsMetricSourceType:
 		if m.Pods.Target.AverageValue != nil {
 			return *m.Pods.Target.AverageValue, nil
@@ -38,8 +35,10 @@ func perPodTarget(t workload.Scale, m *autoscalingv2.MetricSpec) (out resource.Q
 }
 
 // resourcePerPodTarget returns the target of a resource metric for one pod, in cores or bytes: the average value, or the utilization of
-// the container requests. An empty container selects all.
-func resourcePerPodTarget(t workload.Scale, name corev1.ResourceName, container string, target autoscalingv2.MetricTarget) (resource.Quantity, error) {
+// what the pods request. An empty container selects all.
+func resourcePerPodTarget(
+	requests podRequests, name corev1.ResourceName, container string, target autoscalingv2.MetricTarget,
+) (resource.Quantity, error) {
 	if target.AverageValue != nil {
 		return *target.AverageValue, nil
 	}
@@ -49,27 +48,14 @@ func resourcePerPodTarget(t workload.Scale, name corev1.ResourceName, container 
 	if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return resource.Quantity{}, fmt.Errorf("the utilization of %s cannot be forecast: use averageValue", name)
 	}
-	total, missing := 0.0, []string(nil)
-	for _, c := range t.Containers {
-		if c.Role == workload.Init || container != "" && c.Name != container {
-			continue
-		}
-		request := float64(c.Requests.CPU) / 1000
-		if name == corev1.ResourceMemory {
-			request = float64(c.Requests.Memory)
-		}
-		if request <= 0 {
-			missing = append(missing, c.Name)
-		}
-		total += request
+	request, known := requests[requestKey{name, container}]
+	if !known {
+		return resource.Quantity{}, errors.New("what the pods request is unknown")
 	}
-	switch {
-	case len(missing) > 0:
-		return resource.Quantity{}, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", strings.Join(missing, ", "), name)
-	case total == 0:
-		return resource.Quantity{}, fmt.Errorf("the request for %s is unknown: there is no container %s", name, container)
+	if request.err != nil {
+		return resource.Quantity{}, request.err
 	}
-	amount := total * float64(*target.AverageUtilization) / 100
+	amount := request.mean * float64(*target.AverageUtilization) / 100
 	if name == corev1.ResourceMemory {
 		return *resource.NewQuantity(max(1, int64(math.Round(amount))), resource.BinarySI), nil
 	}

@@ -58,7 +58,7 @@ func isReady(reason, message string) *condition.State {
 
 // decide returns the plan for one autoscaler. It has no side effects.
 func decide(o observation, queries *QueryBuilder, settings Settings) plan {
-	p := plan{crons: planCrons(o, settings.Local)}
+	p := plan{crons: planCrons(o, settings.Zones)}
 	problem := checkTarget(o)
 	if problem != nil && (problem.Reason == autoscalingv1alpha1.ReasonFailedGetScale || problem.Reason == autoscalingv1alpha1.ReasonInvalidSpec) {
 		p.ready, p.keepObjects = problem, keepsObjects(o)
@@ -106,11 +106,11 @@ func keepsObjects(o observation) bool {
 }
 
 // planCrons evaluates the cron windows.
-func planCrons(o observation, local *time.Location) cronPlan {
+func planCrons(o observation, zones *scalingmetric.Zones) cronPlan {
 	if len(o.ehpa.Spec.Crons) == 0 {
 		return cronPlan{}
 	}
-	windows, failed := scalingmetric.CronWindows(o.ehpa, &scalingmetric.Zones{Local: local})
+	windows, failed := scalingmetric.CronWindows(o.ehpa, zones)
 	out := cronPlan{
 		floor: scaling.FloorAt(windows, o.now),
 		ready: &condition.State{Type: autoscalingv1alpha1.ConditionCronReady, OK: true, Reason: autoscalingv1alpha1.ReasonCronsValid},
@@ -246,6 +246,9 @@ func requeueAfter(o observation, p plan, applied applied) time.Duration {
 	}
 	if p.computePreview {
 		next = earliest(next, o.now.Add(previewInterval))
+	}
+	if len(o.requests) > 0 { // A resize of pods causes no reconcile.
+		next = earliest(next, o.now.Add(podRequestsMaxAge))
 	}
 	if next.IsZero() {
 		return 0

@@ -4,8 +4,8 @@
 package ehpa
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +15,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -28,10 +29,22 @@ type QueryBuilder struct {
 	Pods func(namespace, kind, name string) []prometheus.Matcher
 	// Rules returns the rules of prometheus-adapter's configuration, nil for none. known is false until they have been read.
 	Rules func() (rules *promadapter.Rules, known bool)
+	// NoPromQL is the reason why no source answers PromQL; nil where one does.
+	NoPromQL error
 }
 
-// build returns the query of a metric without resourceIdentifier and algorithm.
+// build returns the query of a metric without resourceIdentifier and algorithm. A query in PromQL is an error where no source answers it.
 func (q *QueryBuilder) build(
+	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
+) (predictionv1alpha1.PredictionMetric, error) {
+	query, err := q.findQuery(ehpa, m, identifier)
+	if q.NoPromQL != nil && (err == nil && query.ExpressionQuery != nil || errors.Is(err, metrics.ErrUnsupported)) {
+		return predictionv1alpha1.PredictionMetric{}, q.NoPromQL
+	}
+	return query, err
+}
+
+func (q *QueryBuilder) findQuery(
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, m *autoscalingv2.MetricSpec, identifier string,
 ) (predictionv1alpha1.PredictionMetric, error) {
 	if m.Type == autoscalingv2.ObjectMetricSourceType {
@@ -144,36 +157,14 @@ func (q *QueryBuilder) sumQuery(m autoscalingv2.MetricIdentifier, pods []prometh
 	return expressionQuery("sum(" + text + ")"), nil
 }
 
-// selectorMatchers returns a label selector as PromQL matchers, sorted.
+// selectorMatchers returns a label selector as PromQL matchers. It refuses keys and values that the API server refuses in a selector.
 func selectorMatchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, error) {
 	if selector == nil {
 		return nil, nil
 	}
-	var out []prometheus.Matcher
-	for label, value := range selector.MatchLabels {
-		out = append(out, prometheus.Matcher{Label: label, Op: "=", Value: value})
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector: %w", err)
 	}
-	for _, e := range selector.MatchExpressions {
-		m := prometheus.Matcher{Label: e.Key}
-		quoted := make([]string, len(e.Values))
-		for i, v := range e.Values {
-			quoted[i] = regexp.QuoteMeta(v)
-		}
-		m.Value = strings.Join(quoted, "|")
-		switch e.Operator {
-		case metav1.LabelSelectorOpIn:
-			m.Op = "=~"
-		case metav1.LabelSelectorOpNotIn:
-			m.Op = "!~"
-		case metav1.LabelSelectorOpExists:
-			m.Op, m.Value = "!=", ""
-		case metav1.LabelSelectorOpDoesNotExist:
-			m.Op, m.Value = "=", ""
-		default:
-			return nil, fmt.Errorf("selector: operator %s: must be In, NotIn, Exists or DoesNotExist", e.Operator)
-		}
-		out = append(out, m)
-	}
-	slices.SortFunc(out, func(a, b prometheus.Matcher) int { return strings.Compare(a.String(), b.String()) })
-	return out, nil
+	return promadapter.SelectorMatchers(parsed)
 }

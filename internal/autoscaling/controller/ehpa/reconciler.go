@@ -19,14 +19,15 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/workload"
 )
 
 // Settings are the command-line settings of the controller.
 type Settings struct {
 	Propagation Propagation
-	// Local is the time zone of cron schedules that name none.
-	Local *time.Location
+	// Zones are the time zones of cron schedules.
+	Zones *scalingmetric.Zones
 }
 
 // Reconciler creates and updates the objects of an EffectiveHorizontalPodAutoscaler.
@@ -36,6 +37,8 @@ type Reconciler struct {
 	Live    client.Reader
 	Targets *workload.ScaleClient
 	Queries *QueryBuilder
+	// Requests reads what the pods of targets request.
+	Requests *PodRequestReader
 	// KEDA finds ScaledObjects without an HPA; nil skips the search.
 	KEDA *ScaledObjects
 	// Availability reports whether the HPA controller can read forecasts.
@@ -61,6 +64,8 @@ type observation struct {
 	// target is the scaled workload; targetErr is the reason why it is unknown.
 	target    workload.Scale
 	targetErr error
+	// requests are what the pods request, as far as forecasts need it.
+	requests podRequests
 	scalers
 	// prediction and substitute are controlled by the autoscaler; nil where they do not exist.
 	prediction   *predictionv1alpha1.TimeSeriesPrediction
@@ -89,6 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Client.Get(ctx, req.NamespacedName, ehpa)
 	if apierrors.IsNotFound(err) || err == nil && ehpa.DeletionTimestamp != nil {
 		r.Preview.Forget(req.NamespacedName)
+		r.Requests.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil // The garbage collector deletes the controlled objects.
 	}
 	if err != nil {
@@ -112,6 +118,11 @@ func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.Effe
 	o := observation{ehpa: ehpa, now: r.Clock.Now(), availability: r.Availability()}
 	o.target, o.targetErr = r.Targets.Get(ctx, targetRef(ehpa))
 	var err error
+	if o.targetErr == nil {
+		if o.requests, err = r.Requests.Read(ctx, ehpa, o.target, o.now); err != nil {
+			return observation{}, err
+		}
+	}
 	if o.scalers, err = r.findScalers(ctx, ehpa, o.now); err != nil {
 		return observation{}, err
 	}

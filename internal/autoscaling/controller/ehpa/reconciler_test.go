@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,9 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/scaling"
 )
 
@@ -239,9 +242,13 @@ func TestCronFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := decide(o, b.Queries, Settings{})
+	p := decide(o, b.Queries, Settings{Zones: scalingmetric.NewZones(false)})
+	if got := requeueAfter(o, p, applied{}); got != podRequestsMaxAge {
+		t.Errorf("looks again in %s, want %s", got, podRequestsMaxAge)
+	}
+	o.requests = nil
 	if got := requeueAfter(o, p, applied{}); got != 29*time.Minute {
-		t.Errorf("looks again in %s, want 29m", got)
+		t.Errorf("without a forecast looks again in %s, want 29m", got)
 	}
 }
 
@@ -355,7 +362,8 @@ func TestQueries(t *testing.T) {
 	}{
 		"cpu is the workload's":       {utilization(corev1.ResourceCPU, 50), ruled, nil, "ResourceQuery cpu", ""},
 		"an unknown resource":         {utilization("nvidia.com/gpu", 50), nil, nil, "", "is not known"},
-		"a sum with sorted labels":    {external("queue", map[string]string{"b": "2", "a": "1", "c": `"`}), nil, nil, `sum(queue{a="1",b="2",c="\""})`, ""},
+		"a sum with sorted labels":    {external("queue", map[string]string{"b": "2", "a": "1"}), nil, nil, `sum(queue{a="1",b="2"})`, ""},
+		"a value that no label has":   {external("queue", map[string]string{"c": `"`}), nil, nil, "", "selector: values[0][c]"},
 		"the rule before the usual":   {external("queue", map[string]string{"a": "1"}), ruled, nil, `sum(max(depth{a="1"}))`, ""},
 		"the annotation before rules": {external("queue", nil), ruled, annotated, "sum(mine)", ""},
 		"pods of the workload":        {pods, nil, nil, `sum(requests{namespace="shop",pod=~"(web)-[a-z0-9]{1,10}-[a-z0-9]{5}"})`, ""},
@@ -377,6 +385,38 @@ func TestQueries(t *testing.T) {
 		if text != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %s, %v", name, text, err)
 		}
+	}
+}
+
+// TestNoPromQL checks that without a source of PromQL cron windows and current metrics work, usage is forecast from other sources, and the
+// condition names the metrics that need PromQL.
+func TestNoPromQL(t *testing.T) {
+	b := newFixture(t, deployment("web", 4), web(func(e *scaler) {
+		e.Spec.Metrics = append(e.Spec.Metrics, autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "requests"},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(100, resource.DecimalSI)},
+		}})
+		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "noon", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 8}}
+	}))
+	b.Queries.Selector = func(string, ...prometheus.Matcher) (string, error) { return "", metrics.ErrUnsupported }
+	b.Queries.NoPromQL = errors.New("its forecast needs PromQL, and --datasource has no prom")
+	e, _ := b.reconcile(t, "web")
+	if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" {
+		t.Errorf("Ready %s", got)
+	}
+	if h := b.hpa(t, "ehpa-web"); *h.Spec.MinReplicas != 8 || len(h.Spec.Metrics) != 2 {
+		t.Errorf("HPA %+v", h.Spec)
+	}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
+		t.Fatal(err)
+	}
+	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" {
+		t.Errorf("forecast are %+v", m)
+	}
+	ready := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady")
+	if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, "pods.requests: its forecast needs PromQL") {
+		t.Errorf("PredictionReady %+v", ready)
 	}
 }
 

@@ -41,6 +41,15 @@ type RulesWatcher struct {
 	current   atomic.Pointer[promadapter.Rules]
 	raw       []byte
 	lastError string
+	problem   atomic.Pointer[error]
+}
+
+// Problem returns why the configuration as it is now is not in force, nil if it is.
+func (f *RulesWatcher) Problem() error {
+	if err := f.problem.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Current returns the rules, nil for none. known is false until configured rules have been read.
@@ -66,7 +75,8 @@ func (f *RulesWatcher) Start(ctx context.Context) error {
 }
 
 // reload reads the configuration and reports whether other rules are in force.
-func (f *RulesWatcher) reload(ctx context.Context) (bool, error) {
+func (f *RulesWatcher) reload(ctx context.Context) (changed bool, err error) {
+	defer func() { f.problem.Store(&err) }()
 	raw, err := f.read(ctx)
 	if err != nil || f.raw != nil && bytes.Equal(raw, f.raw) {
 		return false, err

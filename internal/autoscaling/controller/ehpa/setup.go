@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,12 +54,19 @@ type Config struct {
 	ProbeInterval, ProbeGracePeriod time.Duration
 	// Changed triggers a reconcile of all autoscalers, for instance after a change of rules.
 	Changed chan event.TypedGenericEvent[client.Object]
-	Clock   clock.WithTicker
+	// RuleErrors returns the problem of prometheus-adapter's configuration, nil for none.
+	RuleErrors func() error
+	// Registry registers the metrics.
+	Registry prometheus.Registerer
+	Clock    clock.WithTicker
 }
 
 // AddToManager adds the controller and its indexes. The manager must not have started.
 func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := addMetrics(mgr, cfg); err != nil {
 		return err
 	}
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -82,7 +90,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 		KEDA:    NewScaledObjects(mgr.GetAPIReader(), cfg.Mapper),
-		Queries: cfg.Queries, Availability: probe.Availability, Preview: &PreviewCalculator{Metrics: metrics},
+		Queries: cfg.Queries, Requests: &PodRequestReader{Pods: mgr.GetAPIReader()}, Availability: probe.Availability, Preview: &PreviewCalculator{Metrics: metrics},
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}
 	reader := mgr.GetClient()
@@ -106,12 +114,27 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	return nil
 }
 
+// addMetrics registers the metrics and adds the watch that counts scalings.
+func addMetrics(mgr manager.Manager, cfg Config) error {
+	m := &Metrics{
+		Reader: mgr.GetClient(), Zones: cfg.Settings.Zones, Elected: mgr.Elected(), RuleErrors: cfg.RuleErrors, Clock: cfg.Clock,
+	}
+	if err := cfg.Registry.Register(m); err != nil {
+		return fmt.Errorf("registering the metrics of effective HPAs: %w", err)
+	}
+	watch := manager.RunnableFunc(func(ctx context.Context) error { return m.watchHPAs(ctx, mgr.GetCache()) })
+	if err := mgr.Add(watch); err != nil {
+		return fmt.Errorf("adding the watch of HPAs: %w", err)
+	}
+	return nil
+}
+
 // AddIndexes adds the field indexes of the reconciler.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := indexer.IndexField(ctx, hpa, ownerIndex, func(o client.Object) []string {
-		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == ehpaKind {
-			return []string{string(ref.UID)}
+		if isControlledByEHPA(o) {
+			return []string{string(metav1.GetControllerOfNoCopy(o).UID)}
 		}
 		return nil
 	}); err != nil {
@@ -123,6 +146,12 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// isControlledByEHPA reports whether an EffectiveHorizontalPodAutoscaler controls an object.
+func isControlledByEHPA(o metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref != nil && ref.Kind == ehpaKind
 }
 
 func targetIndexValues(o client.Object) []string {

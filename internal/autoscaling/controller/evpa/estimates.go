@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/scaling"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
@@ -48,7 +49,7 @@ func (s estimateSink) add(container string, r series.Resource, e vertical.Estima
 
 // fail records that the estimator has no estimate of one resource although it should have one.
 func (s estimateSink) fail(container string, r series.Resource, err error) {
-	s.add(container, r, vertical.Estimate{Failure: condition.Message(err.Error())})
+	s.add(container, r, vertical.Estimate{Failure: condition.Message(metrics.PublicMessage(err))})
 }
 
 // failAll records that the estimator has no estimate at all although it should have some.

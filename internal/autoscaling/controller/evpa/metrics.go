@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/series"
 )
 
@@ -20,14 +21,30 @@ type Metrics struct {
 
 // recommendedAmount is the recommendation for one resource of one container.
 type recommendedAmount struct {
-	labels []string
-	value  float64
+	labels   []string
+	resource series.Resource
+	// target is the recommended request, current that of the pod template, in cores or bytes.
+	target, current float64
 }
 
-// recommendationDesc has the name and labels of gocrane.
-var recommendationDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_resource_recommendation",
-	"Recommended request of a container by an EffectiveVerticalPodAutoscaler, in cores or bytes.",
-	[]string{"apiversion", "owner_kind", "namespace", "owner_name", "container", "resource"}, nil)
+// targetLabels are gocrane's labels of each metric.
+func targetLabels() []string {
+	return []string{"apiversion", "owner_kind", "namespace", "owner_name", "container", "resource"}
+}
+
+// The metrics have the names and labels of gocrane.
+var (
+	recommendationDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_resource_recommendation",
+		"Recommended request of a container by an EffectiveVerticalPodAutoscaler, in cores or bytes.", targetLabels(), nil)
+	cpuUpDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_cpu_scale_up",
+		"Cores by which the recommended request of a container exceeds that of the pod template; absent where it does not.", targetLabels(), nil)
+	cpuDownDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_cpu_scale_down",
+		"Cores by which the recommended request of a container is below that of the pod template; absent where it is not.", targetLabels(), nil)
+	memoryUpDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_memory_scale_up",
+		"Bytes by which the recommended request of a container exceeds that of the pod template; absent where it does not.", targetLabels(), nil)
+	memoryDownDesc = prometheus.NewDesc("crane_autoscaling_effective_vpa_memory_scale_down",
+		"Bytes by which the recommended request of a container is below that of the pod template; absent where it is not.", targetLabels(), nil)
+)
 
 // NewMetrics returns an empty collector.
 func NewMetrics() *Metrics { return &Metrics{recommendations: map[string][]recommendedAmount{}} }
@@ -43,11 +60,15 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 			if one.Target <= 0 {
 				continue
 			}
-			v := float64(one.Target)
-			if one.Resource == series.CPU {
-				v /= 1000
+			c, _ := s.target.Container(one.container)
+			amount := recommendedAmount{
+				labels:   []string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)},
+				resource: one.Resource, target: float64(one.Target), current: float64(requestAmount(profile.CurrentResources(c), one.Resource)),
 			}
-			all = append(all, recommendedAmount{[]string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)}, v})
+			if one.Resource == series.CPU {
+				amount.target, amount.current = amount.target/1000, amount.current/1000
+			}
+			all = append(all, amount)
 		}
 	}
 	m.mu.Lock()
@@ -58,7 +79,11 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { ch <- recommendationDesc }
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{recommendationDesc, cpuUpDesc, cpuDownDesc, memoryUpDesc, memoryDownDesc} {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
@@ -66,7 +91,17 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	for _, all := range m.recommendations {
 		for _, one := range all {
-			ch <- prometheus.MustNewConstMetric(recommendationDesc, prometheus.GaugeValue, one.value, one.labels...)
+			ch <- prometheus.MustNewConstMetric(recommendationDesc, prometheus.GaugeValue, one.target, one.labels...)
+			up, down := cpuUpDesc, cpuDownDesc
+			if one.resource == series.Memory {
+				up, down = memoryUpDesc, memoryDownDesc
+			}
+			switch {
+			case one.target > one.current:
+				ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, one.target-one.current, one.labels...)
+			case one.target < one.current:
+				ch <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, one.current-one.target, one.labels...)
+			}
 		}
 	}
 }

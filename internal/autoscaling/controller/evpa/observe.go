@@ -123,35 +123,37 @@ func autoscalerTargetKey(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) 
 }
 
 func targetKey(namespace string, ref autoscalingv2.CrossVersionObjectReference) targetindex.Key {
-	return targetindex.Key{Group: targetKind(ref).Group, Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
-}
-
-// targetKind returns the kind of a target. Without a version it is the built-in kind of that name.
-func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersionKind {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err == nil && ref.APIVersion != "" {
-		return gv.WithKind(ref.Kind)
-	}
-	for _, k := range workload.WatchedKinds() {
-		if k.GVK.Kind == ref.Kind {
-			return k.GVK
-		}
-	}
-	return schema.GroupVersionKind{Kind: ref.Kind}
+	return targetindex.Key{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
 }
 
 // readTarget reads the workload that is sized, or the problem that prevents it. Its error is worth a retry.
 func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (workload.Workload, *problem, error) {
 	ref := e.Spec.TargetRef
-	kind := targetKind(ref)
+	kind := workload.KindOf(ref.APIVersion, ref.Kind)
 	if kind.Version == "" {
 		return workload.Workload{}, &problem{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: %s is not a built-in kind", ref.Kind)}, nil
 	}
-	target, err := r.Lister.Get(ctx, kind, client.ObjectKey{Namespace: e.Namespace, Name: ref.Name})
+	key := client.ObjectKey{Namespace: e.Namespace, Name: ref.Name}
+	target, err := r.Lister.Get(ctx, kind, key)
+	if meta.IsNoMatchError(err) {
+		if served, ok := r.servedVersion(kind); ok {
+			target, err = r.Lister.Get(ctx, served, key)
+		}
+	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, workload.ErrNoTemplate) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return target, nil, err
 	}
 	return target, checkTarget(ref, target, err), nil
+}
+
+// servedVersion returns a kind in the preferred version of those that the API server serves; ok is false if that is no other one.
+func (r *Reconciler) servedVersion(kind schema.GroupVersionKind) (served schema.GroupVersionKind, ok bool) {
+	meta.MaybeResetRESTMapper(r.Mapper) // The versions may have changed since they were discovered.
+	mapping, err := r.Mapper.RESTMapping(kind.GroupKind())
+	if err != nil || mapping.GroupVersionKind == kind {
+		return kind, false
+	}
+	return mapping.GroupVersionKind, true
 }
 
 func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.Workload, err error) *problem {
@@ -161,7 +163,7 @@ func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.
 	case apierrors.IsNotFound(err):
 		return &problem{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
 	case meta.IsNoMatchError(err):
-		return &problem{reasonTargetNotFound, fmt.Sprintf("the API server has no kind %s of %s", ref.Kind, ref.APIVersion)}
+		return &problem{reasonTargetUnreadable, fmt.Sprintf("the API server serves no kind %s of %s: correct the apiVersion of the target", ref.Kind, ref.APIVersion)}
 	case err != nil:
 		return &problem{reasonTargetUnreadable, err.Error()}
 	case target.Deleting:
@@ -209,7 +211,7 @@ func (ns namespaceSnapshot) containerKills(target workload.Workload, container s
 	var out []rightsize.OOM
 	for _, k := range ns.kills {
 		if k.Container == container && slices.ContainsFunc(k.Owners(), func(o oom.Owner) bool {
-			return o.Kind == target.Kind && o.Name == target.Name && targetindex.GroupOf(o.APIVersion) == targetindex.GroupOf(target.APIVersion)
+			return o.Kind == target.Kind && o.Name == target.Name && workload.GroupOf(o.APIVersion, o.Kind) == workload.GroupOf(target.APIVersion, target.Kind)
 		}) {
 			out = append(out, rightsize.OOM{At: k.At, Memory: k.Memory})
 		}

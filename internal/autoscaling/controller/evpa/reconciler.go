@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,14 +23,13 @@ import (
 	"crane.io/crane/pkg/oom"
 )
 
-// gocraneFinalizer is set by gocrane on each autoscaler. After a migration Crane has to remove it.
-const gocraneFinalizer = "autoscaling.crane.io/finalizer"
-
 // Reconciler reconciles the autoscalers of one namespace at a time.
 type Reconciler struct {
 	// Client reads autoscalers, Recommendations and predictions from the cache and writes to the API server.
 	Client client.Client
 	Lister *workload.Lister
+	// Mapper finds the served versions of kinds.
+	Mapper meta.RESTMapper
 	// History is the source of container usage.
 	History profile.Source
 	// Kills are the recorded OOM kills; nil where they are not recorded.
@@ -92,11 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // removeFinalizer removes gocrane's finalizer from an autoscaler that is being deleted. The garbage collector deletes its Recommendation, and
 // adoption restores the original requests.
 func (r *Reconciler) removeFinalizer(ctx context.Context, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
-	if !slices.Contains(e.Finalizers, gocraneFinalizer) {
+	if !slices.Contains(e.Finalizers, autoscalingv1alpha1.Finalizer) {
 		return nil
 	}
 	changed := e.DeepCopy()
-	controllerutil.RemoveFinalizer(changed, gocraneFinalizer)
+	controllerutil.RemoveFinalizer(changed, autoscalingv1alpha1.Finalizer)
 	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(e, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)

@@ -9,18 +9,23 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
@@ -37,14 +42,16 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/profile"
+	prometheussource "crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/oom"
 	"crane.io/crane/pkg/series"
 )
 
 const ns = "shop"
 
-// fakeHistory is a history of constant usage of the container app of Deployment web.
+// fakeHistory is a history of constant usage of the container app of the workload web.
 type fakeHistory struct {
+	kind         string
 	cores, bytes float64
 	err          error
 	queries      int
@@ -72,7 +79,7 @@ func (p *fakeHistory) Usage(_ context.Context, req metrics.UsageRequest) iter.Se
 					s.Values[i] = series.Gap()
 				}
 			}
-			key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: "Deployment", Name: "web"}, Pod: "web-1", Container: "app"}
+			key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: p.kind, Name: "web"}, Pod: "web-1", Container: "app"}
 			if !yield(metrics.Chunk{Key: key, Series: s}, nil) {
 				return
 			}
@@ -118,7 +125,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, history: &fakeHistory{cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("not served")},
+		t: t, history: &fakeHistory{kind: "Deployment", cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("not served")},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -142,7 +149,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			},
 		}).Build()
 	f.Reconciler = &Reconciler{
-		Client: c, Lister: &workload.Lister{Sources: workloadSources(c, c), Scales: c, Scheme: scheme},
+		Client: c, Mapper: meta.NewDefaultRESTMapper(nil), Lister: &workload.Lister{Sources: workloadSources(c, c), Scales: c, Scheme: scheme},
 		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.history}}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
 		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Interval: time.Minute, HistoryMaxAge: 15 * time.Minute,
 	}
@@ -255,24 +262,33 @@ func TestNothingNewNothingWritten(t *testing.T) {
 	}
 }
 
-// TestMetrics checks the gauge with gocrane's name: one for each target, and none after the autoscaler is deleted.
+// TestMetrics checks the gauges with gocrane's names: the recommendation and its distance from the pod template, once for each target, and
+// none after the autoscaler is deleted.
 func TestMetrics(t *testing.T) {
 	second := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
 	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
-	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff), second)
+	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff), second)
 	e := f.reconcile()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(f.Metrics)
-	gathered := func() string {
-		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprint(families)
+	const cpu, memory = `{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} `,
+		`{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="memory"} `
+	text, err := testutil.CollectAndFormat(f.Metrics, expfmt.TypeTextPlain, "crane_autoscaling_effective_vpa_cpu_scale_down",
+		"crane_autoscaling_effective_vpa_memory_scale_up", "crane_autoscaling_effective_vpa_resource_recommendation")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if text := gathered(); strings.Count(text, "gauge:") != 2 || !strings.Contains(text, `name:"owner_name"  value:"web"`) && !strings.Contains(text, `"web"`) {
-		t.Error(text)
+	want := map[string]string{
+		"crane_autoscaling_effective_vpa_cpu_scale_down" + cpu:             "0.769",
+		"crane_autoscaling_effective_vpa_memory_scale_up" + memory:         "5.3477376e+07",
+		"crane_autoscaling_effective_vpa_resource_recommendation" + cpu:    "0.231",
+		"crane_autoscaling_effective_vpa_resource_recommendation" + memory: "1.2058624e+08",
+	}
+	for series, value := range want {
+		if !strings.Contains(string(text), series+value+"\n") {
+			t.Errorf("no %s%s in\n%s", series, value, text)
+		}
+	}
+	if n := testutil.CollectAndCount(f.Metrics); n != len(want) {
+		t.Errorf("%d series, want %d:\n%s", n, len(want), text)
 	}
 	for _, o := range []client.Object{e, second} {
 		if err := f.Client.Delete(t.Context(), o); err != nil {
@@ -282,8 +298,8 @@ func TestMetrics(t *testing.T) {
 	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
-	if text := gathered(); strings.Contains(text, "gauge:") {
-		t.Error(text)
+	if n := testutil.CollectAndCount(f.Metrics); n != 0 {
+		t.Errorf("%d series after the deletion", n)
 	}
 }
 
@@ -329,11 +345,14 @@ func TestSourceFails(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	before := f.reconcile()
 	value := f.recommendation().Status.RecommendedValue
-	f.history.err = errors.New("connection refused")
+	f.history.err = &prometheussource.Error{Kind: prometheussource.Unreachable, URL: "http://10.1.2.3:9090", Err: errors.New("connection refused")}
 	f.advance(time.Hour)
 	e := f.reconcile()
-	wantCondition(t, e, "Estimating", "EstimatorFailed", "connection refused")
-	wantCondition(t, e, "Ready", "NoEstimate", "connection refused")
+	wantCondition(t, e, "Estimating", "EstimatorFailed", "Percentile: Prometheus cannot be reached")
+	wantCondition(t, e, "Ready", "NoEstimate", "Prometheus cannot be reached")
+	if strings.Contains(fmt.Sprint(e.Status), "10.1.2.3") {
+		t.Errorf("the status shows the address of Prometheus: %+v", e.Status)
+	}
 	if fmt.Sprint(e.Status.Recommendation) != fmt.Sprint(before.Status.Recommendation) || len(e.Status.ResourceEstimators) != 1 {
 		t.Errorf("%+v, before %+v", e.Status, before.Status)
 	}
@@ -442,6 +461,63 @@ func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 	}
 }
 
+// unservedReader answers reads of one API version like an API server that does not serve it.
+type unservedReader struct {
+	client.Reader
+	version schema.GroupVersion
+}
+
+func (r unservedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if o.GetObjectKind().GroupVersionKind().GroupVersion() == r.version {
+		resource := schema.GroupResource{Group: r.version.Group, Resource: "games"}
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, key.Name, "404 page not found", 0, true)
+	}
+	return r.Reader.Get(ctx, key, o, opts...)
+}
+
+// TestTargetVersionIsNoLongerServed checks that a target is read in a served version when that of its reference is gone, and that the
+// Recommendation stays while no version is served.
+func TestTargetVersionIsNoLongerServed(t *testing.T) {
+	game := func(version string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"name": "app", "resources": map[string]any{"requests": map[string]any{"cpu": "1", "memory": "512Mi"}}}},
+		}}}}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Game"})
+		o.SetNamespace(ns)
+		o.SetName("web")
+		return o
+	}
+	old, served := game("v1"), game("v2")
+	f := newFixture(t, old, newAutoscaler(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		e.Spec.TargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "example.org/v1", Kind: "Game", Name: "web"}
+	}))
+	f.Lister.Scheme = clientgoscheme.Scheme // The fake client adds unstructured kinds to its own.
+	f.history.kind = served.GroupVersionKind().Kind
+	f.reconcile()
+	before := f.recommendation()
+	if before == nil {
+		t.Fatal("no Recommendation")
+	}
+	f.Lister.Sources = func(schema.GroupVersionKind) workload.Source {
+		return workload.Source{Reader: unservedReader{f.Client, old.GroupVersionKind().GroupVersion()}}
+	}
+	e := f.reconcile()
+	wantCondition(t, e, "Ready", "TargetUnreadable", "serves no kind Game of example.org/v1")
+	if got := f.recommendation(); got == nil || got.UID != before.UID {
+		t.Errorf("no version is served: %+v", got)
+	}
+	if err := f.Client.Create(t.Context(), served); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{served.GroupVersionKind().GroupVersion()})
+	mapper.Add(served.GroupVersionKind(), meta.RESTScopeNamespace)
+	f.Mapper = mapper
+	e = f.reconcile()
+	if ready := meta.FindStatusCondition(e.Status.Conditions, "Ready"); ready.Reason == "TargetUnreadable" || f.recommendation() == nil {
+		t.Errorf("v2 is served: %+v", ready)
+	}
+}
+
 // TestBadTargets checks the message of each problem with a target, and that nothing is applied.
 func TestBadTargets(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -471,7 +547,7 @@ func TestBadTargets(t *testing.T) {
 // TestReleases checks that gocrane's finalizer is removed from a deleted autoscaler.
 func TestReleases(t *testing.T) {
 	e := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
-	e.Finalizers = []string{gocraneFinalizer}
+	e.Finalizers = []string{autoscalingv1alpha1.Finalizer}
 	f := newFixture(t, deployment("1", "512Mi"), e)
 	if err := f.Client.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := &Reconciler{
 		Client:  mgr.GetClient(),
 		Lister:  &workload.Lister{Sources: workloadSources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
+		Mapper:  cfg.Mapper,
 		History: cfg.History, Kills: cfg.Kills,
 		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
 		External: ExternalMetricsClient{API: api},

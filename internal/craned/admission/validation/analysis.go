@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
 
 // ValidateRecommendationRule validates a RecommendationRule.
@@ -48,7 +50,7 @@ func validateResourceSelectors(selectors []analysisv1alpha1.ResourceSelector, pa
 	for _, i := range duplicates(selectors, func(s analysisv1alpha1.ResourceSelector) string {
 		return strings.Join([]string{s.APIVersion, s.Kind, s.Name, s.LabelSelector.String()}, "|")
 	}) {
-		v.warnf(path.Index(i), "stands in the list already")
+		v.warnf(path.Index(i), "repeats an earlier item")
 	}
 	return v
 }
@@ -62,7 +64,7 @@ func validateNamespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field
 		v.warnf(path, "selects no namespace; set any: true, or name some in matchNames")
 	}
 	for _, i := range duplicates(s.MatchNames, identity) {
-		v.warnf(path.Child("matchNames").Index(i), "%s stands in the list already", s.MatchNames[i])
+		v.warnf(path.Child("matchNames").Index(i), "%s occurs earlier in the list", s.MatchNames[i])
 	}
 	return v
 }
@@ -100,7 +102,15 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
 	v.merge(validateResourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
-	v.merge(validateRecommender(analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}, f, spec.Child("type")))
+	recommender := analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}
+	if f.ValidateRecommender != nil {
+		var ignored []string
+		recommender.Config, ignored = settings.SplitUnknown(recommender.Config, f.ValidateRecommender(recommender))
+		for _, key := range ignored {
+			v.warnf(spec.Child("config").Key(key), "has no effect: %s has no such setting", a.Spec.Type)
+		}
+	}
+	v.merge(validateRecommender(recommender, f, spec.Child("type")))
 	v.merge(validateCompletionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	for i, s := range a.Spec.ResourceSelectors {
 		if isClusterScoped(s.Kind) && a.Namespace != f.Namespace {
@@ -124,11 +134,9 @@ func ValidateRecommendation(r *analysisv1alpha1.Recommendation, f Facts) Result 
 	spec := field.NewPath("spec")
 	ref := r.Spec.TargetRef
 	v.addErrors(validateAPIVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
-	// With a target in another namespace the right to write here would be a right to write there. Crane's own namespace is for
-	// cluster-scoped targets, and only Crane writes its objects.
-	if r.Namespace != f.Namespace && ref.Namespace != r.Namespace && (ref.Namespace != "" || isClusterScoped(ref.Kind)) {
-		v.addErrors(field.Invalid(spec.Child("targetRef", "namespace"), ref.Namespace,
-			"must be the namespace of the Recommendation, "+r.Namespace))
+	// The reconciler checks this again: the webhook may be down.
+	if err := targetindex.CheckNamespace(r, f.Namespace); err != nil {
+		v.addErrors(err)
 	}
 	if r.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto && slices.Contains([]analysisv1alpha1.AnalysisType{
 		analysisv1alpha1.AnalysisTypeIdleNode, analysisv1alpha1.AnalysisTypeVolume, analysisv1alpha1.AnalysisTypeService,

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/pkg/scaling"
 )
 
@@ -44,10 +45,12 @@ func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.Effect
 	location := time.UTC
 	if c.TimeZone != nil {
 		var err error
-		// The name Local would be another time zone in each pod.
-		if location, err = time.LoadLocation(*c.TimeZone); err != nil || *c.TimeZone == "Local" {
+		if location, err = time.LoadLocation(*c.TimeZone); err != nil {
 			v.addErrors(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
 			location = time.UTC
+		}
+		if *c.TimeZone == scalingmetric.LocalZone {
+			v.warnf(path.Child("timezone"), "Local is the zone of the pods of craned and metric-adapter (environment variable TZ), which must be the same")
 		}
 	}
 	if _, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), location, c.TargetReplicas); err != nil {
@@ -78,30 +81,38 @@ func validateReplicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpe
 
 func validateMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Result {
 	var v Result
-	for i, m := range metrics {
-		at := path.Index(i)
-		for _, s := range []struct {
-			selector *metav1.LabelSelector
-			path     *field.Path
-		}{
-			{selectorOf(m.Pods, func(p *autoscalingv2.PodsMetricSource) *metav1.LabelSelector { return p.Metric.Selector }), at.Child("pods", "metric", "selector")},
-			{selectorOf(m.Object, func(o *autoscalingv2.ObjectMetricSource) *metav1.LabelSelector { return o.Metric.Selector }), at.Child("object", "metric", "selector")},
-			{selectorOf(m.External, func(x *autoscalingv2.ExternalMetricSource) *metav1.LabelSelector { return x.Metric.Selector }), at.Child("external", "metric", "selector")},
-		} {
-			v.addErrors(validateLabelSelector(s.selector, s.path)...)
+	for i := range metrics {
+		m, at := &metrics[i], path.Index(i)
+		if m.Pods != nil {
+			v.addErrors(validateMetricIdentifier(&m.Pods.Metric, at.Child("pods", "metric"))...)
+		}
+		if m.Object != nil {
+			v.addErrors(validatePathSegment(m.Object.DescribedObject.Name, at.Child("object", "describedObject", "name"))...)
+			v.addErrors(validateMetricIdentifier(&m.Object.Metric, at.Child("object", "metric"))...)
+		}
+		if m.External != nil {
+			v.addErrors(validateMetricIdentifier(&m.External.Metric, at.Child("external", "metric"))...)
 		}
 	}
 	for _, i := range duplicates(metrics, func(m autoscalingv2.MetricSpec) string { return m.String() }) {
-		v.warnf(path.Index(i), "stands in the list already")
+		v.warnf(path.Index(i), "repeats an earlier item")
 	}
 	return v
 }
 
-func selectorOf[T any](source *T, selector func(*T) *metav1.LabelSelector) *metav1.LabelSelector {
-	if source == nil {
-		return nil
+func validateMetricIdentifier(m *autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
+	return append(validatePathSegment(m.Name, path.Child("name")), validateLabelSelector(m.Selector, path.Child("selector"))...)
+}
+
+// validatePathSegment validates a name that becomes one segment of the path of a request, as the API server does for an HPA.
+func validatePathSegment(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
 	}
-	return selector(source)
+	if reasons := content.IsPathSegmentName(name); len(reasons) > 0 {
+		return field.ErrorList{field.Invalid(path, name, reasons[0])}
+	}
+	return nil
 }
 
 func validateBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *field.Path) Result {
@@ -127,6 +138,9 @@ func validatePrediction(p *autoscalingv1alpha1.Prediction, path *field.Path) Res
 		v.warnf(path, "has no effect: without predictionAlgorithm nothing is forecast")
 		return v
 	}
+	if p.PredictionWindowSeconds != nil {
+		v.warnShortWindow(*p.PredictionWindowSeconds, path.Child("predictionWindowSeconds"))
+	}
 	a := p.PredictionAlgorithm
 	v.merge(validateAlgorithm(predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP, Percentile: a.Percentile},
 		path.Child("predictionAlgorithm")))
@@ -151,14 +165,10 @@ func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPo
 	return v
 }
 
-// DefaultEffectiveHorizontalPodAutoscaler sets the API version of the target and the time zone of schedules.
+// DefaultEffectiveHorizontalPodAutoscaler sets the API version of the target. The time zone of schedules stays absent, because
+// its default depends on the flag --ehpa-cron-local-time of the readers.
 func DefaultEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) {
 	if ref := &e.Spec.ScaleTargetRef; ref.APIVersion == "" {
 		ref.APIVersion = defaultAPIVersion(ref.Kind)
-	}
-	for i := range e.Spec.Crons {
-		if zone := e.Spec.Crons[i].TimeZone; zone == nil || *zone == "" {
-			e.Spec.Crons[i].TimeZone = new("UTC")
-		}
 	}
 }

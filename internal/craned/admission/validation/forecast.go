@@ -4,29 +4,24 @@
 package validation
 
 import (
-	"fmt"
-
 	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/metrics/promscope"
 	predictioncontroller "crane.io/crane/internal/prediction/controller"
 	"crane.io/crane/pkg/forecast/registry"
 )
-
-// maxExpression is the maximum length in bytes of an expression that is parsed: the parser is recursive, and an object may
-// contain a million nested parentheses.
-const maxExpression = 16 << 10
 
 // validateExpression warns of PromQL that Prometheus would refuse, or that returns no instant vector. It is no error, because the
 // source of history may have another language or extend PromQL.
 func validateExpression(text string, path *field.Path) Result {
 	var v Result
-	if len(text) > maxExpression {
-		v.warnf(path, "is longer than %d bytes and was not read", maxExpression)
+	if len(text) > promscope.MaxExpression {
+		v.warnf(path, "is longer than %d bytes and was not read", promscope.MaxExpression)
 		return v
 	}
-	expr, err := parseExpression(text)
+	expr, err := promscope.Parse(text, true)
 	switch {
 	case err != nil:
 		v.warnf(path, "Prometheus could not read this: %v", err)
@@ -34,16 +29,6 @@ func validateExpression(text string, path *field.Path) Result {
 		v.warnf(path, "gives a %s; only an instant vector can be forecast", parser.DocumentedType(expr.Type()))
 	}
 	return v
-}
-
-// parseExpression turns a panic of the parser into an error, because the input is untrusted.
-func parseExpression(text string) (expr parser.Expr, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the parser failed: %v", r)
-		}
-	}()
-	return parser.NewParser(parser.Options{EnableExperimentalFunctions: true}).ParseExpr(text)
 }
 
 // validateAlgorithm validates the settings of the selected forecaster and warns of those of others.

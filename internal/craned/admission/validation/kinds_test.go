@@ -24,6 +24,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/metrics/promscope"
 )
 
 // validateObject validates an object by its kind.
@@ -254,11 +255,11 @@ func TestRecommendationStaysAtHome(t *testing.T) {
 		refused           bool
 	}{
 		"at home":                     {"shop", "Deployment", "shop", false},
-		"not said":                    {"shop", "Deployment", "", false},
+		"not said":                    {"shop", "Deployment", "", true},
 		"elsewhere":                   {"shop", "Deployment", "bank", true},
 		"a node, in shop":             {"shop", "Node", "", true},
 		"a node, in Crane's own":      {"crane-system", "Node", "", false},
-		"elsewhere, from Crane's own": {"crane-system", "Deployment", "shop", false},
+		"elsewhere, from Crane's own": {"crane-system", "Deployment", "shop", true},
 	} {
 		r := &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: test.own}}
 		r.Spec.TargetRef.Kind, r.Spec.TargetRef.Name, r.Spec.TargetRef.Namespace = test.kind, "x", test.target
@@ -285,7 +286,7 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 	DefaultEffectiveHorizontalPodAutoscaler(e)
 	once := e.DeepCopy()
 	DefaultEffectiveHorizontalPodAutoscaler(e)
-	if !reflect.DeepEqual(e, once) || *e.Spec.Crons[0].TimeZone != "UTC" || *e.Spec.Crons[1].TimeZone != "Europe/Berlin" || *e.Spec.Crons[2].TimeZone != "UTC" {
+	if !reflect.DeepEqual(e, once) || e.Spec.Crons[0].TimeZone != nil || *e.Spec.Crons[1].TimeZone != "Europe/Berlin" || *e.Spec.Crons[2].TimeZone != "" {
 		t.Errorf("%+v", e.Spec)
 	}
 	custom := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -298,11 +299,11 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 // TestHostileExpressions checks that neither deep nor long expressions break craned.
 func TestHostileExpressions(t *testing.T) {
 	for name, text := range map[string]string{
-		"deep":      strings.Repeat("(", maxExpression),
-		"closed":    strings.Repeat("(", maxExpression/2-1) + "1" + strings.Repeat(")", maxExpression/2-1),
-		"unary":     strings.Repeat("-", maxExpression-1) + "1",
-		"nested":    strings.Repeat("abs(", maxExpression/5-1) + "x" + strings.Repeat(")", maxExpression/5-1),
-		"too long":  strings.Repeat("x", maxExpression+1),
+		"deep":      strings.Repeat("(", promscope.MaxExpression),
+		"closed":    strings.Repeat("(", promscope.MaxExpression/2-1) + "1" + strings.Repeat(")", promscope.MaxExpression/2-1),
+		"unary":     strings.Repeat("-", promscope.MaxExpression-1) + "1",
+		"nested":    strings.Repeat("abs(", promscope.MaxExpression/5-1) + "x" + strings.Repeat(")", promscope.MaxExpression/5-1),
+		"too long":  strings.Repeat("x", promscope.MaxExpression+1),
 		"no text":   "\x00\xff",
 		"a million": strings.Repeat("1+", 1<<20) + "1",
 	} {

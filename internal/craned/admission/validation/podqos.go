@@ -39,7 +39,7 @@ func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 		}
 	}
 	for _, i := range duplicates(s.AllowedActions, identity) {
-		v.warnf(spec.Child("allowedActions").Index(i), "%s stands in the list already", s.AllowedActions[i])
+		v.warnf(spec.Child("allowedActions").Index(i), "%s occurs earlier in the list", s.AllowedActions[i])
 	}
 	v.merge(warnUnusedPodFields(s, spec))
 	return v
@@ -63,7 +63,7 @@ func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Pat
 		}
 	}
 	for _, i := range duplicates(r.Values, identity) {
-		v.warnf(path.Child("values").Index(i), "%s stands in the list already", r.Values[i])
+		v.warnf(path.Child("values").Index(i), "%s occurs earlier in the list", r.Values[i])
 	}
 	return v
 }

@@ -29,13 +29,15 @@ func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ 
 	if p.Spec.TargetRef != nil {
 		kind = p.Spec.TargetRef.Kind
 	}
-	v.merge(validatePredictionMetrics(p.Spec.PredictionMetrics, kind, spec))
+	v.merge(validatePredictionSpec(&p.Spec, kind, spec))
 	return v
 }
 
-// validatePredictionMetrics validates the metrics of a prediction for a target of a kind.
-func validatePredictionMetrics(metrics []predictionv1alpha1.PredictionMetric, kind string, spec *field.Path) Result {
+// validatePredictionSpec validates the window and the metrics of a prediction for a target of a kind.
+func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind string, spec *field.Path) Result {
 	var v Result
+	v.warnShortWindow(s.PredictionWindowSeconds, spec.Child("predictionWindowSeconds"))
+	metrics := s.PredictionMetrics
 	for i := range metrics {
 		m, path := &metrics[i], spec.Child("predictionMetrics").Index(i)
 		switch m.Type {
@@ -96,7 +98,7 @@ func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, 
 	if p.Spec.Template.Spec.TargetRef != nil {
 		v.warnf(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
 	}
-	v.merge(validatePredictionMetrics(p.Spec.Template.Spec.PredictionMetrics, kindNode, template.Child("spec")))
+	v.merge(validatePredictionSpec(&p.Spec.Template.Spec, kindNode, template.Child("spec")))
 	return v
 }
 
@@ -106,5 +108,11 @@ func DefaultTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction) {
 	setDefaultAPIVersion(ref)
 	if ref != nil && ref.Namespace == "" && defaultAPIVersion(ref.Kind) != "" && ref.Kind != kindNode {
 		ref.Namespace = p.Namespace
+	}
+}
+
+func (v *Result) warnShortWindow(seconds int32, path *field.Path) {
+	if seconds < predictionv1alpha1.MinPredictionWindowSeconds {
+		v.warnf(path, "%d counts as %d, the shortest window", seconds, predictionv1alpha1.MinPredictionWindowSeconds)
 	}
 }

@@ -23,6 +23,14 @@ type Facts struct {
 	// ValidateRecommender returns the error with which a recommender would fail under the current configuration; nil if that is
 	// unknown.
 	ValidateRecommender func(analysisv1alpha1.Recommender) error
+	// DisabledKinds are the kinds that no controller processes, with the reason.
+	DisabledKinds map[string]string
+}
+
+// Disabled returns a warning that no controller processes objects of a kind; ok is false where one does.
+func (f Facts) Disabled(kind string) (warning string, ok bool) {
+	reason, ok := f.DisabledKinds[kind]
+	return fmt.Sprintf("craned does not process objects of kind %s: %s", kind, reason), ok
 }
 
 // Result is the result of a validation.

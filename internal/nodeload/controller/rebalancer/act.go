@@ -74,11 +74,17 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		c.startCoolDown(node, m.Pod.Workload, now)
 		return
 	}
+	if err := c.hold(ctx, s, m, now); err != nil {
+		log.V(1).Info("the target cannot be held, the pod stays", "err", err)
+		c.count("not-held", m)
+		return
+	}
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
 	why, kept := eviction.BlockedByPDB(err)
 	switch {
 	case err == nil:
 		log.Info("Evicted", "why", text)
+		c.left[departure{workload: m.Pod.Workload, node: node}] = &departureRecord{at: now}
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
 		c.count("evicted", m)
 		c.startCoolDown(node, m.Pod.Workload, now)

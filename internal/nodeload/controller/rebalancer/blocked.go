@@ -4,43 +4,39 @@
 package rebalancer
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/eviction"
 )
 
-const (
-	// safeToEvict is the annotation of cluster-autoscaler that allows or forbids evicting a pod.
-	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-	// deletionCost is the annotation by which Kubernetes selects among the pods of a ReplicaSet.
-	deletionCost = "controller.kubernetes.io/pod-deletion-cost"
-	// systemPriority is the lowest priority of system-critical pods.
-	systemPriority = 2_000_000_000
-)
+// deletionCost is the annotation by which Kubernetes selects among the pods of a ReplicaSet.
+const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
-// blockReason returns why a pod must not be moved from any node; empty if it may.
-func blockReason(pod *corev1.Pod, protected func(namespace string) bool, siblings int) string {
-	owner := metav1.GetControllerOfNoCopy(pod)
+// blockReason returns why a pod must not be moved from any node; empty if it may. schedulers are the names of the
+// profiles that run plugin Dynamic.
+func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace string) bool, siblings int) string {
+	var policy eviction.Policy
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return "it is going already"
 	case pod.Status.Phase != corev1.PodRunning:
 		return "it does not run"
-	case owner == nil:
-		return "no controller would replace it"
-	case owner.Kind == "DaemonSet" || owner.Kind == "Node":
-		return "it belongs to its node (" + owner.Kind + ")"
-	case owner.Kind == "Job":
-		return "it belongs to a Job, whose work would be lost"
-	case siblings < 2:
-		return "it is the only running pod of its workload"
 	case protected(pod.Namespace):
 		return "its namespace is protected"
-	case pod.Spec.Priority != nil && *pod.Spec.Priority >= systemPriority:
-		return "its priority is critical to the system"
-	case pod.Annotations[safeToEvict] == "false":
-		return safeToEvict + " is false"
+	case pod.Labels[analysisv1alpha1.LabelOptOut] == "true":
+		return "it has opted out (" + analysisv1alpha1.LabelOptOut + ")"
+	}
+	if why := cmp.Or(policy.BlockReason(pod), policy.ReplicaBlockReason(siblings)); why != "" {
+		return why
+	}
+	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
+		// Any other scheduler reads requests only, and may place its replacement on the same node.
+		return "its scheduler " + pod.Spec.SchedulerName + " does not read load (--rebalance-schedulers)"
 	}
 	if why := hardToPlace(pod); why != "" {
 		return why
@@ -80,8 +76,8 @@ func localData(pod *corev1.Pod) string {
 			return "it has a persistent volume"
 		case v.HostPath != nil:
 			return "it uses files of its node"
-		case v.EmptyDir != nil && !strings.EqualFold(pod.Annotations[safeToEvict], "true"):
-			return "it has an emptyDir, and " + safeToEvict + " is not true"
+		case v.EmptyDir != nil && !strings.EqualFold(pod.Annotations[eviction.SafeToEvict], "true"):
+			return "it has an emptyDir, and " + eviction.SafeToEvict + " is not true"
 		}
 	}
 	return ""

@@ -38,6 +38,8 @@ type Settings struct {
 	CoolDown time.Duration
 	// Protected namespaces keep their pods.
 	Protected []string
+	// Schedulers are the names of the scheduler profiles that run plugin Dynamic. Only their pods are moved.
+	Schedulers []string
 }
 
 // DefaultSettings returns conservative settings: one pod of a node in ten minutes, when its load, a five-minute
@@ -46,7 +48,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		DryRun: true, Interval: 30 * time.Second, Rounds: 3, PerRound: 5, PerNode: 1, PerHour: 30,
-		CoolDown: 10 * time.Minute, Protected: []string{"kube-system"},
+		CoolDown: 10 * time.Minute, Protected: []string{"kube-system"}, Schedulers: []string{"crane-scheduler"},
 	}
 }
 
@@ -61,6 +63,7 @@ type Config struct {
 	// Usage returns the usage of pods.
 	Usage   Vectors
 	Evictor Evictor
+	Patches NodePatcher
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.WithTicker
@@ -74,6 +77,8 @@ type Controller struct {
 	// cooling holds the end of the cool-down of nodes ("node/...") and workloads.
 	cooling map[string]time.Time
 	moves   []time.Time // times of the last hour
+	// left are the moves of the last day by workload and node.
+	left map[departure]*departureRecord
 	// reported holds the time before which nothing more is reported about a node.
 	reported map[string]time.Time
 	failing  bool
@@ -82,13 +87,13 @@ type Controller struct {
 // New returns a controller. It returns an error for missing or invalid fields.
 func New(cfg Config) (*Controller, error) {
 	s := cfg.Settings
-	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
-		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, usage, an evictor, events, metrics and a clock")
+	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Patches == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
+		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, usage, an evictor, a writer of nodes, events, metrics and a clock")
 	}
 	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
 		return nil, fmt.Errorf("settings of rebalancing out of range: %+v", s)
 	}
-	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, reported: map[string]time.Time{}}, nil
+	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, reported: map[string]time.Time{}, left: map[departure]*departureRecord{}}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -133,6 +138,7 @@ func (c *Controller) Round(ctx context.Context) error {
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+	c.dropExpiredHolds(ctx, list.Items, now)
 	heats, above, due := c.hotNodes(list.Items, now)
 	c.cfg.Metrics.hot(above, len(due))
 	if len(due) == 0 {
@@ -170,6 +176,11 @@ func (c *Controller) expire(now time.Time) {
 	for key, until := range c.cooling {
 		if !now.Before(until) {
 			delete(c.cooling, key)
+		}
+	}
+	for d, r := range c.left {
+		if now.Sub(r.at) >= returnWindow {
+			delete(c.left, d)
 		}
 	}
 	c.moves = slices.DeleteFunc(c.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
@@ -216,10 +227,15 @@ func (c *Controller) input(
 	count := c.rules.NewCount(now)
 	byUID := map[string]*corev1.Pod{}
 	for i := range s.nodes {
+		holds, _ := nodeload.ParseHolds(s.nodes[i].Annotations[nodeload.HoldsKey])
+		for _, h := range nodeload.ValidHolds(holds, now) {
+			s.arriving[i].Add("hold/"+h.Pod, h.Use(), time.Time{})
+		}
 		_, cooling := c.cooling["node/"+s.nodes[i].Name]
 		in.Nodes[i] = rebalance.Node{Name: s.nodes[i].Name, Load: c.look(&s.nodes[i], &s.arriving[i], now), Hot: heats[i], Cooling: cooling}
 		count.Add(in.Nodes[i].Load, s.requested[i])
-		in.Nodes[i].Pods = s.candidates(i, use, c.protected, c.coolDownReason)
+		c.recordReturns(s.onHot[i])
+		in.Nodes[i].Pods = s.candidates(i, use, c.blockReason, c.coolDownReason)
 		for _, pod := range s.onHot[i] {
 			byUID[string(pod.UID)] = pod
 		}
@@ -234,8 +250,15 @@ func (c *Controller) protected(namespace string) bool {
 	return slices.Contains(c.cfg.Settings.Protected, namespace)
 }
 
-// coolDownReason returns a reason if the pod's workload lost a pod recently.
+func (c *Controller) blockReason(pod *corev1.Pod, siblings int) string {
+	return blockReason(pod, c.cfg.Settings.Schedulers, c.protected, siblings)
+}
+
+// coolDownReason returns a reason if the pod's workload lost a pod recently, or if a pod of it has come back to the node.
 func (c *Controller) coolDownReason(pod *corev1.Pod) string {
+	if r := c.left[departureOf(pod)]; r != nil && r.returned {
+		return "a pod of its workload was moved off this node and one has come back"
+	}
 	if _, cooling := c.cooling["workload/"+workloadOf(pod)]; cooling {
 		return "its workload lost a pod recently"
 	}

@@ -42,6 +42,8 @@ type snapshot struct {
 
 	budgets []budget
 	allowed []int32
+	// held are the nodes whose holds this round has changed.
+	held map[int]bool
 }
 
 // antiAffinityPod is a pod with a required anti-affinity.
@@ -62,7 +64,7 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 	s := &snapshot{
 		nodes: nodes, used: make([]corev1.ResourceList, len(nodes)), pods: make([]int64, len(nodes)),
 		arriving: make([]nodeload.Arrivals, len(nodes)), requested: make([]nodeload.Amount, len(nodes)),
-		onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
+		onHot: map[int][]*corev1.Pod{}, running: map[string]int{}, held: map[int]bool{},
 	}
 	index := make(map[string]int, len(nodes))
 	for i := range nodes {
@@ -173,12 +175,14 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 }
 
 // candidates returns the pods of a hot node as input of the decision.
-func (s *snapshot) candidates(at int, use func(namespace, pod string) (nodeload.Amount, bool), protected func(string) bool, why func(*corev1.Pod) string) []rebalance.Pod {
+func (s *snapshot) candidates(
+	at int, use func(namespace, pod string) (nodeload.Amount, bool), blocked func(pod *corev1.Pod, siblings int) string, why func(*corev1.Pod) string,
+) []rebalance.Pod {
 	var out []rebalance.Pod
 	for _, pod := range s.onHot[at] {
 		p := rebalance.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Workload: workloadOf(pod),
-			Budgets: s.budgetsOf(pod), Blocked: blockReason(pod, protected, s.running[workloadOf(pod)]),
+			Budgets: s.budgetsOf(pod), Blocked: blocked(pod, s.running[workloadOf(pod)]),
 		}
 		switch {
 		case p.Blocked != "":

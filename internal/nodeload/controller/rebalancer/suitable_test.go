@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"crane.io/crane/internal/kube/eviction"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -23,7 +24,7 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 			Namespace: "shop", Name: "web-1", UID: "web-1", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &yes}},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Spec: corev1.PodSpec{SchedulerName: "crane-scheduler", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
@@ -42,7 +43,7 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
 	}
 	empty := volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
-	critical := int32(systemPriority)
+	critical := int32(2_000_000_000)
 	for name, test := range map[string]struct {
 		change   func(*corev1.Pod)
 		siblings int
@@ -58,11 +59,12 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		"going":         {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "going already"},
 		"protected":     {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
 		"critical":      {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
-		"says no":       {func(p *corev1.Pod) { p.Annotations[safeToEvict] = "false" }, 2, "is false"},
+		"by requests":   {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 2, "default-scheduler does not read load"},
+		"says no":       {func(p *corev1.Pod) { p.Annotations[eviction.SafeToEvict] = "false" }, 2, "is false"},
 		"emptyDir":      {empty, 2, "emptyDir"},
 		"emptyDir and says yes": {func(p *corev1.Pod) {
 			empty(p)
-			p.Annotations[safeToEvict] = "true"
+			p.Annotations[eviction.SafeToEvict] = "true"
 		}, 2, ""},
 		"volume":   {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}), 2, "persistent volume"},
 		"hostPath": {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), 2, "files of its node"},
@@ -75,7 +77,7 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		}, 2, "pod affinity"},
 		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 2, "resource claims"},
 	} {
-		got := blockReason(newPod(test.change), func(ns string) bool { return ns == "kube-system" }, test.siblings)
+		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, test.siblings)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

@@ -23,7 +23,7 @@ type Vectors interface {
 }
 
 // Queries of the usage of a pod's containers from cAdvisor's series; %s is the selector. CPU is a five-minute mean,
-// like the usual gauge of nodes.
+// like the usual gauge of nodes. Memory excludes page cache, as the load of nodes does, and shared memory, which cAdvisor does not export.
 const (
 	cpuQuery    = "sum by (namespace, pod) (max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
 	memoryQuery = "sum by (namespace, pod) (max by (namespace, pod, container) (%s))"
@@ -49,7 +49,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 		}); err != nil {
 			return nil, err
 		}
-		if err := c.readUse(ctx, "container_memory_working_set_bytes", memoryQuery, namespaces, now, func(name podName, bytes float64) {
+		if err := c.readUse(ctx, "container_memory_rss", memoryQuery, namespaces, now, func(name podName, bytes float64) {
 			amount, ok := found[name]
 			if !ok {
 				return // usage needs both resources

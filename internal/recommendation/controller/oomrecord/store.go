@@ -39,7 +39,9 @@ const (
 
 // state is the content of stateKey.
 type state struct {
-	DroppedThrough time.Time `json:"droppedThrough"`
+	// DroppedThrough is the time for all namespaces that earlier versions stored.
+	DroppedThrough time.Time            `json:"droppedThrough,omitzero"`
+	ByNamespace    map[string]time.Time `json:"droppedThroughByNamespace,omitempty"`
 }
 
 // storedLedger is the ledger as read from the API server.
@@ -100,8 +102,14 @@ func (r *Recorder) read(ctx context.Context) (storedLedger, error) {
 	}
 	var s state
 	// A time in the future would reject every kill; an unreadable time means that nothing was dropped.
-	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil && !s.DroppedThrough.After(r.cfg.Clock.Now()) {
-		ledger.SetDroppedThrough(s.DroppedThrough)
+	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil {
+		through := map[string]time.Time{"": s.DroppedThrough}
+		maps.Copy(through, s.ByNamespace)
+		for namespace, t := range through {
+			if !t.IsZero() && !t.After(r.cfg.Clock.Now()) {
+				ledger.SetDroppedThrough(namespace, t)
+			}
+		}
 	}
 	return storedLedger{ledger: ledger, object: object, unreadable: bad}, nil
 }
@@ -113,8 +121,10 @@ func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 		return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
 	data := map[string]string{dataKey: text}
-	if through := b.ledger.DroppedThrough(); !through.IsZero() {
-		raw, err := json.Marshal(state{DroppedThrough: through.UTC()})
+	if through := b.ledger.DroppedThrough(); len(through) > 0 {
+		all := through[""]
+		delete(through, "")
+		raw, err := json.Marshal(state{DroppedThrough: all.UTC(), ByNamespace: through})
 		if err != nil {
 			return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 		}

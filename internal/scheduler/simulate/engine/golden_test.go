@@ -28,7 +28,7 @@ func TestGolden(t *testing.T) {
 		return ours(t, func(o *engine.Ours) { o.Strategy = name })
 	}
 	var found strings.Builder
-	for _, scenario := range []string{"steady", "faults"} {
+	for _, scenario := range []string{"steady", "faults", "departures", "exporters"} {
 		for _, p := range []struct {
 			name  string
 			build func(peer.Env) peer.Policy
@@ -47,7 +47,7 @@ func TestGolden(t *testing.T) {
 			{"oracle", peer.Oracle},
 		} {
 			r := run(t, smallScenario(t, scenario), 1, p.build)
-			fmt.Fprintf(&found, "%-6s  %-11s  sigma %.4f  hot %3.0f  placed %d  waited %.0f  moves %d  patches %d  placements %s\n",
+			fmt.Fprintf(&found, "%-10s  %-11s  sigma %.4f  hot %3.0f  placed %d  waited %.0f  moves %d  patches %d  placements %s\n",
 				scenario, p.name, r.Sigma, r.Hot, r.Placed, r.Waited, r.Moves, r.Patches, r.Placements)
 		}
 	}

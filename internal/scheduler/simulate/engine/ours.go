@@ -114,29 +114,27 @@ func (w *writer) start() {
 	}
 }
 
-// round reads one metric of all nodes. The readings arrive after the delay, with their own time.
+// round reads one metric of all nodes. The readings arrive after the delay, with the time of their newest sample.
 func (w *writer) round(metric int) {
 	read := w.env.Now()
 	if w.env.Meter().Down(read) {
 		return
 	}
-	name, stamp := w.policy.Metrics[metric].Name, w.env.WriterClock()
-	values := make([]float64, len(w.env.World().Nodes))
-	for node := range values {
+	name, clock := w.policy.Metrics[metric].Name, w.env.WriterClock()
+	samples := make([]nodeload.Sample, len(w.env.World().Nodes))
+	for node := range samples {
 		v, ok := w.env.Meter().Read(name, node)
-		if !ok {
-			v = -1
+		if newest, dated := w.env.Meter().SampleTime(node); ok && dated {
+			samples[node] = nodeload.Sample{Value: series.Ratio(v), Time: clock.Add(newest - read)}
 		}
-		values[node] = v
 	}
-	w.env.At(read+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, values, stamp) })
+	w.env.At(read+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, samples) })
 }
 
-func (w *writer) write(metric int, values []float64, stamp time.Time) {
+func (w *writer) write(metric int, samples []nodeload.Sample) {
 	name, now := w.policy.Metrics[metric].Name, w.env.WriterClock()
-	for node, v := range values {
-		next := nodeload.Sample{Value: series.Ratio(v), Time: stamp}
-		if v < 0 || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
+	for node, next := range samples {
+		if next.Time.IsZero() || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
 			continue
 		}
 		w.have[metric][node] = next

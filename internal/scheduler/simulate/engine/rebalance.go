@@ -61,7 +61,7 @@ func (r *rebalancer) attach(p peer.Policy) peer.Policy {
 	}
 	p.Removed = func(pod, node int) {
 		started := r.sim.epoch.Add(r.sim.truth.Since(pod)).Add(r.sim.spec.Workloads.Startup.Duration)
-		r.arrivals[node].End(r.name(pod), r.usual(pod), started, r.sim.Clock())
+		r.arrivals[node].End(r.name(pod), nodeload.Credit{Measured: r.usual(pod)}, started, r.sim.Clock())
 	}
 	return p
 }

@@ -21,6 +21,7 @@ const (
 	streamWorkloads
 	streamPods
 	streamMetrics
+	streamDeaths
 )
 
 // maxPods bounds what a scenario may ask for: each pod is an object of Kubernetes.

@@ -25,6 +25,8 @@ type Meter struct {
 	spec   simscenario.Metrics
 	rng    *rand.Rand
 	broken []bool
+	dead   []bool
+	newest []time.Duration // of the last sample of a node; negative for none
 	cpu    gauge
 	memory gauge
 	lost   []bool
@@ -34,10 +36,17 @@ type Meter struct {
 func NewMeter(spec simscenario.Metrics, nodes int, seed uint64) *Meter {
 	m := &Meter{
 		spec: spec, rng: rand.New(rand.NewPCG(seed, streamMetrics)), broken: make([]bool, nodes), lost: make([]bool, nodes),
+		dead: make([]bool, nodes), newest: make([]time.Duration, nodes),
 		cpu: newGauge(nodes, spec.Scrape.Duration), memory: newGauge(nodes, spec.Scrape.Duration),
 	}
 	for i := range m.broken {
 		m.broken[i] = m.rng.Float64() < spec.Broken
+		m.newest[i] = -1
+	}
+	// A stream of its own leaves scenarios without dead exporters as they were.
+	deaths := rand.New(rand.NewPCG(seed, streamDeaths))
+	for i := range m.dead {
+		m.dead[i] = deaths.Float64() < spec.Dead
 	}
 	return m
 }
@@ -57,10 +66,18 @@ func (m *Meter) Scrape(t time.Duration, cpu, memory []float64) {
 	down := m.Down(t)
 	for i := range m.lost {
 		// One draw for each node and scrape, so that an outage does not change what is lost later.
-		m.lost[i] = m.rng.Float64() < m.spec.Loss || m.broken[i] || down
+		m.lost[i] = m.rng.Float64() < m.spec.Loss || m.broken[i] || down || m.dead[i] && t >= m.spec.DeadFrom.Duration
+		if !m.lost[i] {
+			m.newest[i] = t
+		}
 	}
 	m.cpu.add(t, cpu, m.lost)
 	m.memory.add(t, memory, m.lost)
+}
+
+// SampleTime returns the time of the newest sample of a node; false if there is none.
+func (m *Meter) SampleTime(node int) (time.Duration, bool) {
+	return m.newest[node], m.newest[node] >= 0
 }
 
 // Read is the value of a metric of a node: one of gocrane's recording rules, by its name, as a share of capacity. It is false

@@ -71,6 +71,7 @@ func TestBadScenarios(t *testing.T) {
 		"no duration":      {"mean: 30m", "mean: long", "workloads.lifetime.mean"},
 		"batch 0":          {"batch: 2", "batch: 0", "workloads.batch"},
 		"loss 2":           {"delay: 30s}", "delay: 30s, loss: 2}", "metrics.loss"},
+		"dead 2":           {"delay: 30s}", "delay: 30s, dead: 2}", "metrics.dead"},
 		"negative delay":   {"delay: 30s}", "delay: -30s}", "metrics.delay"},
 		"outage of 0":      {"delay: 30s}", "delay: 30s, outages: [{from: 0s, for: 0s}]}", "metrics.outages[0].for"},
 		"too long":         {"measure: 20m", "measure: 1000h", "time.measure"},

@@ -135,12 +135,15 @@ type Metrics struct {
 	Scrape metav1.Duration `json:"scrape"`
 	// Delay is the time from the reading of a metric until the scheduler sees it; it is included in the timestamp.
 	Delay metav1.Duration `json:"delay"`
-	// HiddenDelay is how much older the data is than its time stamp says, as with a slow remote write.
+	// HiddenDelay is how late samples arrive, with the time of their measurement, as with a slow remote write.
 	HiddenDelay metav1.Duration `json:"hiddenDelay"`
 	// Loss is the share of samples that are lost, from 0 to 1.
 	Loss float64 `json:"loss,omitempty"`
 	// Broken is the share of nodes that never report, from 0 to 1.
 	Broken float64 `json:"broken,omitempty"`
+	// Dead is the share of nodes whose exporter dies at DeadFrom after the start, from 0 to 1.
+	Dead     float64         `json:"dead,omitempty"`
+	DeadFrom metav1.Duration `json:"deadFrom"`
 	// Outages are times, from the start, in which nothing is measured.
 	Outages []Outage `json:"outages,omitempty"`
 	// ClockSkew is how far the clock of the writer is ahead of the scheduler's; negative when it is behind.

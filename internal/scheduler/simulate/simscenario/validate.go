@@ -93,6 +93,8 @@ func (m Metrics) check(c *checker, path *field.Path) {
 	c.duration(path.Child("hiddenDelay"), m.HiddenDelay, 0, time.Hour)
 	c.within(path.Child("loss"), m.Loss, 0, 1)
 	c.within(path.Child("broken"), m.Broken, 0, 1)
+	c.within(path.Child("dead"), m.Dead, 0, 1)
+	c.duration(path.Child("deadFrom"), m.DeadFrom, 0, 96*time.Hour)
 	c.duration(path.Child("clockSkew"), m.ClockSkew, -24*time.Hour, 24*time.Hour)
 	for i, o := range m.Outages {
 		c.duration(path.Child("outages").Index(i).Child("from"), o.From, 0, 96*time.Hour)

@@ -28,10 +28,16 @@ type fixture struct {
 	dir      string // of the server
 }
 
-// newFixture returns a cluster of 30 workloads on 4 nodes with a history of two days at a step of two minutes.
-func newFixture(t *testing.T) *fixture {
+// The generated load depends on the time of day. At midday no workload of Catalog(1, 30) starts or stops by schedule;
+// the nightly batch of spark-worker ends at 01:59.
+var (
+	midday     = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	endOfBatch = time.Date(2026, 3, 4, 1, 56, 0, 0, time.UTC)
+)
+
+// newFixture returns a cluster of 30 workloads on 4 nodes with a history of two days until now at a step of two minutes.
+func newFixture(t *testing.T, now time.Time) *fixture {
 	t.Helper()
-	now := time.Now().UTC().Truncate(2 * time.Minute)
 	workloads := load.Catalog(1, 30)
 	for _, w := range workloads { // leaks that die within two days
 		for i := range w.Containers {
@@ -43,7 +49,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{cluster: newCluster(t, workloads, 4, now.Add(-time.Minute)), past: load.Past{Start: now.Add(-48 * time.Hour), End: now}}
 	f.exporter = New(f.source)
 	f.dir = t.TempDir()
-	s, err := promserver.Open(promserver.Options{Dir: f.dir, Targets: Targets([]string{"node-0", "node-1", "node-2", "node-3"})})
+	s, err := promserver.Open(promserver.Options{Dir: f.dir, Targets: Targets([]string{"node-0", "node-1", "node-2", "node-3"}), Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,14 +103,15 @@ func (f *fixture) play(t *testing.T, from time.Time, d time.Duration) time.Time 
 	return at.Add(-15 * time.Second)
 }
 
+// steady selects all pods but those of the leaking workload, whose limit may kill it at any time.
+const steady = `pod!~"recommendations-.*"`
+
 func TestPastThenLive(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, midday)
 	end := f.past.End
 	at := f.play(t, end.Add(15*time.Second), 6*time.Minute)
 
-	// No counter drops within ten minutes around the end of the history. The leaking workload is excluded: its limit
-	// may kill it at that time.
-	const steady = `pod!~"recommendations-.*"`
+	// No counter drops within ten minutes around the end of the history.
 	for _, metric := range []string{
 		"container_cpu_usage_seconds_total", "container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total",
 		"container_cpu_cfs_throttled_seconds_total", "container_network_receive_bytes_total", "container_network_transmit_bytes_total",
@@ -135,6 +142,50 @@ func TestPastThenLive(t *testing.T) {
 	memory := f.one(t, `max(abs(1 - container_memory_working_set_bytes{container!="",`+steady+`} / (container_memory_working_set_bytes offset 7m)))`, at)
 	if memory > 0.35 {
 		t.Errorf("a working set changes by %.0f %% at the seam", 100*memory)
+	}
+	f.checkWorkingSets(t, at)
+}
+
+// A workload that starts or stops by schedule at the end of the history changes its memory as its load does.
+func TestBatchEndsAtTheSeam(t *testing.T) {
+	f := newFixture(t, endOfBatch)
+	at := f.play(t, f.past.End.Add(15*time.Second), 6*time.Minute)
+	f.checkWorkingSets(t, at)
+	change := f.one(t, `max(1 - container_memory_working_set_bytes{container="spark-worker"} / (container_memory_working_set_bytes offset 7m))`, at)
+	if change < 0.5 {
+		t.Errorf("the working set of spark-worker drops by %.0f %%, want more than 50 %%", 100*change)
+	}
+}
+
+// checkWorkingSets compares the working sets of the last sample of the history and of a live sample with the generated load.
+func (f *fixture) checkWorkingSets(t *testing.T, live time.Time) {
+	t.Helper()
+	const (
+		sinceMeasured = 4 * time.Second // run measures 4 s before a live sample
+		tolerance     = 0.02
+	)
+	last := f.past.End.Add(-2 * time.Minute)
+	for at, measured := range map[time.Time]time.Time{last: last, live: live.Add(-sinceMeasured)} {
+		got := map[string]float64{}
+		for _, s := range f.query(t, `container_memory_working_set_bytes{container!="",`+steady+`}`, at) {
+			got[string(s.Metric["pod"]+"/"+s.Metric["container"])] = float64(s.Value)
+		}
+		compared := 0
+		for _, pod := range f.objects.Pods {
+			for _, c := range longRunning(pod) {
+				v, ok := got[pod.Name+"/"+c.Name]
+				if !ok {
+					continue
+				}
+				compared++
+				if want := f.source.Use(pod, c.Name, measured).Memory; math.Abs(v-want) > tolerance*want {
+					t.Errorf("working set of %s/%s is %g at %s, want %g", pod.Name, c.Name, v, at.Format(time.TimeOnly), want)
+				}
+			}
+		}
+		if compared < 50 {
+			t.Errorf("%d working sets at %s, want 50 or more", compared, at.Format(time.TimeOnly))
+		}
 	}
 }
 
@@ -172,7 +223,7 @@ func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 
 // A compressed pattern changes use and the frequency of OOM kills, but neither the clock nor limits.
 func TestCompressedPattern(t *testing.T) {
-	now := time.Now().UTC().Truncate(time.Minute)
+	now := midday
 	past := load.Past{Start: now.Add(-12 * time.Hour), End: now}
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: time.Minute}
 	c := newCluster(t, load.Catalog(1, 20), 3, now.Add(-time.Minute))
@@ -204,7 +255,7 @@ func TestCompressedPattern(t *testing.T) {
 
 // TestPast reads a history of two days without live samples.
 func TestPast(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, midday)
 	t.Run("every metric exists", f.testMetrics)
 	t.Run("figures add up", f.testSums)
 	t.Run("earlier generations", f.testGenerations)
@@ -304,7 +355,7 @@ func (f *fixture) testKills(t *testing.T) {
 
 // After a restart the gap is backfilled; counters restart at zero, which rates must not count as use.
 func TestPastGoesOnAfterARestart(t *testing.T) {
-	now := time.Now().UTC().Truncate(time.Minute)
+	now := midday
 	c := newCluster(t, load.Catalog(1, 20), 4, now.Add(-6*time.Hour))
 	s, err := promserver.Open(promserver.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -351,7 +402,7 @@ func TestPastGoesOnAfterARestart(t *testing.T) {
 }
 
 func TestBackfillRefusals(t *testing.T) {
-	now := time.Now()
+	now := midday
 	e := New(load.NewSource(nil, 1))
 	good := promserver.Grid{Start: now.Add(-time.Hour), End: now, Step: time.Minute}
 	if _, err := e.Backfill(Objects{}, load.Past{Start: good.Start, End: now}, good); err == nil {
@@ -369,7 +420,7 @@ func TestBackfillRefusals(t *testing.T) {
 
 // Each pod replays the trace: the rate of its counter equals the trace, in the history and live.
 func TestTraceIsPlayedInThePast(t *testing.T) {
-	now := time.Now().UTC().Truncate(time.Minute)
+	now := midday
 	values := make([]float64, 8*24*60)
 	for i := range values {
 		values[i] = float64(1+i/60) / 100

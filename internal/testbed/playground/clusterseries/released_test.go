@@ -26,7 +26,7 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 	if err != nil {
 		t.Skip("no prometheus binary in PATH; install the prometheus package to run this")
 	}
-	f := newFixture(t)
+	f := newFixture(t, time.Now().UTC().Truncate(2*time.Minute)) // Prometheus deletes blocks by their age
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(f.dir)); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,10 @@ import (
 // Load is a synthetic external load: a metric with a complete history in Prometheus and live samples. It is low, rises,
 // stays high and falls, periodically.
 type Load struct {
-	// Metric is the name of the series, without labels.
+	// Metric is the name of the series. Its only label is namespace.
 	Metric string `json:"metric"`
+	// Namespace is the value of that label, which craned's isolation of tenants requires in forecasts of the namespace.
+	Namespace string `json:"namespace"`
 	// Low and High are the bounds of its value, before noise.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
@@ -38,6 +40,8 @@ func (l *Load) validate() error {
 	switch {
 	case l.Metric == "":
 		return errors.New("load: metric is required")
+	case l.Namespace == "":
+		return errors.New("load: namespace is required")
 	case !(l.Low >= 0) || !(l.High > l.Low) || math.IsInf(l.High, 0):
 		return fmt.Errorf("load: low %v and high %v: must be numbers of 0 or more, high above low", l.Low, l.High)
 	case l.Period.Duration <= 0 || day%l.Period.Duration != 0:

@@ -14,7 +14,7 @@ import (
 func peak() *Load {
 	d := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	return &Load{
-		Metric: "requests", Low: 100, High: 400, Period: d(6 * time.Hour), Busy: d(3 * time.Hour), Ramp: d(time.Minute),
+		Metric: "requests", Namespace: "shop", Low: 100, High: 400, Period: d(6 * time.Hour), Busy: d(3 * time.Hour), Ramp: d(time.Minute),
 		RiseAfter: d(2 * time.Minute), Align: d(5 * time.Minute),
 	}
 }

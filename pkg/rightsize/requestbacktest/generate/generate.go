@@ -27,7 +27,7 @@ type shape struct {
 	draw func(rng *rand.Rand, n int) []float64
 }
 
-// shapes are the ways in which memory moves. Each draws its own sizes, so that no two series of a shape are alike.
+// shapes returns the patterns of memory usage. Each has random parameters, so that all series of a shape differ.
 func shapes() []shape {
 	return []shape{
 		{"plateau", plateau},
@@ -87,7 +87,7 @@ func plateau(rng *rand.Rand, n int) []float64 {
 	return fill(n, func(i int) float64 { return 1 + swing*wave(i) })
 }
 
-// daily has a cycle whose height differs from day to day.
+// daily returns a daily cycle with a varying amplitude.
 func daily(rng *rand.Rand, n int) []float64 {
 	swing, unlike := 0.2+0.8*rng.Float64(), 0.05+0.2*rng.Float64()
 	heights := drawDays(n, func() float64 { return swing * math.Exp(unlike*rng.NormFloat64()) })
@@ -113,7 +113,8 @@ func weekly(rng *rand.Rand, n int) []float64 {
 	return fill(n, func(i int) float64 { return 1 + heights[i/perDay]*wave(i) })
 }
 
-// heap is live data under a saw of garbage; full collections come at a threshold that drifts with the live data.
+// heap returns live data with a sawtooth of garbage; full collections occur at a threshold that drifts with the live
+// data.
 func heap(rng *rand.Rand, n int) []float64 {
 	live, garbage, rate := 0.5+0.2*rng.Float64(), 0.0, 0.002+0.01*rng.Float64()
 	threshold := 0.4 + 0.3*rng.Float64()
@@ -165,7 +166,7 @@ func levelShift(rng *rand.Rand, n int) []float64 {
 	})
 }
 
-// nightly has a job of one to three hours each night, whose size differs.
+// nightly returns a job of one to three hours each night with varying size.
 func nightly(rng *rand.Rand, n int) []float64 {
 	size, unlike := 0.5+1.5*rng.Float64(), 0.05+0.15*rng.Float64()
 	begin, length := 60*rng.IntN(5), 60+rng.IntN(120)
@@ -179,7 +180,7 @@ func nightly(rng *rand.Rand, n int) []float64 {
 	})
 }
 
-// spikes come about every four days and have a heavy tail.
+// spikes returns spikes about every four days with a heavy-tailed height.
 func spikes(rng *rand.Rand, n int) []float64 {
 	height, left := 0.0, 0
 	return fill(n, func(int) float64 {

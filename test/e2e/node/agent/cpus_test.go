@@ -24,7 +24,7 @@ import (
 
 // cpuManager returns flags that only assign CPUs.
 func cpuManager() []string {
-	return []string{"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s"}
+	return []string{"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s", "--cpu-manager-bind-memory"}
 }
 
 // pinned returns a pod with the given CPUs of zone node0, as placed by the scheduler.

@@ -61,7 +61,7 @@ func TestEvict(t *testing.T) {
 		batchPods = append(batchPods, s.Run(t, pod))
 	}
 	grows, keeps := batchPods[0], batchPods[1]
-	s.deploy(t, "--enforce=evict,taint", "--collect-interval=500ms")
+	s.deploy(t, "--enforce=evict,taint", "--evict-also=bare-pods", "--collect-interval=500ms")
 	if s.tainted(t) {
 		t.Fatal("a calm node has the taint")
 	}

@@ -20,7 +20,6 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/test/e2e/node"
-	"crane.io/crane/test/integration/harness"
 )
 
 // full is the kubelet's default number of pods, including the agent's.
@@ -153,7 +152,7 @@ type podCost struct {
 func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 	t.Helper()
 	out := podCost{resident: math.NaN(), allocations: math.NaN()}
-	metrics, err := harness.Get(t.Context(), "http://"+pod.Status.PodIP+":8081/metrics")
+	metrics, err := s.scrape(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	s.leaveBehind(t, elasticMemory)
 	pod := s.Run(t, s.elastic("elastic"))
 	tr := s.record(t)
-	d := s.deploy(t, "--enforce=node-resource,pod-resource,evict", "--collect-interval=250ms")
+	d := s.deploy(t, "--enforce=node-resource,pod-resource,evict", "--evict-also=bare-pods", "--collect-interval=250ms")
 	calm := s.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
 		return !o.account.Ended && o.memory.terms.Problem == "" && o.memory.allocatable > o.memory.amount(o.memory.terms.Allocated)
 	})

@@ -136,7 +136,7 @@ func TestMemoryPressure(t *testing.T) {
 		t.Skip("an emulated machine takes minutes")
 	}
 	n := newPressureFixture(t)
-	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--collect-interval=2s")
+	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--evict-also=bare-pods", "--collect-interval=2s")
 	var used int64
 	n.Eventually(t, "use of memory", func() (err error) {
 		used, err = n.used()

@@ -94,7 +94,7 @@ func TestMemoryWithSwap(t *testing.T) {
 		}
 		return nil
 	})
-	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--collect-interval=2s")
+	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--evict-also=bare-pods", "--collect-interval=2s")
 	before := n.settled(t, 0)
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
 		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)

@@ -23,7 +23,6 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	model "crane.io/crane/pkg/elastic"
-	"crane.io/crane/test/integration/harness"
 )
 
 // account is the annotation with what a node offers and why.
@@ -290,7 +289,7 @@ func (s fixture) object(t testing.TB) *corev1.Node {
 
 // metric returns a series of the agent.
 func (d *deployment) metric(ctx context.Context, series string) (float64, error) {
-	text, err := harness.Get(ctx, "http://"+d.pod.Status.PodIP+":8081/metrics")
+	text, err := d.scrape(ctx, d.pod)
 	if err != nil {
 		return 0, err
 	}

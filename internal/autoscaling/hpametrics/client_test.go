@@ -1,0 +1,112 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hpametrics
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"crane.io/crane/pkg/scaling"
+)
+
+// newFixture returns a client of a server that answers every request with body, and the paths that were requested.
+func newFixture(t *testing.T, body string) (*Client, *[]string) {
+	t.Helper()
+	var paths []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.EscapedPath())
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, body)
+	}))
+	t.Cleanup(server.Close)
+	restClient, err := rest.UnversionedRESTClientFor(&rest.Config{
+		Host: server.URL, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Service"}, meta.RESTScopeNamespace)
+	pods := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"}},
+	}).Build()
+	return &Client{REST: restClient, Pods: pods, Mapper: mapper}, &paths
+}
+
+// TestNamesAreOnePathSegment verifies that the names in a metric, which tenants choose, cannot address anything but that metric: the
+// requests carry craned's token.
+func TestNamesAreOnePathSegment(t *testing.T) {
+	hostile := []string{
+		"", ".", "..", "../victim/queue_depth", "../../../../../api/v1/pods", "queue/depth", "a%2fb", "%2e%2e", "..%2fvictim%2fqueue_depth", `a\b/c`,
+	}
+	metrics := map[string]func(name string) autoscalingv2.MetricSpec{
+		"external": func(name string) autoscalingv2.MetricSpec {
+			return autoscalingv2.MetricSpec{Type: "External", External: &autoscalingv2.ExternalMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: name}}}
+		},
+		"pods": func(name string) autoscalingv2.MetricSpec {
+			return autoscalingv2.MetricSpec{Type: "Pods", Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: name}}}
+		},
+		"metric of an object": func(name string) autoscalingv2.MetricSpec {
+			return autoscalingv2.MetricSpec{Type: "Object", Object: &autoscalingv2.ObjectMetricSource{
+				DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: "Service", Name: "web"},
+				Metric:          autoscalingv2.MetricIdentifier{Name: name},
+			}}
+		},
+		"name of an object": func(name string) autoscalingv2.MetricSpec {
+			return autoscalingv2.MetricSpec{Type: "Object", Object: &autoscalingv2.ObjectMetricSource{
+				DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: "Service", Name: name},
+				Metric:          autoscalingv2.MetricIdentifier{Name: "hits"},
+			}}
+		},
+	}
+	const values = `{"items": [{"metricName": "x", "value": "7", "describedObject": {"name": "web-0"}}]}`
+	for name, spec := range metrics {
+		for _, bad := range hostile {
+			t.Run(name+" "+bad, func(t *testing.T) {
+				c, paths := newFixture(t, values)
+				m := spec(bad)
+				value, err := c.Read(t.Context(), "shop", "app=web", &m, time.Now())
+				if !errors.Is(err, scaling.ErrNoMetric) {
+					t.Errorf("got %+v, %v: want an error that wraps ErrNoMetric", value, err)
+				}
+				if len(*paths) > 0 {
+					t.Errorf("requested %q", *paths)
+				}
+			})
+		}
+		t.Run(name+" with unusual characters", func(t *testing.T) {
+			c, paths := newFixture(t, values)
+			m := spec("http:requests?x=1#rate 5m")
+			if _, err := c.Read(t.Context(), "shop", "app=web", &m, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if len(*paths) != 1 || !strings.Contains((*paths)[0], "/http:requests%3Fx=1%23rate%205m") || !strings.Contains((*paths)[0], "/namespaces/shop/") {
+				t.Errorf("requested %q", *paths)
+			}
+		})
+	}
+}
+
+// TestResponseIsBounded verifies that a metrics API cannot make craned hold a response of any size.
+func TestResponseIsBounded(t *testing.T) {
+	c, _ := newFixture(t, `{"items": [`+strings.Repeat(" ", maxResponse)+`]}`)
+	_, err := c.ExternalValues(t.Context(), "shop", "queue", "")
+	if !errors.Is(err, scaling.ErrNoMetric) || !strings.Contains(err.Error(), "more than 16 MiB") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,339 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// customPolicyHint explains how to use another point of the curve.
+const customPolicyHint = "To use one of them, set cpu.method: percentile, cpu.percentile and cpu.margin in a --policy file."
+
+// minutesPerDay converts a share of time into minutes per day.
+const minutesPerDay = 24 * 60
+
+// explainer builds the explanation of workloads as text.
+type explainer struct {
+	strings.Builder
+
+	report *report
+	paint  painter
+	width  int
+}
+
+// renderExplain writes the data, steps and findings of the recommendations of a workload.
+func renderExplain(s Streams, r *report) error {
+	e := &explainer{report: r, paint: newPainter(s.Out), width: terminalWidth(s.Out)}
+	if e.width == 0 {
+		const page = 110
+		e.width = page
+	}
+	for _, it := range r.items {
+		e.writeWorkload(it)
+	}
+	if _, err := io.WriteString(s.Out, e.String()); err != nil {
+		return fmt.Errorf("failed to write the explanation: %w", err)
+	}
+	return nil
+}
+
+func (e *explainer) writeWorkload(it item) {
+	e.writeTitle(it.workload.Ref.String())
+	r := e.report
+	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", plural(int(it.workload.Replicas), "pod"), r.policyName,
+		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST")))
+	if r.prices != nil {
+		e.writeText("", savingSentence(r, it))
+		for _, part := range it.saving.NotCounted {
+			e.writeText("  ", "not counted: "+part)
+		}
+	}
+	for _, line := range r.sources.lines() {
+		e.writeText("", line)
+	}
+	for i, c := range it.plan.Containers {
+		if i < len(it.savings) {
+			e.WriteString("\n")
+			e.writeTitle(c.Container)
+			e.writeText("  ", containerSaving(r, it, i))
+		}
+		for _, s := range r.resourceSizes(c) {
+			var replay *rightsize.Replay
+			if i < len(it.evidence) {
+				replay = &it.evidence[i].Memory
+				if s.resource == metrics.CPU {
+					replay = &it.evidence[i].CPU
+				}
+			}
+			e.writeResource(it, i, s, it.usage[i].of(s.resource), replay)
+		}
+	}
+}
+
+// containerSaving returns the saving of one container over all pods.
+func containerSaving(r *report, it item, i int) string {
+	s := it.savings[i]
+	if s.Counted == 0 {
+		return "saving not counted: " + strings.Join(s.NotCounted, "; ")
+	}
+	money := func(split cost.Nanos) string {
+		return formatMoney(math.Abs(split.PerMonth())) + " " + r.prices.book.Currency
+	}
+	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), plural(int(it.workload.Replicas), "pod"),
+		coresChangeText(s), money(s.Hourly.CPU), memoryChangeText(s), money(s.Hourly.Memory))
+	if len(s.NotCounted) > 0 {
+		text += "; not counted: " + strings.Join(s.NotCounted, "; ")
+	}
+	return text
+}
+
+// savingSentence returns the saving of the workload over all pods.
+func savingSentence(r *report, it item) string {
+	text := r.moneyText(it.saving.Hourly.Total())
+	return fmt.Sprintf("%s%s over all pods: %s and %s. %s", strings.ToUpper(text[:1]), text[1:], coresChangeText(it.saving), memoryChangeText(it.saving), r.prices.description())
+}
+
+// moneyText returns for example "saves 3.20 USD a month", or "costs" for a negative saving.
+func (r *report) moneyText(saving cost.Nanos) string {
+	monthly, verb := saving.PerMonth(), "saves"
+	if monthly < 0 {
+		verb, monthly = "costs", -monthly
+	}
+	return fmt.Sprintf("%s %s %s a month", verb, formatMoney(monthly), r.prices.book.Currency)
+}
+
+func coresChangeText(s cost.Saving) string {
+	return strconv.FormatFloat(math.Abs(float64(s.CPU)/1000), 'f', 2, 64) + " cores " + lessOrMore(s.CPU < 0)
+}
+
+func memoryChangeText(s cost.Saving) string {
+	return formatGiBFine(math.Abs(float64(s.Memory))) + " of memory " + lessOrMore(s.Memory < 0)
+}
+
+func lessOrMore(more bool) string {
+	if more {
+		return "more"
+	}
+	return "less"
+}
+
+func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary, replay *rightsize.Replay) {
+	c := it.plan.Containers[i]
+	e.WriteString("\n")
+	e.writeTitle(fmt.Sprintf("%s, %s: %s", c.Container, s.resource, changeText(s, s.current, s.target)))
+	if limit := limitText(c, s); limit != "" {
+		e.writeText("  ", "limit: "+limit)
+	}
+	if s.status != rightsize.Ready {
+		e.writeText("  ", "no recommendation yet: "+s.sizing.Message)
+	}
+	e.writeText("  ", fmt.Sprintf("%.1f days of history in the window, confidence %.0f%%; %s", s.sizing.Days, float64(s.sizing.Confidence)*100, useText(s, u)))
+	e.writeText("  ", "policy: "+e.report.policyText(s))
+	if groups := e.report.nodeGroupLines(it, i, s.resource); len(groups) > 0 {
+		e.writeHeading("by node group")
+		for _, g := range groups {
+			e.writeText("   -  ", g)
+		}
+	}
+	if len(s.sizing.Steps) > 0 {
+		e.writeHeading("steps from usage to recommendation")
+		for i, step := range s.sizing.Steps {
+			e.writeText(fmt.Sprintf("  %2d. ", i+1), step.String())
+		}
+	}
+	flags := slices.DeleteFunc(slices.Clone(s.sizing.Flags), func(f rightsize.Flag) bool {
+		return e.report.fromFiles() && f.Code == rightsize.FlagNoRequest // Files contain no requests.
+	})
+	if len(flags) > 0 {
+		e.writeHeading("findings")
+		for _, f := range flags {
+			e.writeText("   -  ", string(f.Code)+": "+f.Detail)
+		}
+	}
+	if replay != nil {
+		e.writeReplay(s, *replay)
+	}
+}
+
+func changeText(s resourceSize, now, target float64) string {
+	format := func(v float64) string {
+		if v <= 0 {
+			return "not set"
+		}
+		return s.format(v)
+	}
+	if s.status != rightsize.Ready {
+		return format(now) + " now"
+	}
+	text := format(now) + " -> " + format(target)
+	if percent := percentText(now, target); percent != emptyCell {
+		text += " (" + percent + ")"
+	}
+	return text
+}
+
+// limitText returns the change of the limit, empty if there is no limit before and after.
+func limitText(c rightsize.Recommendation, s resourceSize) string {
+	now, target := floatValue(c.Current.MemoryLimit, 1), floatValue(c.Target.MemoryLimit, 1)
+	if s.resource == metrics.CPU {
+		now, target = floatValue(c.Current.CPULimit, 1000), floatValue(c.Target.CPULimit, 1000)
+	}
+	if now <= 0 && target <= 0 {
+		return ""
+	}
+	return changeText(s, now, target)
+}
+
+func useText(s resourceSize, u usageSummary) string {
+	if u.samples == 0 {
+		return "no usage was measured"
+	}
+	return fmt.Sprintf("%d samples: mean %s, p50 %s, p95 %s, p99 %s, maximum %s", u.samples,
+		s.formatMeasured(u.mean), s.formatMeasured(u.p50), s.formatMeasured(u.p95), s.formatMeasured(u.p99), s.formatMeasured(u.max))
+}
+
+// policyText returns the window, percentile and margin of the policy for the resource.
+func (r *report) policyText(s resourceSize) string {
+	p := r.defaultPolicy
+	if own, known := r.otherPolicies[s.policy]; known {
+		p = own
+	}
+	percent := func(share series.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }
+	if s.resource == metrics.Memory {
+		m := p.Memory
+		text := fmt.Sprintf("%s of the daily maxima of %s, margin %s", quantileText(m.Percentile), series.FormatDuration(m.Window), percent(m.Margin))
+		if m.MaxMargin > m.Margin {
+			text += " to " + percent(m.MaxMargin) + ", higher if days differ"
+		}
+		return text
+	}
+	c := p.CPU
+	text := fmt.Sprintf("%s of %s", quantileText(c.Percentile), series.FormatDuration(c.Window))
+	if c.Method == rightsize.Envelope {
+		text = fmt.Sprintf("lowest-cost point of each day of %s between %s and its maximum, covering %s of the days",
+			series.FormatDuration(c.Window), quantileText(c.Percentile), percent(c.Envelope.Cover))
+	}
+	text += ", margin " + percent(c.Margin)
+	if c.Envelope.MaxMargin > c.Margin {
+		text += " to " + percent(c.Envelope.MaxMargin) + ", higher if days differ"
+	}
+	return text
+}
+
+func quantileText(q series.Ratio) string {
+	if q >= 1 {
+		return "the maximum"
+	}
+	return fmt.Sprintf("p%.4g", float64(q)*100)
+}
+
+// writeReplay writes the results of the replay.
+func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
+	if r.Days == 0 {
+		e.writeHeading("replay: not enough history, a day needs a week of history before it")
+		return
+	}
+	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", plural(r.Days, "day"), r.From, r.To))
+	t := newTable()
+	last := "DAYS ABOVE LIMIT"
+	if s.resource == metrics.CPU {
+		last = "THROTTLED"
+	}
+	header := table.Row{"  POLICY", "SLACK", "MIN/DAY OVER", last, "CHANGES/DAY", "MEAN REQUEST", ""}
+	t.AppendHeader(header)
+	for _, o := range r.Outcomes {
+		t.AppendRow(replayRow(s.outcomeCells(o)))
+	}
+	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
+	e.WriteString(t.Render() + "\n")
+	if len(r.Curve) == 0 {
+		return
+	}
+	e.writeHeading("other points: the quantile of the window before each day, without margin")
+	t = newTable()
+	header = table.Row{"  QUANTILE", "SLACK", "MIN/DAY OVER", "LAST REQUEST", ""}
+	t.AppendHeader(header)
+	for _, p := range r.Curve {
+		t.AppendRow(replayRow(s.curveCells(p)))
+	}
+	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
+	e.WriteString(t.Render() + "\n")
+	if s.resource == metrics.CPU {
+		e.writeText("  ", customPolicyHint)
+	}
+}
+
+// replayRow indents the first cell and adds an empty note.
+func replayRow(cells []string) table.Row {
+	row := table.Row{"  " + cells[0]}
+	for _, cell := range cells[1:] {
+		row = append(row, cell)
+	}
+	return append(row, "")
+}
+
+// outcomeCells returns the policy of an outcome and its figures.
+func (s resourceSize) outcomeCells(o rightsize.Outcome) []string {
+	limited := emptyCell
+	switch {
+	case o.OOMDays != nil:
+		limited = fmt.Sprint(*o.OOMDays)
+	case o.Throttled != nil:
+		limited = shareText(*o.Throttled)
+	}
+	return []string{o.Policy, shareText(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
+}
+
+// curveCells returns the quantile of a point of the curve and its figures.
+func (s resourceSize) curveCells(p rightsize.CurvePoint) []string {
+	return []string{quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request)}
+}
+
+func shareText(r series.Ratio) string { return fmt.Sprintf("%.1f%%", float64(r)*100) }
+
+func minutesText(share series.Ratio) string { return fmt.Sprintf("%.1f", float64(share)*minutesPerDay) }
+
+// writeTitle and writeHeading write bold lines.
+func (e *explainer) writeTitle(text string) { e.WriteString(e.paint.paint(colorBold, text) + "\n") }
+
+func (e *explainer) writeHeading(text string) {
+	e.WriteString(e.paint.paint(colorBold, strings.TrimSuffix(wrapText("  ", text, e.width), "\n")) + "\n")
+}
+
+// writeText writes text after a mark, wrapped to the width, with further lines indented.
+func (e *explainer) writeText(mark, text string) { e.WriteString(wrapText(mark, text, e.width)) }
+
+// wrapText returns text after a mark, wrapped to columns (0: not wrapped), with further lines indented.
+func wrapText(mark, text string, columns int) string {
+	var b strings.Builder
+	column := len(mark)
+	b.WriteString(mark)
+	for i, word := range strings.Fields(text) {
+		if i > 0 {
+			if columns > 0 && column+1+len(word) > columns {
+				b.WriteString("\n" + strings.Repeat(" ", len(mark)))
+				column = len(mark)
+			} else {
+				b.WriteString(" ")
+				column++
+			}
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	b.WriteString("\n")
+	return b.String()
+}

@@ -1,0 +1,166 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/recommend"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (write it with go test ./internal/cli -update)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func ptr[T any](v T) *T { return new(v) }
+
+// execute runs the command line without the exit code of Main and returns its output and error.
+func execute(t *testing.T, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// setDefaultPrices prices the report with the default price book.
+func setDefaultPrices(t *testing.T, r *report) {
+	t.Helper()
+	book, err := pricebook.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tariff, err := cost.NewTariff(book, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
+}
+
+// fixtureReport returns a report with a changed, an unchanged and a missing request, and with a container without
+// enough history.
+func fixtureReport() *report {
+	ready := func(message string, flags ...rightsize.Flag) rightsize.Sizing {
+		return rightsize.Sizing{
+			Status: rightsize.Ready, Message: message, Confidence: 1, Days: 14, Estimate: 0.2, Flags: flags,
+			Steps: []rightsize.Step{{Code: rightsize.StepEstimate, Unit: rightsize.Cores, To: 0.2, Detail: message}},
+		}
+	}
+	web := workload.Workload{
+		Ref:        workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+		Replicas:   3,
+		Containers: []workload.Container{{Name: "proxy", Role: workload.Sidecar}, {Name: "app", Role: workload.App}},
+	}
+	young := web
+	young.Name = "a-workload-with-a-rather-long-name"
+	learning := rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 3 of 7 days", Days: 3}
+	return &report{
+		policyName: "default", window: 14 * 24 * time.Hour, now: time.Unix(1_700_000_000, 0),
+		resources: []metrics.Resource{metrics.CPU, metrics.Memory},
+		items: []item{
+			{
+				workload: web, usage: []containerUsage{{}, {cpu: usageSummary{samples: 10, mean: 0.1, p50: 0.1, p95: 0.2, p99: 0.2, max: 0.3}}},
+				plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch, Description: "The requests should change.", Containers: []rightsize.Recommendation{
+					{
+						Container: "proxy", CPU: ready("p99"), Memory: ready("max"),
+						Current: rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(128 << 20))},
+						Target:  rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(64 << 20))},
+					},
+					{
+						Container: "app", CPU: ready("p99", rightsize.Flag{Code: rightsize.FlagThrottled, Detail: "at its limit"}), Memory: ready("max"),
+						Current: rightsize.Resources{CPULimit: ptr(series.MilliCPU(2000)), MemoryRequest: ptr(series.Bytes(1 << 30))},
+						Target:  rightsize.Resources{CPURequest: ptr(series.MilliCPU(12345)), CPULimit: ptr(series.MilliCPU(20000)), MemoryRequest: ptr(series.Bytes(1536 << 20))},
+					},
+				}},
+			},
+			{
+				workload: young, usage: []containerUsage{{}},
+				plan: resource.Plan{State: recommend.Learning, Incomplete: true, Description: "No number yet.", Containers: []rightsize.Recommendation{
+					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: ptr(series.MilliCPU(1000))}},
+				}},
+			},
+		},
+	}
+}
+
+func TestRenderers(t *testing.T) {
+	for name, render := range map[string]func(*bytes.Buffer, *report) error{
+		"recommend.table": func(b *bytes.Buffer, r *report) error { return renderTable(b, r) },
+		"recommend.json":  func(b *bytes.Buffer, r *report) error { return renderJSON(b, r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := render(&b, fixtureReport()); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, b.Bytes())
+		})
+	}
+}
+
+func TestEmptyReport(t *testing.T) {
+	empty := &report{policyName: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}}
+	var b bytes.Buffer
+	if err := renderJSON(&b, empty); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"workloads": []`) {
+		t.Errorf("the JSON of an empty report lacks an empty list of workloads:\n%s", b.String())
+	}
+	if empty.hasNumbers() || !strings.Contains(empty.emptyMessage(), "no workload") {
+		t.Errorf("message of an empty report: %q", empty.emptyMessage())
+	}
+}
+
+func TestNoteWidth(t *testing.T) {
+	widths := []int{10, 20, 4}
+	for total, want := range map[int]int{0: maxNoteWidth, 40: minNoteWidth, 120: 120 - 10 - 20 - 4 - 1} {
+		if got := noteWidth(total, widths); got != want {
+			t.Errorf("width %d leaves %d, want %d", total, got, want)
+		}
+	}
+}
+
+func TestPercentText(t *testing.T) {
+	for _, c := range []struct {
+		now, target float64
+		want        string
+	}{{100, 50, "-50%"}, {100, 100.2, "0%"}, {100, 225, "+125%"}, {0, 10, "-"}, {100, 99.6, "0%"}} {
+		if got := percentText(c.now, c.target); got != c.want {
+			t.Errorf("%v to %v is %s, want %s", c.now, c.target, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+)
+
+// jsonNodeGroup is the recommendation for the pods of a DaemonSet on one node group.
+type jsonNodeGroup struct {
+	// Group identifies the nodes by label=value or by capacity; Pods is the number of pods observed there on the last
+	// day.
+	Group string `json:"group"`
+	Pods  int    `json:"pods"`
+	// CPU and Memory are absent if the source does not measure them.
+	CPU    *jsonGroupSize `json:"cpu,omitempty"`
+	Memory *jsonGroupSize `json:"memory,omitempty"`
+	// Saving is the saving of the pods of the group with the recommended size, at the prices of its nodes; absent without prices.
+	Saving *jsonSaving `json:"saving,omitempty"`
+}
+
+// jsonGroupSize is the recommendation for a DaemonSet restricted to the node group.
+type jsonGroupSize struct {
+	Status      string       `json:"status"`
+	Message     string       `json:"message"`
+	Recommended *jsonAmounts `json:"recommended,omitempty"`
+}
+
+// newJSONNodeGroups returns the node groups, none if all nodes are alike.
+func newJSONNodeGroups(groups []rightsize.NodeGroupSize) []jsonNodeGroup {
+	var out []jsonNodeGroup
+	for _, g := range groups {
+		out = append(out, jsonNodeGroup{
+			Group: g.Group, Pods: g.Pods,
+			CPU:    newJSONGroupSize(g.CPU, amounts(g.Target.CPURequest, g.Target.CPULimit, rightsize.FormatCPU, 1000)),
+			Memory: newJSONGroupSize(g.Memory, amounts(g.Target.MemoryRequest, g.Target.MemoryLimit, rightsize.FormatMemory, 1)),
+		})
+	}
+	return out
+}
+
+func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
+	out := &jsonGroupSize{Status: string(s.Status), Message: s.Message}
+	if s.Status == rightsize.Ready {
+		out.Recommended = &target
+	}
+	return out
+}
+
+// nodeGroupLines returns one line of text per node group of the i-th container, with the recommendation for a resource and its saving.
+func (r *report) nodeGroupLines(it item, i int, of metrics.Resource) []string {
+	var out []string
+	for n, g := range it.plan.Containers[i].NodeGroups {
+		sizing, s := g.Memory, resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}
+		if of == metrics.CPU {
+			sizing, s.target = g.CPU, floatValue(g.Target.CPURequest, 1000)
+		}
+		text := sizing.Message
+		if sizing.Status == rightsize.Ready {
+			text = s.format(s.target)
+			if len(it.groupSavings) > 0 && it.groupSavings[i][n].Counted > 0 {
+				saving := it.groupSavings[i][n].Hourly.Memory
+				if of == metrics.CPU {
+					saving = it.groupSavings[i][n].Hourly.CPU
+				}
+				text += ", " + r.moneyText(saving)
+			}
+		}
+		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, plural(g.Pods, "pod"), text))
+	}
+	return out
+}

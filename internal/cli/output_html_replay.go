@@ -1,0 +1,161 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// htmlReplay is the replay of a recommendation as the page shows it.
+type htmlReplay struct {
+	// Days names the replayed days, LimitTitle the column about the limit.
+	Days, LimitTitle string
+	Outcomes         []htmlOutcome
+	Chart            *htmlChart
+	Curve            [][]string
+	// Hint explains how to use a point of the curve as a policy.
+	Hint string
+}
+
+// htmlOutcome is a row of the replay; Mark is its letter in the chart, Selected marks the policy of the
+// recommendation.
+type htmlOutcome struct {
+	Mark     string
+	Selected bool
+	Cells    []string
+}
+
+// htmlChart plots slack against the time above the request: the curve of quantiles and one point per outcome.
+// Coordinates are pixels.
+type htmlChart struct {
+	chartFrame
+
+	// Line is the points attribute of the SVG polyline.
+	Line        string
+	Dots, Marks []htmlMark
+}
+
+// chartFrame is the plot area of a chart with its axis ticks.
+type chartFrame struct {
+	Width, Height            int
+	Left, Right, Top, Bottom float64
+	XTicks, YTicks           []htmlMark
+}
+
+// htmlMark is a point or an axis tick.
+type htmlMark struct {
+	X, Y              float64
+	LabelX, LabelY    float64
+	Label, Tip, Class string
+}
+
+// Dimensions of the chart, in pixels.
+const (
+	replayChartWidth, replayChartHeight = 560, 260
+	replayChartLeft, replayChartRight   = 64, 16
+	replayChartTop, replayChartBottom   = 16, 44
+)
+
+// newHTMLReplay returns nil if no day was replayed.
+func newHTMLReplay(r *rightsize.Replay, of metrics.Resource) *htmlReplay {
+	if r == nil || r.Days == 0 {
+		return nil
+	}
+	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", plural(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
+	if of == metrics.CPU {
+		out.LimitTitle, out.Hint = "Throttled", customPolicyHint
+	}
+	s := resourceSize{resource: of}
+	for i, o := range r.Outcomes {
+		out.Outcomes = append(out.Outcomes, htmlOutcome{Mark: outcomeLetter(i), Selected: i == 0, Cells: s.outcomeCells(o)})
+	}
+	for _, p := range r.Curve {
+		out.Curve = append(out.Curve, s.curveCells(p))
+	}
+	if len(r.Curve) > 0 {
+		out.Chart = newReplayChart(r, s)
+	}
+	return out
+}
+
+// outcomeLetter returns the letter of an outcome in the chart.
+func outcomeLetter(i int) string { return string(rune('A' + min(i, 'Z'-'A'))) }
+
+// newReplayChart maps slack to x and minutes per day above the request to y, on a logarithmic scale that separates
+// small values.
+func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
+	const worst = minutesPerDay
+	low, high := slackRange(r)
+	c := &htmlChart{chartFrame: chartFrame{
+		Width: replayChartWidth, Height: replayChartHeight, Left: replayChartLeft, Right: replayChartWidth - replayChartRight,
+		Top: replayChartTop, Bottom: replayChartHeight - replayChartBottom,
+	}}
+	x := func(slack float64) float64 {
+		return roundTenths(c.Left + (c.Right-c.Left)*(min(max(slack, low), high)-low)/(high-low))
+	}
+	y := func(minutes float64) float64 {
+		return roundTenths(c.Bottom - (c.Bottom-c.Top)*math.Log1p(minutes)/math.Log1p(worst))
+	}
+	var line []string
+	for _, p := range r.Curve {
+		m := htmlMark{X: x(float64(p.Slack)), Y: y(float64(p.Violation) * worst)}
+		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, request %s", quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request))
+		c.Dots = append(c.Dots, m)
+		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
+	}
+	c.Line = strings.Join(line, " ")
+	for i, o := range r.Outcomes {
+		m := htmlMark{X: x(float64(o.Slack)), Y: y(float64(o.Violation) * worst), Label: outcomeLetter(i), Class: "peer"}
+		if i == 0 {
+			m.Class = "selected"
+		}
+		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, mean request %s", o.Policy, shareText(o.Slack), minutesText(o.Violation), s.formatMeasured(o.Request))
+		c.Marks = append(c.Marks, m)
+	}
+	spreadLabels(c.Marks)
+	const maxTicks = 6
+	step := max(1, math.Ceil((high-low)*10/maxTicks)) / 10
+	for v := low; v <= high+1e-9; v += step {
+		c.XTicks = append(c.XTicks, htmlMark{X: x(v), LabelX: x(v), Label: fmt.Sprintf("%.0f%%", math.Round(v*100)+0)})
+	}
+	for _, minutes := range []float64{0, 1, 10, 60, 360, worst} {
+		c.YTicks = append(c.YTicks, htmlMark{Y: y(minutes), Label: fmt.Sprintf("%g", minutes)})
+	}
+	return c
+}
+
+// slackRange returns the range of the slack axis in tenths. Points below -100% are drawn at the border.
+func slackRange(r *rightsize.Replay) (low, high float64) {
+	low, high = 0, 0.1
+	extend := func(slack series.Ratio) {
+		low, high = min(low, math.Floor(float64(slack)*10)/10), max(high, math.Ceil(float64(slack)*10)/10)
+	}
+	for _, p := range r.Curve {
+		extend(p.Slack)
+	}
+	for _, o := range r.Outcomes {
+		extend(o.Slack)
+	}
+	return max(low, -1), high
+}
+
+// spreadLabels places the letters above their points, and stacks the letters of overlapping points.
+func spreadLabels(marks []htmlMark) {
+	const above, near, apart = 6, 9, 11
+	for i := range marks {
+		m := &marks[i]
+		m.LabelY = m.Y - above
+		for j := 0; j < i; j++ {
+			if math.Abs(m.X-marks[j].X) < near && math.Abs(m.LabelY-marks[j].LabelY) < apart {
+				m.LabelY, j = marks[j].LabelY-apart, -1 // Restart: the label may now overlap an earlier one.
+			}
+		}
+	}
+}

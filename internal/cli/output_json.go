@@ -1,0 +1,281 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// jsonSchema is the version of the output schema. Adding fields keeps the version; any other change requires a new
+// one.
+const jsonSchema = "crane.io/recommend/v1"
+
+// jsonReport is the output of `crane recommend -o json`. CPU is in cores, memory in bytes.
+type jsonReport struct {
+	Schema string `json:"schema"`
+	// Time is the time of the decision: the current time, or the end of the latest file.
+	Time time.Time `json:"time"`
+	// Policy is the name of the policy, Window the length of its history, for example 14d.
+	Policy    string         `json:"policy"`
+	Window    string         `json:"window"`
+	Workloads []jsonWorkload `json:"workloads"`
+	Totals    jsonTotals     `json:"totals"`
+	// Namespaces are the savings by namespace, Prices the prices they are based on; absent without prices.
+	Namespaces []jsonNamespace `json:"namespaces,omitempty"`
+	Prices     *jsonPrices     `json:"prices,omitempty"`
+	// Sources names the data sources.
+	Sources *jsonSources `json:"sources,omitempty"`
+	// Groups are the sums of --group-by.
+	Groups []jsonGroup `json:"groups,omitempty"`
+}
+
+type jsonWorkload struct {
+	Namespace  string `json:"namespace,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Replicas   int32  `json:"replicas"`
+	// State is Ready, Learning or NoData; Action is Patch or None for a Ready workload.
+	State       string          `json:"state"`
+	Action      string          `json:"action,omitempty"`
+	Description string          `json:"description"`
+	Containers  []jsonContainer `json:"containers"`
+	// Saving is the saving of the change, absent without prices.
+	Saving *jsonSaving `json:"saving,omitempty"`
+}
+
+type jsonContainer struct {
+	Name string `json:"name"`
+	Role string `json:"role"`
+	// CPU and Memory are absent if the source does not measure them.
+	CPU    *jsonResource `json:"cpu,omitempty"`
+	Memory *jsonResource `json:"memory,omitempty"`
+	// NodeGroups are the recommendations per node group, for a DaemonSet on heterogeneous nodes.
+	NodeGroups []jsonNodeGroup `json:"nodeGroups,omitempty"`
+	// Saving is the container's share of the workload's saving.
+	Saving *jsonSaving `json:"saving,omitempty"`
+}
+
+type jsonResource struct {
+	// Status is Ready, Learning or NoData; Message explains it.
+	Status  string `json:"status"`
+	Message string `json:"message"`
+	// Current are the current requests and limits, Recommended the recommended ones; absent amounts are not set.
+	Current     jsonAmounts  `json:"current"`
+	Recommended *jsonAmounts `json:"recommended,omitempty"`
+	// Change is recommended/current - 1 of the request, absent if either request is not set.
+	Change *float64 `json:"change,omitempty"`
+	// Reasons are the steps from the usage to the recommendation, in order; Flags are further findings.
+	Reasons  []jsonReason     `json:"reasons,omitempty"`
+	Flags    []rightsize.Flag `json:"flags,omitempty"`
+	Evidence jsonEvidence     `json:"evidence"`
+	// Replay is the result of the policy, of the current setting and of the formulas of other tools over the history,
+	// with each day computed from the preceding days; only with --evidence.
+	Replay *rightsize.Replay `json:"replay,omitempty"`
+}
+
+// jsonReason is a step from the usage to the recommendation.
+type jsonReason struct {
+	Code rightsize.StepCode `json:"code"`
+	// Unit is cores or bytes; From is 0 if there was no previous value.
+	Unit   rightsize.Unit `json:"unit"`
+	From   float64        `json:"from"`
+	To     float64        `json:"to"`
+	Detail string         `json:"detail"`
+	// Text is the step as a sentence.
+	Text string `json:"text"`
+}
+
+func reasons(steps []rightsize.Step) []jsonReason {
+	var out []jsonReason
+	for _, s := range steps {
+		// The step's own encoding would escape > as \u003e when nested.
+		out = append(out, jsonReason{Code: s.Code, Unit: s.Unit, From: s.From, To: s.To, Detail: s.Detail, Text: s.String()})
+	}
+	return out
+}
+
+type jsonAmounts struct {
+	Request *jsonAmount `json:"request,omitempty"`
+	Limit   *jsonAmount `json:"limit,omitempty"`
+}
+
+// jsonAmount is an amount as a Kubernetes quantity and as a number.
+type jsonAmount struct {
+	Quantity string  `json:"quantity"`
+	Value    float64 `json:"value"`
+}
+
+// jsonEvidence summarizes the samples of all pods over the window.
+type jsonEvidence struct {
+	// Days is the observed time in days; Confidence is from 0 to 1.
+	Days       float64 `json:"days"`
+	Confidence float64 `json:"confidence"`
+	Samples    uint32  `json:"samples"`
+	Mean       float64 `json:"mean"`
+	P50        float64 `json:"p50"`
+	P95        float64 `json:"p95"`
+	P99        float64 `json:"p99"`
+	Max        float64 `json:"max"`
+	// Estimate is the demand before margin, bounds and rounding.
+	Estimate float64 `json:"estimate"`
+}
+
+type jsonTotals struct {
+	CPU    jsonTotal `json:"cpu"`
+	Memory jsonTotal `json:"memory"`
+	// Saving is the saving of all workloads.
+	Saving *jsonSaving `json:"saving,omitempty"`
+}
+
+// jsonTotal is the sum of requests over pods, of containers with both a current and a recommended request.
+type jsonTotal struct {
+	Current     float64 `json:"current"`
+	Recommended float64 `json:"recommended"`
+}
+
+// renderJSON encodes one workload at a time: the encoder buffers a value twice, and the encoded workloads with
+// evidence can be larger than the report.
+func renderJSON(w io.Writer, r *report) error {
+	const noWorkloads = "\n  \"workloads\": []"
+	out := r.json()
+	workloads := out.Workloads
+	out.Workloads = []jsonWorkload{}
+	frame, err := indented("", out)
+	if err != nil {
+		return err
+	}
+	before, after, found := bytes.Cut(frame, []byte(noWorkloads))
+	if !found || len(workloads) == 0 {
+		_, err = w.Write(append(frame, '\n'))
+		return err
+	}
+	buffer := bufio.NewWriter(w)
+	_, _ = buffer.Write(before) // The buffer keeps the first error, and Flush returns it.
+	_, _ = buffer.WriteString(strings.TrimSuffix(noWorkloads, "]"))
+	for i := range workloads {
+		text, err := indented("    ", workloads[i])
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			_ = buffer.WriteByte(',')
+		}
+		_, _ = buffer.WriteString("\n    ")
+		_, _ = buffer.Write(text)
+	}
+	_, _ = buffer.WriteString("\n  ]")
+	_, _ = buffer.Write(append(after, '\n'))
+	return buffer.Flush()
+}
+
+// indented returns value as indented JSON without a final newline; prefix starts each line but the first.
+func indented(prefix string, value any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetIndent(prefix, "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, fmt.Errorf("failed to encode JSON: %w", err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
+}
+
+// json returns the report in the form of its schema.
+func (r *report) json() jsonReport {
+	t := r.totals()
+	out := jsonReport{
+		Sources: r.sources.json(), Schema: jsonSchema, Time: r.now.UTC(), Policy: r.policyName, Window: series.FormatDuration(r.window),
+		Workloads: make([]jsonWorkload, 0, len(r.items)),
+		Totals: jsonTotals{
+			CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
+			Memory: jsonTotal{Current: t.memoryNow, Recommended: t.memoryRecommended},
+		},
+	}
+	for _, it := range r.items {
+		out.Workloads = append(out.Workloads, r.jsonWorkload(it))
+	}
+	out.addSavings(r)
+	for _, g := range r.groups() {
+		out.Groups = append(out.Groups, g.json(r))
+	}
+	return out
+}
+
+func (r *report) jsonWorkload(it item) jsonWorkload {
+	w := jsonWorkload{
+		Namespace: it.workload.Namespace, APIVersion: it.workload.APIVersion, Kind: it.workload.Kind, Name: it.workload.Name,
+		Replicas: it.workload.Replicas, State: string(it.plan.State), Action: string(it.plan.Action),
+		Description: it.plan.Description, Containers: make([]jsonContainer, 0, len(it.plan.Containers)),
+	}
+	for i, rec := range it.plan.Containers {
+		c, _ := it.workload.Container(rec.Container)
+		out := jsonContainer{Name: rec.Container, Role: string(c.Role), NodeGroups: newJSONNodeGroups(rec.NodeGroups)}
+		if slices.Contains(r.resources, metrics.CPU) {
+			out.CPU = jsonSizing(rec.CPU, it.usage[i].cpu,
+				amounts(rec.Current.CPURequest, rec.Current.CPULimit, rightsize.FormatCPU, 1000),
+				amounts(rec.Target.CPURequest, rec.Target.CPULimit, rightsize.FormatCPU, 1000))
+		}
+		if slices.Contains(r.resources, metrics.Memory) {
+			out.Memory = jsonSizing(rec.Memory, it.usage[i].memory,
+				amounts(rec.Current.MemoryRequest, rec.Current.MemoryLimit, rightsize.FormatMemory, 1),
+				amounts(rec.Target.MemoryRequest, rec.Target.MemoryLimit, rightsize.FormatMemory, 1))
+		}
+		if i < len(it.evidence) {
+			out.addReplays(it.evidence[i])
+		}
+		w.Containers = append(w.Containers, out)
+	}
+	return w
+}
+
+func (c *jsonContainer) addReplays(e rightsize.Evidence) {
+	if c.CPU != nil && e.CPU.Days > 0 {
+		c.CPU.Replay = &e.CPU
+	}
+	if c.Memory != nil && e.Memory.Days > 0 {
+		c.Memory.Replay = &e.Memory
+	}
+}
+
+func jsonSizing(s rightsize.Sizing, u usageSummary, current, target jsonAmounts) *jsonResource {
+	out := &jsonResource{
+		Status: string(s.Status), Message: s.Message, Current: current, Reasons: reasons(s.Steps), Flags: s.Flags,
+		Evidence: jsonEvidence{
+			Days: s.Days, Confidence: float64(s.Confidence), Samples: u.samples, Mean: u.mean,
+			P50: u.p50, P95: u.p95, P99: u.p99, Max: u.max, Estimate: s.Estimate,
+		},
+	}
+	if s.Status != rightsize.Ready {
+		return out
+	}
+	out.Recommended = &target
+	if current.Request != nil && target.Request != nil {
+		if change, ok := ratio(current.Request.Value, target.Request.Value); ok {
+			out.Change = &change
+		}
+	}
+	return out
+}
+
+func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T) string, perUnit float64) jsonAmounts {
+	one := func(v *T) *jsonAmount {
+		if v == nil {
+			return nil
+		}
+		return &jsonAmount{Quantity: format(*v), Value: float64(*v) / perUnit}
+	}
+	return jsonAmounts{Request: one(request), Limit: one(limit)}
+}

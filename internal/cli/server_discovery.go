@@ -1,0 +1,185 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/discover"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// Limits of probing one service, so that an unavailable one does not delay the others.
+const (
+	findTimeout  = 20 * time.Second
+	findAttempts = 2
+)
+
+// discoveredServer is a Prometheus server discovered in the cluster.
+type discoveredServer struct {
+	service   discover.Candidate
+	address   string
+	transport http.RoundTripper
+}
+
+// rejectedService is a service that was probed and rejected.
+type rejectedService struct {
+	service discover.Candidate
+	reason  string
+}
+
+// serverNotFoundError is returned if no service is a usable Prometheus server.
+type serverNotFoundError struct {
+	host     string
+	rejected []rejectedService
+}
+
+func (e *serverNotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no Prometheus found in the cluster at %s", e.host)
+	if len(e.rejected) == 0 {
+		fmt.Fprintf(&b, ": no service has the labels or the name of %s", strings.Join(discover.ServerNames(), ", "))
+	}
+	for _, a := range e.rejected {
+		fmt.Fprintf(&b, "; %s: %s", a.service, a.reason)
+	}
+	b.WriteString(". " + configureServerHint)
+	return b.String()
+}
+
+const configureServerHint = "Set --prometheus URL (or $" + envAddress + "), or --prometheus-service NAMESPACE/NAME[:PORT][/PATH], which is reached through the API server"
+
+// discoverServer finds Prometheus through the kubeconfig if no address is set. It prints the selected service.
+func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags, note func(string)) error {
+	if p.address != "" {
+		return nil
+	}
+	config, err := k.config()
+	if errors.Is(err, errNoKubeconfig) {
+		return usageError(fmt.Errorf("the address of Prometheus is not set and cannot be discovered: %w. %s", err, configureServerHint))
+	}
+	if err != nil {
+		return err
+	}
+	finder, err := discover.NewFinder(config)
+	if err != nil {
+		return err
+	}
+	if p.service != "" {
+		choice, err := discover.ParseServiceAddress(p.service)
+		if err != nil {
+			return usageError(fmt.Errorf("--prometheus-service: %w", err))
+		}
+		c, err := finder.Resolve(ctx, choice)
+		if err != nil {
+			return fmt.Errorf("--prometheus-service: %w", err)
+		}
+		p.useCandidate(finder, c)
+		return nil
+	}
+	candidates, err := finder.Find(ctx)
+	if err != nil {
+		return fmt.Errorf("API server %s: %w. %s", config.Host, err, configureServerHint)
+	}
+	return p.selectCandidate(ctx, config.Host, finder, candidates, note)
+}
+
+// selectCandidate selects the first candidate that responds and has the required metrics.
+func (p *prometheusFlags) selectCandidate(ctx context.Context, host string, finder *discover.Finder, candidates []discover.Candidate, note func(string)) error {
+	var attempts []rejectedService
+	for i, c := range candidates {
+		p.useCandidate(finder, c)
+		reason, err := p.rejectReason(ctx)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			attempts = append(attempts, rejectedService{c, reason})
+			continue
+		}
+		for _, a := range attempts {
+			note(fmt.Sprintf("%s is not used: %s", a.service, a.reason))
+		}
+		text := fmt.Sprintf("Using %s %s, discovered through the API server", c.Server, c)
+		if rest := candidates[i+1:]; len(rest) > 0 {
+			text += "; other candidates: " + listCandidates(rest)
+		}
+		note(text + ". Select another with --prometheus-service or --prometheus.")
+		return nil
+	}
+	p.discovered = nil
+	return &serverNotFoundError{host: host, rejected: attempts}
+}
+
+func listCandidates(candidates []discover.Candidate) string {
+	const maxListed = 5
+	names := make([]string, 0, maxListed+1)
+	for i, c := range candidates {
+		if i == maxListed {
+			names = append(names, fmt.Sprintf("%d more", len(candidates)-maxListed))
+			break
+		}
+		names = append(names, c.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+func (p *prometheusFlags) useCandidate(finder *discover.Finder, c discover.Candidate) {
+	p.discovered = &discoveredServer{service: c, address: finder.Address(c), transport: finder.Transport()}
+}
+
+// rejectReason probes the discovered server and returns why it is unusable, or "". Only a canceled context is an
+// error.
+func (p *prometheusFlags) rejectReason(ctx context.Context) (reason string, err error) {
+	quick := *p
+	quick.timeout, quick.maxAttempts = min(p.timeout, findTimeout), findAttempts
+	source, err := quick.open()
+	if err != nil {
+		return "", err
+	}
+	report, err := source.ProbeWithoutHistory(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		return p.describeProxyError(err), nil
+	}
+	for _, m := range report.Metrics {
+		if m.Required && m.Series > 0 {
+			return "", nil
+		}
+	}
+	return "it responds but has no container metrics", nil
+}
+
+// describeProxyError adds the permission that access through the API server requires.
+func (p *prometheusFlags) describeProxyError(err error) string {
+	var failure *prometheus.Error
+	if errors.As(err, &failure) && failure.Kind == prometheus.Denied {
+		return fmt.Sprintf("%v; access through the API server requires permission to get services/proxy in namespace %s", err, p.discovered.service.Namespace)
+	}
+	return err.Error()
+}
+
+// missingRequired returns the missing required metrics. none is set if all are missing; with CPU or memory alone
+// there are recommendations for that resource.
+func missingRequired(report metrics.SourceReport) (missing []string, none bool) {
+	none = true
+	for _, m := range report.Metrics {
+		switch {
+		case !m.Required:
+		case m.Series > 0:
+			none = false
+		default:
+			missing = append(missing, fmt.Sprintf("%s (%s)", m.Metric, m.Impact))
+		}
+	}
+	return missing, none
+}

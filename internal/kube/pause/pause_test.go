@@ -1,0 +1,133 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pause
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+)
+
+// TestStops: writes to objects that are not Crane's are stopped, everything that Crane needs to report and to lead is not.
+func TestStops(t *testing.T) {
+	s := New(nil, "crane-system")
+	for request, want := range map[string]bool{
+		"GET /apis/apps/v1/namespaces/shop/deployments/web":                        false,
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/web":                      true,
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/web?dryRun=All":           false,
+		"PATCH /apis/apps/v1/namespaces/shop/deployments/web/scale":                true,
+		"POST /api/v1/namespaces/shop/pods/web-1/eviction":                         true,
+		"PATCH /api/v1/namespaces/shop/pods/web-1/resize":                          true,
+		"PATCH /api/v1/nodes/one":                                                  true,
+		"PATCH /api/v1/nodes/one/status":                                           true,
+		"PATCH /api/v1/namespaces/shop":                                            true,
+		"POST /apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers":       true,
+		"DELETE /apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web": true,
+		"PATCH /k8s/clusters/c-1/apis/apps/v1/namespaces/shop/deployments/web":     true,
+		"PATCH /nonsense": true,
+		"PATCH /apis/analysis.crane.io/v1alpha1/namespaces/shop/recommendations/x/status": false,
+		"PATCH /apis/evil.notcrane.io/v1/namespaces/shop/things/x":                        true,
+		"PUT /apis/coordination.k8s.io/v1/namespaces/crane-system/leases/craned":          false,
+		"POST /apis/events.k8s.io/v1/namespaces/shop/events":                              false,
+		"POST /api/v1/namespaces/shop/events":                                             false,
+		"PUT /api/v1/namespaces/crane-system/configmaps/oom-record":                       false,
+		"POST /apis/authentication.k8s.io/v1/tokenreviews":                                false,
+		"PATCH /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/crane": false,
+	} {
+		method, url, _ := strings.Cut(request, " ")
+		if got := s.stops(httptest.NewRequestWithContext(t.Context(), method, url, http.NoBody)); got != want {
+			t.Errorf("%s: %v, want %v", request, got, want)
+		}
+	}
+}
+
+func configMap(paused string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: ConfigMapName}, Data: map[string]string{KeyPaused: paused, KeyReason: "incident 7"},
+	}
+}
+
+// TestSwitch: the transport refuses writes as soon as the ConfigMap says so, and sends them again when it does not.
+func TestSwitch(t *testing.T) {
+	api := fake.NewClientset()
+	s := New(api, "crane-system")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	defer func() { cancel(); <-done }()
+	sent := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent++
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"}}`))
+	}))
+	defer server.Close()
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: s.Wrap})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() error {
+		_, err := clients.CoreV1().Nodes().Update(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.UpdateOptions{})
+		return err
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	maps := api.CoreV1().ConfigMaps("crane-system")
+	for _, value := range []string{"true", "yes", "False", "", "TRUE"} {
+		_ = maps.Delete(ctx, ConfigMapName, metav1.DeleteOptions{})
+		if _, err := maps.Create(ctx, configMap(value), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want := value != "False" && value != ""
+		for deadline := time.Now().Add(20 * time.Second); s.Paused() != want && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		before := sent
+		err := write()
+		if paused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "incident 7"); paused != want || (sent == before) != want || !want && err != nil {
+			t.Errorf("paused %q: %v, %d writes were sent", value, err, sent-before)
+		}
+	}
+}
+
+// TestUnknownState: without an answer about the ConfigMap a write waits, and is sent then.
+func TestUnknownState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(nil, "crane-system")
+		sent := false
+		transport := s.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+			sent = true
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		}))
+		began := time.Now()
+		resp, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/nodes/one", http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if waited := time.Since(began); !sent || waited != firstAnswer {
+			t.Errorf("sent %v after %s", sent, waited)
+		}
+		began = time.Now()
+		if resp, err = transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/nodes/one", http.NoBody)); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the second write waited for %s", waited)
+		}
+	})
+}

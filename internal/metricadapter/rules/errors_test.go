@@ -1,0 +1,46 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/promadapter"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// TestErrorsNameNoAddress checks that the answer to a tenant's request says why the query failed, and not where Prometheus is.
+func TestErrorsNameNoAddress(t *testing.T) {
+	rules, err := promadapter.Parse([]byte("externalRules: [{seriesQuery: depth, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}]"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := false
+	p := New(Config{
+		Rules: func() *promadapter.Rules { return rules }, Clock: clock.RealClock{},
+		Query: func(context.Context, string, time.Time) ([]metrics.Sample, error) {
+			if failing {
+				return nil, &prometheus.Error{Kind: prometheus.Unreachable, URL: "http://10.1.2.3:9090/api/v1/query", Err: errors.New("dial tcp 10.1.2.3:9090")}
+			}
+			return []metrics.Sample{{Labels: metrics.Labels{"__name__": "depth"}, Value: 1}}, nil
+		},
+	})
+	if err := p.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	failing = true
+	_, err = External{p}.GetExternalMetric(t.Context(), "shop", labels.Everything(), provider.ExternalMetricInfo{Metric: "depth"})
+	if err == nil || strings.Contains(err.Error(), "10.1.2.3") || !strings.Contains(err.Error(), "depth: Prometheus cannot be reached") {
+		t.Errorf("error %v", err)
+	}
+}

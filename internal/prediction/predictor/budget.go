@@ -1,0 +1,106 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"crane.io/crane/pkg/forecast/registry"
+)
+
+// Sizes of models in bytes, measured as heap in use per series.
+const (
+	// autoBytes is a model of auto with its reference and log.
+	autoBytes = 29 << 10
+	// ringBytes is a ring of samples without its samples.
+	ringBytes = 13 << 10
+	// maxCacheBytes bounds the forecasts that an entry keeps.
+	maxCacheBytes = 64 << 10
+)
+
+// seriesBytes returns the memory of one series of a plan, in bytes.
+func (p plan) seriesBytes() int64 {
+	if p.name == registry.Auto {
+		return autoBytes
+	}
+	return ringBytes + 4*int64(p.history/p.step)*17/16
+}
+
+// bytes returns the memory of an entry. An entry that was not read yet counts as one series.
+func (e *entry) bytes() int64 {
+	out := e.plan.seriesBytes() * int64(max(1, e.models))
+	if e.plan.isCacheable() {
+		out += maxCacheBytes
+	}
+	return out
+}
+
+// budgets counts the memory of models in bytes. Predictor.mu guards it.
+type budgets struct {
+	total int64
+	// byNamespace holds what the objects of each namespace request. Each namespace is charged with the whole of a shared entry, so that no
+	// namespace gains by copying the request of another.
+	byNamespace map[string]int64
+}
+
+// namespaces returns the namespaces whose objects request an entry; the objects of Crane's own namespace have an empty one.
+func (e *entry) namespaces() []string {
+	return slices.Compact(slices.Sorted(maps.Values(e.callers)))
+}
+
+// charge adds bytes to the total, and to the budgets of namespaces.
+func (b *budgets) charge(bytes int64, namespaces ...string) {
+	b.total += bytes
+	b.chargeNamespaces(bytes, namespaces...)
+}
+
+func (b *budgets) chargeNamespaces(bytes int64, namespaces ...string) {
+	for _, ns := range namespaces {
+		if ns == "" {
+			continue
+		}
+		if b.byNamespace[ns] += bytes; b.byNamespace[ns] <= 0 {
+			delete(b.byNamespace, ns)
+		}
+	}
+}
+
+// checkBudget returns an error if bytes do not fit into the budgets; mu is held. shared means that the total has them already.
+func (p *Predictor) checkBudget(bytes int64, namespace string, shared bool) error {
+	switch c := p.config; {
+	case !shared && p.budgets.total+bytes > c.MaxBytes:
+		return fmt.Errorf("the limit of %d MiB for all forecasts is reached", c.MaxBytes>>20)
+	case namespace != "" && p.budgets.byNamespace[namespace]+bytes > c.MaxNamespaceBytes:
+		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", c.MaxNamespaceBytes>>20, namespace)
+	}
+	return nil
+}
+
+// seriesAllowance returns how many series an entry may have, as the budgets allow; mu is held. Of several namespaces the one with the largest
+// allowance decides, so that none can starve the request of another by joining it.
+func (p *Predictor) seriesAllowance(e *entry) int {
+	size, used := e.plan.seriesBytes(), e.bytes()
+	most := int64(0)
+	for _, ns := range e.namespaces() {
+		allowance := p.config.MaxBytes - p.budgets.total
+		if ns != "" {
+			allowance = min(allowance, p.config.MaxNamespaceBytes-p.budgets.byNamespace[ns])
+		}
+		most = max(most, (allowance+used)/size)
+	}
+	return min(int(most), p.config.MaxSeries-p.models+e.models)
+}
+
+// setModels records the number of series of an entry; mu is held.
+func (p *Predictor) setModels(e *entry, n int) {
+	if p.entries[e.plan.key] != e { // It has no caller any more.
+		return
+	}
+	before := e.bytes()
+	p.models += n - e.models
+	e.models = n
+	p.budgets.charge(e.bytes()-before, e.namespaces()...)
+}

@@ -1,0 +1,178 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/forecast/dsp"
+	"crane.io/crane/pkg/forecast/registry"
+)
+
+// longestRing returns a request of which each series needs a ring of 25,000 samples, 100 KiB.
+func longestRing(namespace, name string) Request {
+	r := cpuOf(name)
+	r.Namespace, r.Query.Target.Namespace = namespace, namespace
+	r.Algorithm, r.Options.DSP = registry.DSP, dsp.Options{SampleInterval: "1m", HistoryLength: "17d"}
+	return r
+}
+
+// TestNamespaceBudget: a namespace that requests as much as it can is bounded in bytes, and others are served.
+func TestNamespaceBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, &fakeSource{use: dailyWave}, func(c *Config) { c.MaxBytes, c.MaxNamespaceBytes = 40<<20, 10<<20 })
+		accepted := 0
+		for i := range 1000 {
+			if p.Set(fmt.Sprint("attacker-", i), []Request{longestRing("attacker", fmt.Sprint("w", i))})[0].Err == nil {
+				accepted++
+			}
+		}
+		if want := int((10 << 20) / ((maxCacheBytes) + ringBytes + 4*17*24*60*17/16)); accepted != want {
+			t.Errorf("%d requests of the namespace are accepted, want %d", accepted, want)
+		}
+		// A copy of the request of another namespace is charged to both, and leaves the other one alone.
+		honest := longestRing("honest", "w")
+		if r := p.Set("honest", []Request{honest}); r[0].Err != nil {
+			t.Errorf("another namespace: %v", r[0].Err)
+		}
+		copied := honest
+		copied.Namespace = "attacker"
+		if r := p.Set("copy", []Request{copied}); r[0].Err == nil || !strings.Contains(r[0].Err.Error(), "namespace attacker") {
+			t.Errorf("a copy beyond the budget: %v", r[0].Err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		for i := range 1000 {
+			p.Forget(fmt.Sprint("attacker-", i))
+		}
+		p.Forget("honest")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || len(p.served) != 0 || len(p.expressions) != 0 {
+			t.Errorf("left over: %+v, %v, %v", p.budgets, p.served, p.expressions)
+		}
+	})
+}
+
+// TestSeriesBudget: the series of an expression are dropped where the budget of its namespace ends.
+func TestSeriesBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: dailyWave, expressions: map[string][]metrics.Labels{}}
+		for i := range 40 {
+			source.expressions["x"] = append(source.expressions["x"], metrics.Labels{"pod": fmt.Sprint(i)})
+		}
+		p := start(t, source, func(c *Config) { c.MaxNamespaceBytes = 10 * autoBytes })
+		key := p.Set("a", []Request{{Namespace: "shop", Query: Query{Expression: "x"}}})[0].Key
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if s := p.Status(key); s.Series != 10 || s.Dropped != 30 {
+			t.Errorf("%d series, %d dropped, want 10 and 30", s.Series, s.Dropped)
+		}
+	})
+}
+
+// TestCheckpointsBounded: the files of a state directory stay below their limit.
+func TestCheckpointsBounded(t *testing.T) {
+	s, err := openStore(t.TempDir(), 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for i := range 20 {
+		if err := s.write(Key{byte(i)}, checkpoint{Tracks: []trackCheckpoint{{Model: make([]byte, 500)}}}); err != nil {
+			refused++
+		}
+	}
+	written := s.total
+	if err := s.measure(); err != nil || s.total != written || s.total > 10_000 || refused == 0 || refused == 20 {
+		t.Errorf("%d bytes counted, %d on disk, %d refused, %v", written, s.total, refused, err)
+	}
+}
+
+// stuckSource never answers expressions that contain "slow", and answers all others.
+type stuckSource struct {
+	fakeSource
+	mu    sync.Mutex
+	stuck map[string]int
+}
+
+func (s *stuckSource) Range(ctx context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+	if strings.Contains(query, "slow") {
+		s.mu.Lock()
+		s.stuck[query]++
+		s.mu.Unlock()
+		<-ctx.Done()
+		return nil, fmt.Errorf("reading: %w", ctx.Err())
+	}
+	return s.fakeSource.Range(ctx, query, w)
+}
+
+// TestSlowExpressions: expressions of one namespace that never answer hold up neither the workloads nor the expressions of others, and each
+// is sent less and less often.
+func TestSlowExpressions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &stuckSource{
+			fakeSource: fakeSource{use: dailyWave, expressions: map[string][]metrics.Labels{"fast": {{"pod": "a"}}}}, stuck: map[string]int{},
+		}
+		p := start(t, source, nil)
+		for i := range 100 {
+			p.Set(fmt.Sprint("attacker-", i), []Request{{Namespace: "attacker", Query: Query{Expression: fmt.Sprint("slow", i)}}})
+		}
+		time.Sleep(time.Minute)
+		honest := cpuOf("web")
+		honest.Namespace = "shop"
+		results := p.Set("honest", []Request{honest, {Namespace: "shop", Query: Query{Expression: "fast"}}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, r := range results {
+			if s := p.Status(r.Key); s.State != Ready {
+				t.Errorf("%+v a minute after the request, want Ready", s)
+			}
+		}
+		for range 24 {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			for _, r := range results {
+				if s := p.Status(r.Key); s.State != Ready || s.Stale {
+					t.Fatalf("%+v beside slow expressions", s)
+				}
+			}
+		}
+		source.mu.Lock()
+		defer source.mu.Unlock()
+		for query, n := range source.stuck {
+			if n > 12 {
+				t.Errorf("%s was sent %d times in four hours", query, n)
+			}
+		}
+	})
+}
+
+// TestOverloadingExpression: an expression that makes the source fail does not pause the reads of others for long.
+func TestOverloadingExpression(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &refusing{fakeSource: fakeSource{use: dailyWave}, err: errors.New("503 service unavailable")}
+		p := start(t, source, nil)
+		p.Set("attacker", []Request{{Namespace: "attacker", Query: Query{Expression: "heavy"}}})
+		key := p.Set("honest", []Request{cpuOf("web")})[0].Key
+		for range 60 {
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if s := p.Status(key); s.State != Ready || s.Stale {
+				t.Fatalf("%+v beside an expression that fails", s)
+			}
+		}
+		if source.asked > 16 {
+			t.Errorf("the failing expression was sent %d times in two hours", source.asked)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// failingKinds resolves kinds, and StatefulSets with an error while there is one.
+type failingKinds struct {
+	DiscoveryKinds
+	err error
+}
+
+func (k *failingKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionKind, error) {
+	if kind == "StatefulSet" && k.err != nil {
+		return nil, k.err
+	}
+	return k.DiscoveryKinds.Resolve(apiVersion, kind)
+}
+
+// newFixtureWithFailingKind returns a fixture with a Deployment and a StatefulSet, which the rule selects by two selectors.
+func newFixtureWithFailingKind(t *testing.T, interval string, err error) (*fixture, *failingKinds) {
+	t.Helper()
+	rule := testRule(interval)
+	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "StatefulSet"})
+	web := deployment("web")
+	f := newFixture(t, rule, web, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "db", UID: "u-db"}, Spec: appsv1.StatefulSetSpec{Template: web.Spec.Template},
+	})
+	kinds := &failingKinds{DiscoveryKinds{Mapper: meta.NewDefaultRESTMapper(nil)}, err}
+	f.Kinds = kinds
+	return f, kinds
+}
+
+// TestSelectorFailsForAWhile checks that a selector that fails for a passing reason is retried before the next round is due, without
+// evaluating the other targets again.
+func TestSelectorFailsForAWhile(t *testing.T) {
+	f, kinds := newFixtureWithFailingKind(t, "24h", apierrors.NewServiceUnavailable("the API server is overloaded"))
+	for _, wait := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+		if r := f.reconcile(); r.RequeueAfter != wait {
+			t.Errorf("retried in %s, want %s", r.RequeueAfter, wait)
+		}
+		reason, message := f.ready()
+		if reason != reasonReadFailed || !strings.Contains(message, "spec.resourceSelectors[1]: the API server is overloaded") {
+			t.Errorf("%s: %s", reason, message)
+		}
+		f.clock.SetTime(f.clock.Now().Add(wait))
+	}
+	if all := f.all(); len(all) != 1 || all["web"].Name == "" || len(f.source.asked) != 2 {
+		t.Errorf("%d questions for %v, want 2 for web alone", len(f.source.asked), all)
+	}
+	kinds.err = nil
+	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
+		t.Errorf("the next round in %s", r.RequeueAfter)
+	}
+	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.rule().Status.RunNumber != 1 || len(f.all()) != 2 {
+		t.Errorf("%s, round %d with %d recommendations", reason, f.rule().Status.RunNumber, len(f.all()))
+	}
+	for _, asked := range f.source.asked[2:] {
+		if fmt.Sprint(asked.Namespaces) != "[bank]" {
+			t.Errorf("the source was asked about %v again", asked.Namespaces)
+		}
+	}
+}
+
+// TestSelectorNeverResolves checks that a round ends without a selector that fails for good, or for longer than the interval.
+func TestSelectorNeverResolves(t *testing.T) {
+	for name, c := range map[string]struct {
+		interval string
+		err      error
+		passes   int
+	}{
+		"a kind that is not installed":    {"24h", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "StatefulSet"}}, 1},
+		"longer than the interval":        {"1m", apierrors.NewServiceUnavailable("overloaded"), 4},
+		"until the retries are exhausted": {"24h", apierrors.NewServiceUnavailable("overloaded"), maxSelectorTries},
+	} {
+		f, _ := newFixtureWithFailingKind(t, c.interval, c.err)
+		passes := 0
+		for reason := ""; reason != reasonSelectorFailed && passes < 30; passes++ {
+			f.clock.SetTime(f.clock.Now().Add(f.reconcile().RequeueAfter))
+			reason, _ = f.ready()
+		}
+		if passes != c.passes || f.rule().Status.RunNumber != 1 || len(f.all()) != 1 {
+			t.Errorf("%s: round %d ended after %d passes, want %d; %d recommendations", name, f.rule().Status.RunNumber, passes, c.passes, len(f.all()))
+		}
+	}
+}
+
+func TestPassingErrors(t *testing.T) {
+	kind := schema.GroupResource{Group: "apps", Resource: "statefulsets"}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{apierrors.NewInternalError(errors.New("etcd")), true},
+		{apierrors.NewTooManyRequests("busy", 1), true},
+		{apierrors.NewResourceExpired("the continue token is too old"), true},
+		{&url.Error{Op: "Get", URL: "https://api", Err: errors.New("connection refused")}, true},
+		{context.DeadlineExceeded, true},
+		{apierrors.NewForbidden(kind, "", errors.New("no role")), false},
+		{apierrors.NewNotFound(kind, ""), false},
+		{apierrors.NewBadRequest("a bad selector"), false},
+		{&meta.NoKindMatchError{}, false},
+		{errors.New("labelSelector: invalid operator"), false},
+	} {
+		for _, err := range []error{c.err, fmt.Errorf("listing: %w", c.err), errors.Join(errors.New("other"), c.err)} {
+			if got := isPassing(err); got != c.want {
+				t.Errorf("%v: passing %v, want %v", err, got, c.want)
+			}
+		}
+	}
+}

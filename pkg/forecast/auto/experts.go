@@ -1,0 +1,118 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"math"
+	"slices"
+)
+
+// expert is a simple forecasting method. Replays decide how much each of them weighs; see hedge.
+type expert struct {
+	name string
+	// use says which levels it forecasts.
+	use use
+	// half and every define the windows of the time of day that share a forecast, in minutes: what lies within half of
+	// the middle of a window of every minutes. An every of 0 is a slot.
+	half, every int
+	transform   transform
+	// weigh returns the weight of a row at an origin, for the day that begins ahead days after it.
+	weigh func(h *dayRows, origin, row, ahead int) float64
+	// byDay reports whether weigh depends on ahead.
+	byDay bool
+	// newest is the number of newest minutes that are used, whatever the time of day; 0 for experts with windows.
+	newest int
+	// prior is the weight before replays.
+	prior float64
+}
+
+// use is a set of levels.
+type use int
+
+const (
+	forMedian use = 1 << iota
+	forUpper
+	forBoth = forMedian | forUpper
+)
+
+func decay(by float64) func(*dayRows, int, int, int) float64 {
+	return func(_ *dayRows, origin, row, _ int) float64 { return math.Pow(by, float64(row-origin)) }
+}
+
+// sameWeekday weighs the rows of the weekday of the forecast.
+func sameWeekday(_ *dayRows, origin, row, ahead int) float64 {
+	if (row-origin+1+ahead)%7 != 0 {
+		return 0
+	}
+	return math.Pow(0.85, float64((row-origin)/7))
+}
+
+// afterLikeDays weighs rows by how much the day before them is like the newest day.
+func afterLikeDays(h *dayRows, origin, row, _ int) float64 {
+	return h.likeness(origin, row+1) * math.Pow(0.9, float64(row-origin))
+}
+
+// likeness returns exp(-3*(d-least)/middle), where d is the distance of a row to the newest one at an origin, and least
+// and middle are the least and the median of the distances of all rows before it.
+func (h *dayRows) likeness(origin, row int) float64 {
+	if row >= h.rows {
+		return 0
+	}
+	var found [maxRows]float64
+	some := found[:0]
+	for r := origin + 1; r < h.rows; r++ {
+		if d := h.distances[origin*h.rows+r]; !math.IsNaN(d) {
+			some = append(some, d)
+		}
+	}
+	d := h.distances[origin*h.rows+row]
+	if math.IsNaN(d) {
+		return 0
+	}
+	slices.Sort(some)
+	middle := some[len(some)/2]
+	if !(middle > 0) {
+		return 1
+	}
+	return math.Exp(-3 * (d - some[0]) / middle)
+}
+
+// plainExpert is the index of the expert that the losses of the others are relative to: the same forecast as plain in
+// package baseline.
+const plainExpert = 0
+
+// experts returns the methods of the mixture. Each is best on some kind of series: short memories follow drift and new
+// levels, long ones average noise, fine windows keep sharp edges, the newest hours serve series without a season. Methods
+// that know the weekday forecast the median alone: their upper quantiles ignore that yesterday was unusual.
+func experts() []expert {
+	const minute, hour = 1, 60
+	return []expert{
+		{name: "time of day", use: forBoth, half: 15 * minute, weigh: decay(0.8), prior: 1},
+		{name: "time of day, newest days", use: forMedian, half: 15 * minute, weigh: decay(0.5), prior: 1},
+		{name: "days after a day like the newest", use: forBoth, half: 15 * minute, weigh: afterLikeDays, prior: 1},
+		{name: "same weekday", use: forMedian, half: 15 * minute, weigh: sameWeekday, byDay: true, prior: 1},
+		{name: "minutes", use: forBoth, weigh: decay(0.8), prior: 1},
+		{name: "minutes, newest days", use: forMedian, weigh: decay(0.5), prior: 1},
+		{name: "minutes, all days", use: forMedian, weigh: decay(1), prior: 1},
+		{name: "minutes after a day like the newest", use: forMedian, weigh: afterLikeDays, prior: 1},
+		{name: "hours", use: forUpper, half: hour, every: 30 * minute, weigh: decay(0.8), prior: 1},
+		{name: "parts of the day", use: forUpper, half: 3 * hour, every: 2 * hour, weigh: decay(0.8), prior: 1},
+		{
+			name: "time of day at the level of the newest day", use: forMedian, half: 15 * minute, every: 15 * minute, transform: scaledDay,
+			weigh: decay(0.8), prior: 1,
+		},
+		{
+			name: "time of day scaled to the newest hours", use: forBoth, half: 15 * minute, transform: scaledHours,
+			weigh: decay(0.8), prior: 1,
+		},
+		{
+			name: "time of day shifted to the newest hours", use: forBoth, half: 15 * minute, every: 15 * minute, transform: shiftedHours,
+			weigh: decay(0.8), prior: 1,
+		},
+		{name: "newest hour", use: forMedian, newest: hour, prior: 0.3},
+		{name: "newest 6 hours", use: forMedian, newest: 6 * hour, prior: 0.3},
+		{name: "newest day", use: forUpper, newest: 24 * hour, prior: 1},
+		{name: "newest 3 days", use: forUpper, newest: 3 * 24 * hour, prior: 1},
+	}
+}

@@ -1,0 +1,281 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/backtest"
+	"crane.io/crane/pkg/forecast/baseline"
+	"crane.io/crane/pkg/series"
+)
+
+// seriesFamily is a directory of series of one origin. Families of one group share workloads: none is used to choose
+// parameters for another of its group.
+type seriesFamily struct{ name, group, pattern string }
+
+func seriesFamilies() []seriesFamily {
+	return []seriesFamily{
+		{"traces", "traces", "traces/workload-*.csv"},
+		{"vm-cpu", "vm", "data/vm-cpu/*.csv"},
+		{"vm-memory", "vm", "data/vm-memory/*.csv"},
+		{"known-cause", "known-cause", "data/known-cause/*.csv"},
+		{"requests", "requests", "data/requests/*.csv"},
+	}
+}
+
+// readSeries reads a CSV file with the columns ts,value into a series whose step is the most frequent distance.
+func readSeries(path string) (series.Series, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return series.Series{}, err
+	}
+	defer file.Close()
+	records, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return series.Series{}, err
+	}
+	var at []int64
+	var values []float64
+	counts := map[int64]int{}
+	for _, r := range records[1:] {
+		seconds, err := strconv.ParseInt(r[0], 10, 64)
+		if err != nil {
+			return series.Series{}, err
+		}
+		v, err := strconv.ParseFloat(r[1], 64)
+		if err != nil {
+			return series.Series{}, err
+		}
+		if len(at) > 0 {
+			counts[seconds-at[len(at)-1]]++
+		}
+		at, values = append(at, seconds), append(values, v)
+	}
+	step := int64(60)
+	for d, n := range counts {
+		if d > 0 && n > counts[step] {
+			step = d
+		}
+	}
+	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
+	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
+	for i := range out.Values {
+		out.Values[i] = series.Gap()
+	}
+	for i, v := range values {
+		out.Values[(at[i]-at[0])/step] = v
+	}
+	return out, nil
+}
+
+// figures are the sums of the losses of one forecaster over the origins of a series.
+type figures struct{ errors, pinball, covered, points float64 }
+
+func (f *figures) add(actual []float64, middle, upper func(i int) float64) {
+	for i, y := range actual {
+		if !forecast.Usable(y) {
+			continue
+		}
+		f.errors += math.Abs(y - middle(i))
+		f.pinball += backtest.Pinball(y, upper(i), 0.95)
+		f.points++
+		if y <= upper(i) {
+			f.covered++
+		}
+	}
+}
+
+// variant is a set of parameters to be compared.
+type variant struct {
+	name string
+	tune tuning
+}
+
+// scoreSeries returns the figures of plain, then of each variant, at daily origins from a week on, as in crane backtest
+// forecast.
+func scoreSeries(s series.Series, variants []variant) []figures {
+	out := make([]figures, 1+len(variants))
+	perDay := int(day / s.Step)
+	for at := 7 * perDay; at+perDay <= len(s.Values); at += perDay {
+		from := max(0, at-historyDays*perDay)
+		past := series.Series{Start: s.Time(from), Step: s.Step, Values: s.Values[from:at]}
+		actual := s.Values[at : at+perDay]
+		plain, err := baseline.Plain{}.Forecast(past, day)
+		if err != nil {
+			continue
+		}
+		out[0].add(actual, func(i int) float64 { return plain.Values[i].At(0.5) }, func(i int) float64 { return plain.Values[i].At(0.95) })
+		m := NewModel(s.Step)
+		for i, v := range past.Values {
+			m.Observe(past.Time(i), v)
+		}
+		whole := m.closed()
+		o := newOutlook(newDayRows(whole), 1)
+		origin := time.Unix(whole.head*m.layout.seconds(), 0)
+		for k, v := range variants {
+			f := forecast.Forecast{Start: m.now(), Step: s.Step, Values: make([]forecast.Quantiles, perDay)}
+			m.fill(f, newHedge(o, v.tune), origin)
+			out[1+k].add(actual, func(i int) float64 { return f.Values[i].At(0.5) }, func(i int) float64 { return f.Values[i].At(0.95) })
+		}
+	}
+	return out
+}
+
+// summary is what some series score with a variant, relative to plain.
+type summary struct {
+	logErrors, logPinball float64 // sums over the compared series
+	compared              int     // series on which plain has a loss
+	worst                 float64 // the largest ratio of the pinball loss
+	above                 int     // series with a ratio above 1.05
+	series, calibrated    int     // calibrated are those with a coverage in .92-.98
+	covered, points       float64
+}
+
+func (s summary) wape() float64    { return math.Exp(s.logErrors / float64(s.compared)) }
+func (s summary) pinball() float64 { return math.Exp(s.logPinball / float64(s.compared)) }
+
+// add adds the figures of a series, whose first are those of plain.
+func (s *summary) add(f []figures, k int) {
+	own, plain := f[1+k], f[0]
+	s.series++
+	s.covered += own.covered
+	s.points += own.points
+	if c := own.covered / own.points; c >= 0.92 && c <= 0.98 {
+		s.calibrated++
+	}
+	if !(plain.errors > 0 && plain.pinball > 0 && own.errors > 0 && own.pinball > 0) {
+		return
+	}
+	ratio := own.pinball / plain.pinball
+	s.logErrors += math.Log(own.errors / plain.errors)
+	s.logPinball += math.Log(ratio)
+	s.compared++
+	s.worst = max(s.worst, ratio)
+	if ratio > 1.05 {
+		s.above++
+	}
+}
+
+func summarise(all [][]figures, k int) summary {
+	var s summary
+	for _, f := range all {
+		s.add(f, k)
+	}
+	return s
+}
+
+// loadFamilies scores every series of every family, on all cores.
+func loadFamilies(b *testing.B, variants []variant) map[string][][]figures {
+	b.Helper()
+	root := filepath.Join("..", "..", "..", "..", "shared")
+	out := map[string][][]figures{}
+	var lock sync.Mutex
+	var group sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for _, f := range seriesFamilies() {
+		paths, err := filepath.Glob(filepath.Join(root, f.pattern))
+		if err != nil || len(paths) == 0 {
+			b.Skipf("no series in %s beside the repository", f.pattern)
+		}
+		for _, path := range paths {
+			group.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				s, err := readSeries(path)
+				if err != nil {
+					b.Errorf("%s: %v", path, err)
+					return
+				}
+				scored := scoreSeries(s, variants)
+				if scored[0].points == 0 {
+					return // too short
+				}
+				lock.Lock()
+				defer lock.Unlock()
+				out[f.name] = append(out[f.name], scored)
+			})
+		}
+	}
+	group.Wait()
+	return out
+}
+
+// variants returns the grid that the leave-one-family-out table chooses from.
+func variants() []variant {
+	var out []variant
+	for _, median := range []float64{8, 16, 32} {
+		for _, upper := range []float64{3, 6, 12} {
+			for _, gain := range []float64{0.25, 0.5, 1} {
+				for _, conformal := range []float64{0.25, 0.5, 1} {
+					t := defaultTuning()
+					t.sharpness, t.mostGain, t.conformal = [2]float64{median, upper}, gain, conformal
+					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// chosen returns the variant with the least loss on the families of other groups, all families alike.
+func chosen(grid []variant, scores map[string][][]figures, group string) int {
+	best, least := 0, math.Inf(1)
+	for k := range grid {
+		sum := 0.0
+		for _, f := range seriesFamilies() {
+			if f.group != group {
+				s := summarise(scores[f.name], k)
+				sum += math.Log(s.wape()) + math.Log(s.pinball())
+			}
+		}
+		if sum < least {
+			best, least = k, sum
+		}
+	}
+	return best
+}
+
+// BenchmarkLeaveOneFamilyOut prints, for each family, the score of the parameters chosen on the other groups, and of the
+// default ones.
+func BenchmarkLeaveOneFamilyOut(b *testing.B) {
+	began := time.Now()
+	grid := append(variants(), variant{"default", defaultTuning()})
+	standard := len(grid) - 1
+	scores := loadFamilies(b, grid)
+	var text strings.Builder
+	line := func(name, parameters string, s summary) {
+		fmt.Fprintf(&text, "| %s | %s | %.3f | %.3f | %.2f | %d of %d | %.3f | %d of %d |\n", name, parameters, s.wape(), s.pinball(),
+			s.worst, s.above, s.compared, s.covered/s.points, s.calibrated, s.series)
+	}
+	text.WriteString("| family left out | parameters | WAPE | pinball | worst | above 1.05 | coverage | in .92-.98 |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	var fitted, fixed summary
+	for _, f := range seriesFamilies() {
+		k := chosen(grid[:standard], scores, f.group)
+		line(f.name, grid[k].name, summarise(scores[f.name], k))
+		line(f.name, "default", summarise(scores[f.name], standard))
+		for _, one := range scores[f.name] {
+			fitted.add(one, k)
+			fixed.add(one, standard)
+		}
+	}
+	line("all series", "chosen", fitted)
+	line("all series", "default", fixed)
+	// b.Log would cut the table short.
+	fmt.Printf("Forecasts, one family left out at a time; %s of wall time\n\n%s\n", time.Since(began).Round(time.Second), &text)
+	for b.Loop() {
+	}
+}

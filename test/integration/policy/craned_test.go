@@ -1,0 +1,263 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	nodeload "crane.io/crane/internal/nodeload/controller"
+	"crane.io/crane/test/integration/harness"
+)
+
+func newPodTemplate() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init", Image: "init:1"}},
+			Containers: []corev1.Container{{
+				Name: "app", Image: "app:1", Resources: corev1.ResourceRequirements{Requests: harness.ResourceList("1", "1Gi")},
+			}},
+		},
+	}
+}
+
+func newDeployment(namespace, name string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"owner": "shop"}},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: newPodTemplate()},
+	}
+}
+
+// write is one change by craned. A policy is named where it must be refused.
+type write[T client.Object] struct {
+	change func(T)
+	policy string
+}
+
+// try sends each change as a dry run with craned's token and checks the answer.
+func try[T client.Object](t *testing.T, craned client.Client, o T, writes map[string]write[T]) {
+	t.Helper()
+	for name, w := range writes {
+		changed, ok := o.DeepCopyObject().(T)
+		if !ok {
+			t.Fatal("DeepCopyObject returns another type")
+		}
+		w.change(changed)
+		err := craned.Patch(t.Context(), changed, client.MergeFrom(o), client.DryRunAll)
+		if w.policy != "" {
+			err = checkRefused(err, w.policy)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCranedWorkloads: craned's token changes requests, limits and its own annotations, and nothing else of a workload.
+func TestCranedWorkloads(t *testing.T) {
+	_, namespace := newTenant(t)
+	craned := newCraned(t)
+	const policy = "crane-craned-workloads"
+	web := newDeployment(namespace, "web")
+	create(t, web)
+	awaitRefused(t, policy, func(ctx context.Context) error {
+		changed := web.DeepCopy()
+		changed.Spec.Template.Spec.Containers[0].Image = "evil"
+		return craned.Patch(ctx, changed, client.MergeFrom(web), client.DryRunAll)
+	})
+	try(t, craned, web, map[string]write[*appsv1.Deployment]{
+		"annotation": {func(d *appsv1.Deployment) { d.Annotations["analysis.crane.io/resource-recommendation"] = "x" }, ""},
+		"requests": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
+		}, ""},
+		"limits": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.InitContainers[0].Resources.Limits = harness.ResourceList("2", "2Gi")
+		}, ""},
+		"image":      {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" }, policy},
+		"command":    {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Command = []string{"sh"} }, policy},
+		"init image": {func(d *appsv1.Deployment) { d.Spec.Template.Spec.InitContainers[0].Image = "evil" }, policy},
+		"container": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "x", Image: "x"})
+		}, policy},
+		"no init":      {func(d *appsv1.Deployment) { d.Spec.Template.Spec.InitContainers = nil }, policy},
+		"host network": {func(d *appsv1.Deployment) { d.Spec.Template.Spec.HostNetwork = true }, policy},
+		"account":      {func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "admin" }, policy},
+		"pod label":    {func(d *appsv1.Deployment) { d.Spec.Template.Labels["x"] = "y" }, policy},
+		"replicas":     {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(9)) }, policy},
+		"paused":       {func(d *appsv1.Deployment) { d.Spec.Paused = true }, policy},
+		"label":        {func(d *appsv1.Deployment) { d.Labels = map[string]string{"x": "y"} }, policy},
+		"finalizer":    {func(d *appsv1.Deployment) { d.Finalizers = []string{"x.io/y"} }, policy},
+		"owner": {func(d *appsv1.Deployment) {
+			d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "u"}}
+		}, policy},
+		"annotation of another":         {func(d *appsv1.Deployment) { d.Annotations["owner"] = "me" }, policy},
+		"removed annotation of another": {func(d *appsv1.Deployment) { delete(d.Annotations, "owner") }, policy},
+	})
+	job := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "night"},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 0 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newPodTemplate()}}},
+	}
+	job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	create(t, job)
+	try(t, craned, job, map[string]write[*batchv1.CronJob]{
+		"requests of a CronJob": {func(j *batchv1.CronJob) {
+			j.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
+		}, ""},
+		"schedule":           {func(j *batchv1.CronJob) { j.Spec.Schedule = "* * * * *" }, policy},
+		"image of a CronJob": {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image = "evil" }, policy},
+		"label of a Job":     {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Labels = map[string]string{"x": "y"} }, policy},
+		"deadline":           {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Spec.ActiveDeadlineSeconds = new(int64(1)) }, policy},
+	})
+	system := newDeployment("kube-system", "protected")
+	create(t, system)
+	try(t, craned, system, map[string]write[*appsv1.Deployment]{
+		"annotation in kube-system": {func(d *appsv1.Deployment) { d.Annotations["analysis.crane.io/resource-recommendation"] = "x" }, ""},
+		"requests in kube-system": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
+		}, policy},
+	})
+}
+
+// TestCranedNodes checks that craned's token changes annotations of Nodes that are not of Kubernetes, and its own taint, and nothing else.
+func TestCranedNodes(t *testing.T) {
+	craned := newCraned(t)
+	const policy = "crane-craned-nodes"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"node.alpha.kubernetes.io/ttl": "0"}}}
+	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+	create(t, node)
+	awaitRefused(t, policy, func(ctx context.Context) error {
+		changed := node.DeepCopy()
+		changed.Spec.Unschedulable = true
+		return craned.Patch(ctx, changed, client.MergeFrom(node), client.DryRunAll)
+	})
+	try(t, craned, node, map[string]write[*corev1.Node]{
+		"load": {func(n *corev1.Node) { n.Annotations["cpu_usage_avg_5m"] = "0.5,2026-01-01T00:00:00Z" }, ""},
+		"own taint": {func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: nodeload.TaintKey, Effect: corev1.TaintEffectNoSchedule})
+		}, ""},
+		"own taint that evicts": {func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: nodeload.TaintKey, Effect: corev1.TaintEffectNoExecute})
+		}, policy},
+		"own taint instead of another": {func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: nodeload.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
+		}, policy},
+		"removed taint":   {func(n *corev1.Node) { n.Spec.Taints = nil }, policy},
+		"taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }, policy},
+		"label":           {func(n *corev1.Node) { n.Labels["zone"] = "b" }, policy},
+		"finalizer":       {func(n *corev1.Node) { n.Finalizers = []string{"x.io/y"} }, policy},
+		"ttl":             {func(n *corev1.Node) { n.Annotations["node.alpha.kubernetes.io/ttl"] = "9" }, policy},
+		"removed ttl":     {func(n *corev1.Node) { delete(n.Annotations, "node.alpha.kubernetes.io/ttl") }, policy},
+		"scale-down":      {func(n *corev1.Node) { n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true" }, policy},
+		"provider of IDs": {func(n *corev1.Node) { n.Spec.ProviderID = "x://y" }, policy},
+	})
+}
+
+// TestCranedAutoscalers: craned's token writes HPAs that an EffectiveHorizontalPodAutoscaler controls, and no others.
+func TestCranedAutoscalers(t *testing.T) {
+	_, namespace := newTenant(t)
+	craned := newCraned(t)
+	const policy = "crane-craned-autoscalers"
+	newHPA := func(namespace, name string, owned bool) *autoscalingv2.HorizontalPodAutoscaler {
+		hpa := &autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3,
+			},
+		}
+		if owned {
+			hpa.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "x", UID: "u", Controller: new(true),
+			}}
+		}
+		return hpa
+	}
+	awaitRefused(t, policy, func(ctx context.Context) error {
+		return craned.Create(ctx, newHPA(namespace, "free", false), client.DryRunAll)
+	})
+	foreign := newHPA(namespace, "foreign", false)
+	create(t, foreign)
+	try(t, craned, foreign, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
+		"change of another's": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 9 }, policy},
+		"adoption": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			h.Spec.MaxReplicas, h.OwnerReferences = 9, newHPA("", "", true).OwnerReferences
+		}, ""},
+	})
+	if err := checkRefused(craned.Delete(t.Context(), foreign, client.DryRunAll), policy); err != nil {
+		t.Errorf("deletion of another's: %v", err)
+	}
+	if err := checkRefused(craned.Create(t.Context(), newHPA("kube-system", "x", true), client.DryRunAll), policy); err != nil {
+		t.Errorf("in kube-system: %v", err)
+	}
+	own := newHPA(namespace, "own", true)
+	if err := craned.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	try(t, craned, own, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
+		"own":     {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 9 }, ""},
+		"release": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.OwnerReferences = nil }, ""},
+	})
+	if err := craned.Delete(t.Context(), own); err != nil {
+		t.Errorf("deletion of its own: %v", err)
+	}
+}
+
+// TestCranedPods: craned's token evicts, resizes and scales outside protected namespaces only.
+func TestCranedPods(t *testing.T) {
+	_, namespace := newTenant(t)
+	_, optedOut := newTenant(t)
+	craned := newCraned(t)
+	const policy = "crane-craned-pods"
+	label := &corev1.Namespace{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: optedOut}, label); err != nil {
+		t.Fatal(err)
+	}
+	before := label.DeepCopy()
+	label.Labels["crane.io/opt-out"] = "true"
+	if err := admin.Patch(t.Context(), label, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{namespace, optedOut, "kube-system"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}, Spec: newPodTemplate().Spec}
+		pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = "default", new(false)
+		create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
+		create(t, pod)
+		web := newDeployment(ns, "scaled")
+		create(t, web)
+		writes := map[string]func(context.Context) error{
+			"evict": func(ctx context.Context) error {
+				return craned.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{}, client.DryRunAll)
+			},
+			"resize": func(ctx context.Context) error {
+				changed := pod.DeepCopy()
+				changed.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
+				return craned.SubResource("resize").Patch(ctx, changed, client.MergeFrom(pod), client.DryRunAll)
+			},
+			"scale": func(ctx context.Context) error {
+				scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "scaled"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+				return craned.SubResource("scale").Update(ctx, web.DeepCopy(), client.WithSubResourceBody(scale), client.DryRunAll)
+			},
+		}
+		for name, send := range writes {
+			harness.Eventually(t.Context(), t, waitTimeout, fmt.Sprintf("%s in %s", name, ns), func(ctx context.Context) error {
+				err := send(ctx)
+				if ns != namespace {
+					err = checkRefused(err, policy)
+				}
+				return err
+			})
+		}
+	}
+}
