@@ -15,9 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // TestStops: writes to objects that are not Crane's are stopped, everything that Crane needs to report and to lead is not.
@@ -62,6 +64,12 @@ func configMap(paused string) *corev1.ConfigMap {
 // TestSwitch: the transport refuses writes as soon as the ConfigMap says so, and sends them again when it does not.
 func TestSwitch(t *testing.T) {
 	api := fake.NewClientset()
+	watching := make(chan struct{}) // The fake API server loses what changes between a list and its watch.
+	api.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := api.Tracker().Watch(corev1.SchemeGroupVersion.WithResource("configmaps"), "crane-system")
+		close(watching)
+		return true, w, err
+	})
 	s := New(api, "crane-system")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -85,16 +93,21 @@ func TestSwitch(t *testing.T) {
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
+	<-watching
+	becomes := func(paused bool) {
+		for deadline := time.Now().Add(time.Minute); s.Paused() != paused && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	maps := api.CoreV1().ConfigMaps("crane-system")
 	for _, value := range []string{"true", "yes", "False", "", "TRUE"} {
 		_ = maps.Delete(ctx, ConfigMapName, metav1.DeleteOptions{})
+		becomes(false) // Otherwise the state of the deleted ConfigMap is taken for that of the next one.
 		if _, err := maps.Create(ctx, configMap(value), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want := value != "False" && value != ""
-		for deadline := time.Now().Add(20 * time.Second); s.Paused() != want && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		becomes(want)
 		before := sent
 		err := write()
 		if paused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "incident 7"); paused != want || (sent == before) != want || !want && err != nil {
