@@ -94,29 +94,3 @@ func (o *Options) complete() error {
 	}
 	return nil
 }
-
-// RequireBasicAuth returns a middleware that responds with 401 to requests without this user and password.
-func RequireBasicAuth(user, password string) func(http.Handler) http.Handler {
-	return requireAuth(func(r *http.Request) bool {
-		u, p, ok := r.BasicAuth()
-		return ok && u == user && p == password
-	}, `Basic realm="prometheus"`)
-}
-
-// RequireBearer returns a middleware that responds with 401 to requests without this bearer token.
-func RequireBearer(token string) func(http.Handler) http.Handler {
-	return requireAuth(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }, "Bearer")
-}
-
-func requireAuth(allowed func(*http.Request) bool, challenge string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !allowed(r) {
-				w.Header().Set("WWW-Authenticate", challenge)
-				http.Error(w, "Unauthorized", http.StatusUnauthorized)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-}

@@ -6,8 +6,7 @@ package quality
 import (
 	"math"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	"gonum.org/v1/gonum/mathext"
 )
 
 // Estimate is a mean over seeds with the half width of its 95 % interval (Student's t). Interval is 0 for one seed, of which
@@ -28,13 +27,24 @@ func Over(values []float64) Estimate {
 	if len(kept) == 0 {
 		return Estimate{}
 	}
-	mean, deviation := stat.MeanStdDev(kept, nil)
-	if len(kept) == 1 {
+	n, sum, squares := float64(len(kept)), 0.0, 0.0
+	for _, v := range kept {
+		sum += v
+	}
+	mean := sum / n
+	if n == 1 {
 		return Estimate{Mean: mean}
 	}
-	n := float64(len(kept))
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975)
-	return Estimate{Mean: mean, Interval: t * deviation / math.Sqrt(n)}
+	for _, v := range kept {
+		squares += (v - mean) * (v - mean)
+	}
+	return Estimate{Mean: mean, Interval: studentQuantile(0.975, n-1) * math.Sqrt(squares/(n-1)/n)}
+}
+
+// studentQuantile is the quantile p > 0.5 of Student's t. Package distuv has it too, but links all of linear algebra.
+func studentQuantile(p, degrees float64) float64 {
+	x := mathext.InvRegIncBeta(degrees/2, 0.5, 2*(1-p))
+	return math.Sqrt(degrees * (1 - x) / x)
 }
 
 // Closed is the share of the gap from the worse to the better value that x closes: 0 at the worse, 1 at the better. It is NaN

@@ -1,14 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kernel
+package hostrecording
 
-// TB is the subset of testing.TB that ForTest uses.
-type TB interface {
-	Helper()
-	Fatal(args ...any)
-	TempDir() string
-}
+import "testing"
 
 // Recorder is a recording in a test's directory.
 type Recorder struct {
@@ -16,11 +11,11 @@ type Recorder struct {
 
 	// Dir is the host's root directory.
 	Dir string
-	tb  TB
+	tb  testing.TB
 }
 
 // ForTest writes the first moment of a recording to a test's directory.
-func ForTest(tb TB, name string) *Recorder {
+func ForTest(tb testing.TB, name string) *Recorder {
 	tb.Helper()
 	rec, err := Recorded(name)
 	if err != nil {

@@ -1,7 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controlplane
+// Package controlplanetest runs control planes for tests.
+package controlplanetest
 
 import (
 	"context"
@@ -10,40 +11,32 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
+
+	"crane.io/crane/internal/testbed/controlplane"
 )
 
 // testStop bounds the shutdown of a test's control plane.
 const testStop = 30 * time.Second
 
-// TB is the subset of testing.TB that ForTest uses, so that programs do not link package testing.
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Context() context.Context
-	Failed() bool
-	Logf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
 // ForTest runs a control plane for the duration of a test. It builds the binary, without the race detector, unless
 // Options or the environment name one, fails the test if the control plane does not start, and checks at the end that
 // no process is left. If the test failed, it logs the last lines of the components.
-func ForTest(t TB, o Options) *ControlPlane {
+func ForTest(t testing.TB, o controlplane.Options) *controlplane.ControlPlane {
 	t.Helper()
-	c, err := startForTest(t.Context(), o)
+	c, err := start(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%v", err)
 		return nil
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, component := range c.running() {
+			for _, component := range c.Running() {
 				t.Logf("last lines of %s:\n%s", component, strings.Join(c.LastLines(component), "\n"))
 			}
 		}
-		if err := c.stopForTest(); err != nil {
+		if err := stop(c); err != nil {
 			t.Errorf("%v", err)
 		}
 	})
@@ -57,16 +50,16 @@ type Runner interface{ Run() int }
 // status:
 //
 //	func TestMain(m *testing.M) {
-//	os.Exit(controlplane.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { shared = c }))
+//	os.Exit(controlplanetest.ForMain(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { shared = c }))
 //	}
-func ForMain(m Runner, o Options, use func(*ControlPlane)) (status int) {
-	c, err := startForTest(context.Background(), o)
+func ForMain(m Runner, o controlplane.Options, use func(*controlplane.ControlPlane)) (status int) {
+	c, err := start(context.Background(), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() {
-		if err := c.stopForTest(); err != nil {
+		if err := stop(c); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			status = 1
 		}
@@ -75,23 +68,23 @@ func ForMain(m Runner, o Options, use func(*ControlPlane)) (status int) {
 	return m.Run()
 }
 
-func startForTest(ctx context.Context, o Options) (*ControlPlane, error) {
-	if o.Binary == "" && os.Getenv(BinaryEnv) == "" {
+func start(ctx context.Context, o controlplane.Options) (*controlplane.ControlPlane, error) {
+	if o.Binary == "" && os.Getenv(controlplane.BinaryEnv) == "" {
 		binary, err := buildBinary(ctx)
 		if err != nil {
 			return nil, err
 		}
 		o.Binary = binary
 	}
-	return Start(ctx, o)
+	return controlplane.Start(ctx, o)
 }
 
-// stopForTest stops the control plane and reports processes of its process groups that are left.
-func (c *ControlPlane) stopForTest() error {
+// stop stops the control plane and reports processes of its process groups that are left.
+func stop(c *controlplane.ControlPlane) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testStop)
 	defer cancel()
-	pids := map[Component]int{}
-	for _, component := range c.running() {
+	pids := map[controlplane.Component]int{}
+	for _, component := range c.Running() {
 		pids[component] = c.PID(component)
 	}
 	err := c.Stop(ctx)

@@ -1,7 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kernel
+// Package hostrecording has the files of /proc and the cgroups recorded on hosts, for tests of what reads them.
+package hostrecording
 
 import (
 	"embed"
@@ -29,7 +30,7 @@ type Moment struct {
 	Files map[string]string
 }
 
-// Recorded returns one of the recordings of this package by one of Names. Variants have the contents of another
+// Recorded returns a recording by one of Names or Nodes. Variants have the contents of another
 // recording under the cgroup names of another driver or runtime.
 func Recorded(name string) (Recording, error) {
 	if v, ok := variants()[name]; ok {

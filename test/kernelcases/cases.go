@@ -1,17 +1,22 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package conformance
+// Package kernelcases has the known behaviour of the kernel's cgroup interface, as steps for tests of real and simulated
+// kernels.
+package kernelcases
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
+
+	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 )
 
 // Case is a list of steps in a new group.
 type Case struct {
 	Name  string
-	Steps []Step
+	Steps []conformance.Step
 }
 
 // Cases returns the known behaviour of a cgroup version on a machine with CPUs 0 and 1 and no swap. The parent group
@@ -37,31 +42,35 @@ const (
 	erange = syscall.ERANGE
 )
 
-func steps(lists ...[]Step) []Step { return slices.Concat(lists...) }
+func steps(lists ...[]conformance.Step) []conformance.Step { return slices.Concat(lists...) }
 
 // groups returns steps that create groups.
-func groups(paths ...string) []Step {
-	out := make([]Step, len(paths))
+func groups(paths ...string) []conformance.Step {
+	out := make([]conformance.Step, len(paths))
 	for i, p := range paths {
-		out[i] = Step{Op: Make, Path: p}
+		out[i] = conformance.Step{Op: conformance.Make, Path: p}
 	}
 	return out
 }
 
 // set returns a step that writes.
-func set(path, value string, err syscall.Errno, reads string) Step {
-	return Step{Op: Write, Path: path, Value: value, Err: err, Reads: reads}
+func set(path, value string, err syscall.Errno, reads string) conformance.Step {
+	return conformance.Step{Op: conformance.Write, Path: path, Value: value, Err: err, Reads: reads}
 }
 
-func read(path, reads string) Step { return Step{Op: Read, Path: path, Reads: reads} }
+func read(path, reads string) conformance.Step {
+	return conformance.Step{Op: conformance.Read, Path: path, Reads: reads}
+}
 
-func do(op Op, path string, err syscall.Errno) Step { return Step{Op: op, Path: path, Err: err} }
+func do(op conformance.Op, path string, err syscall.Errno) conformance.Step {
+	return conformance.Step{Op: op, Path: path, Err: err}
+}
 
 func casesV1() []Case { return slices.Concat(cpuV1(), memoryV1(), otherV1()) }
 
 func cpuV1() []Case {
 	return []Case{
-		{"quota", steps(groups("a", "a/b"), []Step{
+		{"quota", steps(groups("a", "a/b"), []conformance.Step{
 			read("a/b/cpu.cfs_quota_us", "-1"),
 			read("a/b/cpu.cfs_period_us", "100000"),
 			set("a/b/cpu.cfs_quota_us", "50000", none, "50000"),
@@ -83,7 +92,7 @@ func cpuV1() []Case {
 			set("a/b/cpu.cfs_quota_us", "17592186044417", einval, "-1"), // more than the kernel can count
 			set("a/b/cpu.cfs_quota_us", "1000000000", none, "1000000000"),
 		})},
-		{"burst", steps(groups("a"), []Step{
+		{"burst", steps(groups("a"), []conformance.Step{
 			read("a/cpu.cfs_burst_us", "0"),
 			set("a/cpu.cfs_burst_us", "60000", none, "60000"), // no quota
 			set("a/cpu.cfs_quota_us", "50000", einval, "-1"),
@@ -95,7 +104,7 @@ func cpuV1() []Case {
 			set("a/cpu.cfs_burst_us", "0", none, "0"),
 			set("a/cpu.cfs_quota_us", "49999", none, "49999"),
 		})},
-		{"quota of a grandchild", steps(groups("a", "a/b", "a/b/deep"), []Step{
+		{"quota of a grandchild", steps(groups("a", "a/b", "a/b/deep"), []conformance.Step{
 			set("a/b/cpu.cfs_quota_us", "50000", none, "50000"),
 			set("a/b/deep/cpu.cfs_quota_us", "50000", none, "50000"),
 			set("a/b/cpu.cfs_quota_us", "-1", none, "-1"),
@@ -106,16 +115,16 @@ func cpuV1() []Case {
 			set("a/b/cpu.cfs_quota_us", "30000", einval, "-1"),
 			set("a/b/cpu.cfs_quota_us", "45000", einval, "-1"),
 		})},
-		{"quota in force", steps(groups("a"), []Step{
+		{"quota in force", steps(groups("a"), []conformance.Step{
 			set("a/cpuset.cpus", "0", none, "0"),
 			set("a/cpuset.mems", "0", none, "0"),
-			{Op: Enter, Path: "a", Value: Spin},
-			{Op: Throttled, Path: "a", Reads: "no"},
+			{Op: conformance.Enter, Path: "a", Value: conformance.Spin},
+			{Op: conformance.Throttled, Path: "a", Reads: "no"},
 			set("a/cpu.cfs_quota_us", "1000", none, "1000"),
-			{Op: Throttled, Path: "a", Reads: "yes"},
-			do(Leave, "a", none),
+			{Op: conformance.Throttled, Path: "a", Reads: "yes"},
+			do(conformance.Leave, "a", none),
 		})},
-		{"shares and idle", steps(groups("a"), []Step{
+		{"shares and idle", steps(groups("a"), []conformance.Step{
 			read("a/cpu.shares", "1024"),
 			set("a/cpu.shares", "1", none, "2"),
 			set("a/cpu.shares", "999999", none, "262144"),
@@ -137,7 +146,7 @@ func cpuV1() []Case {
 func otherV1() []Case {
 	return []Case{
 		{"groups", goneAndBusy("cpu.shares")},
-		{"cpuset", steps(groups("a", "a/b", "x", "x/y"), []Step{
+		{"cpuset", steps(groups("a", "a/b", "x", "x/y"), []conformance.Step{
 			read("a/cpuset.cpus", ""),
 			set("a/b/cpuset.cpus", "1", eacces, ""), // the parent has none
 			set("a/cpuset.cpus", "0,1", none, "0-1"),
@@ -150,15 +159,15 @@ func otherV1() []Case {
 			set("x/cpuset.cpus", "0", none, "0"),
 			set("x/y/cpuset.cpus", "1", eacces, ""), // outside the parent
 			set("x/y/cpuset.cpus", "0", none, "0"),
-			do(Enter, "x/y", enospc), // no memory yet
+			do(conformance.Enter, "x/y", enospc), // no memory yet
 			set("x/cpuset.mems", "0", none, "0"),
 			set("x/y/cpuset.mems", "0", none, "0"),
-			do(Enter, "x/y", none),
+			do(conformance.Enter, "x/y", none),
 			set("x/y/cpuset.cpus", "", enospc, "0"), // with a process
 			set("x/y/cpuset.mems", "", enospc, "0"),
 			set("x/cpuset.cpus", "0-1", none, "0-1"),
 			set("x/y/cpuset.cpus", "1", none, "1"),
-			do(Leave, "x/y", none),
+			do(conformance.Leave, "x/y", none),
 			set("x/y/cpuset.cpus", "", none, ""),
 			set("x/y/cpuset.mems", "", none, ""),
 			set("x/cpuset.cpu_exclusive", "yes", einval, "0"),
@@ -169,7 +178,7 @@ func otherV1() []Case {
 
 func memoryV1() []Case {
 	return []Case{
-		{"memory", steps(groups("a"), []Step{
+		{"memory", steps(groups("a"), []conformance.Step{
 			read("a/memory.limit_in_bytes", "9223372036854771712"),
 			set("a/memory.limit_in_bytes", "1048577", none, "1048576"), // whole pages
 			set("a/memory.limit_in_bytes", "64M", none, "67108864"),
@@ -183,38 +192,38 @@ func memoryV1() []Case {
 			set("a/memory.high", "8192", enoent, ""),
 			set("a/memory.usage_in_bytes", "8192", einval, "0"),
 		})},
-		{"memory in use", steps(groups("a"), []Step{
+		{"memory in use", steps(groups("a"), []conformance.Step{
 			set("a/cpuset.cpus", "0", none, "0"),
 			set("a/cpuset.mems", "0", none, "0"),
-			{Op: Enter, Path: "a", Value: "32"},
+			{Op: conformance.Enter, Path: "a", Value: "32"},
 			set("a/memory.limit_in_bytes", "8M", ebusy, "9223372036854771712"), // anonymous memory cannot be reclaimed
 			set("a/memory.limit_in_bytes", "128M", none, "134217728"),
-			do(Leave, "a", none),
+			do(conformance.Leave, "a", none),
 			set("a/memory.limit_in_bytes", "8M", none, "8388608"),
 		})},
 	}
 }
 
 // goneAndBusy returns steps on removed and busy groups.
-func goneAndBusy(file string) []Step {
-	return steps([]Step{do(Make, "a/b", enoent)}, groups("a", "a/b"), []Step{
-		do(Make, "a", eexist),
-		do(Remove, "a", ebusy), // a group below it
-		do(Remove, "a/b", none),
+func goneAndBusy(file string) []conformance.Step {
+	return steps([]conformance.Step{do(conformance.Make, "a/b", enoent)}, groups("a", "a/b"), []conformance.Step{
+		do(conformance.Make, "a", eexist),
+		do(conformance.Remove, "a", ebusy), // a group below it
+		do(conformance.Remove, "a/b", none),
 		set("a/b/"+file, "100", enoent, ""),
-		do(Remove, "a/b", enoent),
-		do(Make, "a/b", none),
-		do(Remove, "a/b", none),
+		do(conformance.Remove, "a/b", enoent),
+		do(conformance.Make, "a/b", none),
+		do(conformance.Remove, "a/b", none),
 		set("a/"+file, "200", none, "200"),
 		set("a/cpu.nothing", "1", enoent, ""),
-		do(Remove, "a", none),
-		do(Enter, "a", enoent),
+		do(conformance.Remove, "a", none),
+		do(conformance.Enter, "a", enoent),
 	})
 }
 
 // delegate returns steps that make groups delegate the table's controllers.
-func delegate(groups ...string) []Step {
-	var out []Step
+func delegate(groups ...string) []conformance.Step {
+	var out []conformance.Step
 	for _, g := range groups {
 		if g != "" {
 			g += "/"
@@ -228,7 +237,7 @@ func casesV2() []Case { return slices.Concat(cpuV2(), cpusetV2(), groupsV2(), me
 
 func cpuV2() []Case {
 	return []Case{
-		{"quota", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
+		{"quota", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []conformance.Step{
 			read("a/b/cpu.max", "max 100000"),
 			set("a/b/cpu.max", "50000 100000", none, "50000 100000"),
 			set("a/b/cpu.max", "60000", none, "60000 100000"),
@@ -246,7 +255,7 @@ func cpuV2() []Case {
 			set("a/b/cpu.max", "max", none, "max 200000"),
 			set("a/b/cpu.shares", "5", enoent, ""),
 		})},
-		{"burst", steps(delegate(""), groups("a"), []Step{
+		{"burst", steps(delegate(""), groups("a"), []conformance.Step{
 			read("a/cpu.max.burst", "0"),
 			set("a/cpu.max.burst", "60000", none, "60000"), // no quota
 			set("a/cpu.max", "50000", einval, "max 100000"),
@@ -258,15 +267,15 @@ func cpuV2() []Case {
 			set("a/cpu.max.burst", "0", none, "0"),
 			set("a/cpu.max", "49999", none, "49999 100000"),
 		})},
-		{"quota in force", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
-			{Op: Enter, Path: "a/b", Value: Spin},
-			{Op: Throttled, Path: "a", Reads: "no"},
+		{"quota in force", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []conformance.Step{
+			{Op: conformance.Enter, Path: "a/b", Value: conformance.Spin},
+			{Op: conformance.Throttled, Path: "a", Reads: "no"},
 			set("a/cpu.max", "1000", none, "1000 100000"),
-			{Op: Throttled, Path: "a", Reads: "yes"},
-			{Op: Throttled, Path: "a/b", Reads: "no"}, // the parent has the quota
-			do(Leave, "a/b", none),
+			{Op: conformance.Throttled, Path: "a", Reads: "yes"},
+			{Op: conformance.Throttled, Path: "a/b", Reads: "no"}, // the parent has the quota
+			do(conformance.Leave, "a/b", none),
 		})},
-		{"weight and idle", steps(delegate(""), groups("a"), []Step{
+		{"weight and idle", steps(delegate(""), groups("a"), []conformance.Step{
 			read("a/cpu.weight", "100"),
 			set("a/cpu.weight", "1", none, "1"),
 			set("a/cpu.weight", "0", erange, "1"),
@@ -289,8 +298,8 @@ func cpuV2() []Case {
 
 func cpusetV2() []Case {
 	return []Case{
-		{"cpuset", steps(delegate(""), groups("a"), delegate("a"), groups("a/b", "a/c"), []Step{
-			do(Enter, "a/b", none),
+		{"cpuset", steps(delegate(""), groups("a"), delegate("a"), groups("a/b", "a/c"), []conformance.Step{
+			do(conformance.Enter, "a/b", none),
 			set("a/b/cpuset.cpus", "0,1", none, "0-1"),
 			set("a/b/cpuset.cpus", "1000", erange, "0-1"),
 			set("a/b/cpuset.cpus", "1-0", einval, "0-1"),
@@ -306,7 +315,7 @@ func cpusetV2() []Case {
 			set("a/c/cpuset.mems", "1", einval, ""),
 			set("a/b/cpuset.mems", "0", none, "0"),
 			set("a/b/cpuset.mems", "", enospc, "0"),
-			do(Leave, "a/b", none),
+			do(conformance.Leave, "a/b", none),
 			set("a/b/cpuset.cpus", "", none, ""),
 			set("a/b/cpuset.mems", "", none, ""),
 		})},
@@ -315,7 +324,7 @@ func cpusetV2() []Case {
 
 func memoryV2() []Case {
 	return []Case{
-		{"memory", steps(delegate(""), groups("a"), []Step{
+		{"memory", steps(delegate(""), groups("a"), []conformance.Step{
 			read("a/memory.high", "max"),
 			set("a/memory.high", "1048577", none, "1048576"), // whole pages
 			set("a/memory.high", "8K", none, "8192"),
@@ -331,15 +340,15 @@ func memoryV2() []Case {
 			set("a/memory.low", "", none, "0"),
 			set("a/memory.current", "0", einval, "0"),
 		})},
-		{"memory in use", steps(delegate(""), groups("a"), []Step{
-			{Op: Enter, Path: "a", Value: "32"},
+		{"memory in use", steps(delegate(""), groups("a"), []conformance.Step{
+			{Op: conformance.Enter, Path: "a", Value: "32"},
 			set("a/memory.high", "8M", none, "8388608"), // anonymous memory above it stays
 			set("a/memory.reclaim", "32M", eagain, ""),
 			set("a/memory.high", "max", none, "max"),
 			set("a/memory.max", "128M", none, "134217728"),
 			set("a/memory.max", "8M", none, "8388608"), // the process is killed
 		})},
-		{"reclaim", steps(delegate(""), groups("a"), []Step{
+		{"reclaim", steps(delegate(""), groups("a"), []conformance.Step{
 			set("a/memory.reclaim", "x", einval, ""),
 			set("a/memory.reclaim", "4096 swappiness=201", einval, ""),
 			set("a/memory.reclaim", "4096 all", einval, ""),
@@ -352,20 +361,20 @@ func memoryV2() []Case {
 func groupsV2() []Case {
 	return []Case{
 		{"groups", steps(delegate(""), goneAndBusy("cpu.weight"))},
-		{"no processes beside groups", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []Step{
-			do(Enter, "a", ebusy), // it delegates controllers
-			do(Enter, "a/b", none),
+		{"no processes beside groups", steps(delegate(""), groups("a"), delegate("a"), groups("a/b"), []conformance.Step{
+			do(conformance.Enter, "a", ebusy), // it delegates controllers
+			do(conformance.Enter, "a/b", none),
 			set("a/b/cgroup.subtree_control", "+memory", ebusy, ""), // it has a process
 			set("a/b/cgroup.subtree_control", "+cpu", none, "cpu"),  // allowed for threaded controllers
-			do(Enter, "a/b", none),
-			do(Remove, "a/b", ebusy),
-			do(Remove, "a", ebusy),
-			do(Leave, "a/b", none),
+			do(conformance.Enter, "a/b", none),
+			do(conformance.Remove, "a/b", ebusy),
+			do(conformance.Remove, "a", ebusy),
+			do(conformance.Leave, "a/b", none),
 			set("a/b/cgroup.subtree_control", "+memory", none, "cpu memory"),
-			do(Enter, "a/b", ebusy),
-			do(Remove, "a/b", none),
+			do(conformance.Enter, "a/b", ebusy),
+			do(conformance.Remove, "a/b", none),
 		})},
-		{"controllers", steps(groups("a"), []Step{
+		{"controllers", steps(groups("a"), []conformance.Step{
 			read("cgroup.subtree_control", ""),
 			set("a/cpu.max", "max", enoent, ""), // not delegated
 			set("cgroup.subtree_control", "+memory +cpu", none, "cpu memory"),
@@ -386,4 +395,31 @@ func groupsV2() []Case {
 			set("cgroup.subtree_control", "", none, "cpuset cpu memory"),
 		})},
 	}
+}
+
+// Differences returns a line for each step whose result differs from the expected one.
+func Differences(steps []conformance.Step, got []conformance.Outcome) []string {
+	if len(got) != len(steps) {
+		return []string{fmt.Sprintf("%d answers to %d steps", len(got), len(steps))}
+	}
+	var out []string
+	for i, s := range steps {
+		g := got[i]
+		switch {
+		case g.Trouble != "":
+			out = append(out, fmt.Sprintf("step %d, %s: %s", i, s, g.Trouble))
+		case g.Err != s.Err:
+			out = append(out, fmt.Sprintf("step %d, %s: %s, want %s", i, s, name(g.Err), name(s.Err)))
+		case s.Err != syscall.ENOENT && (s.Op == conformance.Write || s.Op == conformance.Read || s.Op == conformance.Throttled) && g.Reads != s.Reads:
+			out = append(out, fmt.Sprintf("step %d, %s: reads %q, want %q", i, s, g.Reads, s.Reads))
+		}
+	}
+	return out
+}
+
+func name(e syscall.Errno) string {
+	if e == 0 {
+		return "no error"
+	}
+	return e.Error()
 }

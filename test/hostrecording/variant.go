@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kernel
+package hostrecording
 
 import (
 	"maps"
