@@ -19,7 +19,7 @@ import (
 
 // Pods holds the pods of a node by UID. The zero value is empty.
 type Pods struct {
-	known map[string]Pod
+	known map[string]knownPod
 	// names holds namespace and name of pods that are otherwise unknown.
 	names map[string][2]string
 	// heldCapacity is the reclaimed capacity requested by all pods, offeredCapacity that of the node.
@@ -27,8 +27,8 @@ type Pods struct {
 	offeredCapacity elasticrequest.ReclaimableCapacity
 }
 
-// Pod is a pod known to the cluster.
-type Pod struct {
+// knownPod is a pod known to the cluster.
+type knownPod struct {
 	*corev1.Pod
 	// qos holds the properties that do not change between measurements.
 	qos        qos.Pod
@@ -46,7 +46,7 @@ const defaultGracePeriod = 30 * time.Second
 
 // New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
-	p := Pods{known: make(map[string]Pod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
+	p := Pods{known: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
@@ -83,8 +83,8 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) Pod {
-	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
+func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownPod {
+	out := knownPod{Pod: pod, containers: map[string]qos.Container{}}
 	claims := elasticrequest.SumContainers(pod)
 	out.qos = qos.Pod{
 		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.QOSClass(pod)), Elastic: !claims.IsZero(),
@@ -156,9 +156,6 @@ func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 		p.known[uid] = k
 	}
 }
-
-// Count returns the number of pods.
-func (p Pods) Count() int { return len(p.known) }
 
 // Find returns the pod with the UID and whether the cluster knows it.
 func (p Pods) Find(uid string) (qos.Pod, bool) {

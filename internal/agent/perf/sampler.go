@@ -32,8 +32,8 @@ const (
 	maxAge = 5 * time.Minute
 )
 
-// Pod is a pod to be counted.
-type Pod struct {
+// Target is the cgroup of a pod to be counted.
+type Target struct {
 	UID string
 	// Dir is the directory of its cgroup as returned by Layout.PerfDir.
 	Dir string
@@ -48,7 +48,7 @@ type Sample struct {
 // Config configures a Sampler.
 type Config struct {
 	// Pods returns the pods to be counted.
-	Pods  func() []Pod
+	Pods  func() []Target
 	Root  host.Root
 	Clock clock.Clock
 	Log   logr.Logger
@@ -132,7 +132,7 @@ func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 }
 
 // removeMissing drops the samples of removed pods.
-func (s *Sampler) removeMissing(pods []Pod) {
+func (s *Sampler) removeMissing(pods []Target) {
 	here := make(map[string]bool, len(pods))
 	for _, p := range pods {
 		here[p.UID] = true
@@ -148,7 +148,7 @@ func (s *Sampler) removeMissing(pods []Pod) {
 
 // podCounters holds the open counters of a pod, one per CPU.
 type podCounters struct {
-	Pod
+	Target
 
 	counters []counter
 }
@@ -161,7 +161,7 @@ func (c *podCounters) close() {
 }
 
 // sampleWindow counts pods for one window and returns false if ctx ended.
-func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
+func (s *Sampler) sampleWindow(ctx context.Context, pods []Target) bool {
 	list := s.openCounters(pods)
 	defer func() {
 		for i := range list {
@@ -185,7 +185,7 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
 }
 
 // openCounters opens counters for as many pods as the limit allows, starting with the first that had to wait.
-func (s *Sampler) openCounters(pods []Pod) []podCounters {
+func (s *Sampler) openCounters(pods []Target) []podCounters {
 	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
 		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
@@ -197,7 +197,7 @@ func (s *Sampler) openCounters(pods []Pod) []podCounters {
 	list := make([]podCounters, 0, room)
 	var first error
 	for i := range room {
-		c := podCounters{Pod: pods[(start+i)%len(pods)]}
+		c := podCounters{Target: pods[(start+i)%len(pods)]}
 		for _, cpu := range cpus {
 			k, err := s.openCounter(c.Dir, cpu)
 			if err != nil {

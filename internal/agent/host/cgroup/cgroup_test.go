@@ -37,7 +37,7 @@ func openRecording(t *testing.T, name string) (*hostrecording.Recorder, string, 
 	return rec, rec.Dir, layout, tree
 }
 
-func readPods(t *testing.T, tree *Tree) map[string]*Pod {
+func readPods(t *testing.T, tree *Tree) map[string]*PodGroup {
 	t.Helper()
 	if err := tree.Scan(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func readPods(t *testing.T, tree *Tree) map[string]*Pod {
 	if err := tree.Read(CPU|Quota|Memory|Pressure, CPU|Quota|Memory); err != nil {
 		t.Fatal(err)
 	}
-	pods := map[string]*Pod{}
+	pods := map[string]*PodGroup{}
 	for _, p := range tree.Pods() {
 		pods[p.UID] = p
 	}
@@ -175,7 +175,7 @@ func TestHigh(t *testing.T) {
 	}
 }
 
-func findPod(tree *Tree, uid string) *Pod {
+func findPod(tree *Tree, uid string) *PodGroup {
 	for _, p := range tree.Pods() {
 		if p.UID == uid {
 			return p

@@ -60,7 +60,6 @@ func (b Bandwidth) Cores() float64 { return float64(b.Quota) / float64(b.Period)
 
 // group holds the open files of a cgroup.
 type group struct {
-	path    string
 	files   [fileCount]host.File
 	missing [fileCount]bool // files that this kernel does not have
 }
@@ -80,7 +79,7 @@ const (
 )
 
 func (l Layout) openGroup(path string) *group {
-	g := &group{path: path}
+	g := &group{}
 	at := func(file int, dir, name string) {
 		if dir == "" {
 			g.missing[file] = true

@@ -67,15 +67,12 @@ type NodeState struct {
 	// CPUSeconds is the CPU time of all containers since StartedAt, the start of the simulation of this node.
 	CPUSeconds float64
 	StartedAt  time.Time
-	// MemoryPressure reports whether the node is under memory pressure.
-	MemoryPressure bool
 }
 
 // State returns the state of the node without the fields of its endpoint.
 func (n *Node) State() NodeState {
 	s := NodeState{
 		Spec: n.spec, SampledAt: n.sampledAt, StartedAt: n.startedAt, CPUSeconds: n.cpuSeconds,
-		MemoryPressure: n.pressure.active,
 	}
 	if n.sampledAt.IsZero() {
 		return s
