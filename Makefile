@@ -19,7 +19,7 @@ FUZZTIME ?= 30s
 
 # Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector; of the other
 # packages those with tests are compiled with it.
-PURE := ./pkg/... ./test/architecture
+PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording
 RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
 	./api/... ./config/... ./internal/... | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit

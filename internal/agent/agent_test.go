@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // recordedClock advances a recording while the agent waits.
@@ -41,7 +41,7 @@ func run(t *testing.T, recording string, flags ...string) (string, error) {
 // runWithout runs the agent on a recording without some of its files.
 func runWithout(t *testing.T, recording string, missing []string, flags ...string) (string, error) {
 	t.Helper()
-	rec := kernel.ForTest(t, recording)
+	rec := hostrecording.ForTest(t, recording)
 	strip := func() {
 		for _, name := range missing {
 			if err := os.RemoveAll(filepath.Join(rec.Dir, name)); err != nil {

@@ -24,7 +24,7 @@ func (e environment) countCycles(l *loop) []Manager {
 		return nil
 	}
 	sampler := perf.New(perf.Config{
-		Pods: func() []perf.Pod { return e.sensitivePods(l.view) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
+		Pods: func() []perf.Target { return e.sensitivePods(l.view) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
 	})
 	l.observer.SetCyclesSource(func(uid string) (observe.Cycles, bool) {
 		s, ok := sampler.Latest(uid)
@@ -34,20 +34,20 @@ func (e environment) countCycles(l *loop) []Manager {
 }
 
 // sensitivePods returns the latency-sensitive pods of the last snapshot.
-func (e environment) sensitivePods(view cluster.Source) []perf.Pod {
+func (e environment) sensitivePods(view cluster.Source) []perf.Target {
 	seen := e.latest.Load()
 	if seen == nil {
 		return nil
 	}
 	known := e.newInventory(view.State())
-	var out []perf.Pod
+	var out []perf.Target
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)
 		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
 		if dir, err := e.layout.PerfDir(seen.Pods[i].Path); err == nil {
-			out = append(out, perf.Pod{UID: pod.UID, Dir: dir})
+			out = append(out, perf.Target{UID: pod.UID, Dir: dir})
 		}
 	}
 	return out

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // TestNodes checks recordings of real nodes with every cgroup driver: pods, measurements and planned actions.
 func TestNodes(t *testing.T) {
-	for _, name := range kernel.Nodes() {
+	for _, name := range hostrecording.Nodes() {
 		t.Run(name, func(t *testing.T) {
 			r := runOnce(t, name, "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 			states := map[string]string{}

@@ -31,7 +31,6 @@ type onceReport struct {
 	plan        qos.Plan
 	problems    []string
 	notes       []string
-	podCount    int // pods known to the cluster
 }
 
 // jsonReport is the output of -o json. CPU is in cores, memory in bytes, shares are from 0 to 1; unknown values are absent.

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/featuregate"
 
+	"crane.io/crane/internal/agent/features"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/component/deprecatedflags"
 	gates "crane.io/crane/internal/component/featuregate"
@@ -184,3 +186,39 @@ func (o *Options) nodeName() string {
 }
 
 func (o *Options) hostRoot() host.Root { return host.Root(o.HostRoot) }
+
+// servedGates returns the feature gates the agent uses. --enforce controls what their parts may change.
+func servedGates() []featuregate.Feature {
+	return []featuregate.Feature{gates.NodeResource, gates.PodResource, gates.NodeResourceTopology, gates.CraneCPUManager}
+}
+
+func isServedGate(gate featuregate.Feature) bool { return slices.Contains(servedGates(), gate) }
+
+// deprecatedFlags returns gocrane's flags without a function in crane-agent.
+func deprecatedFlags() []deprecatedflags.Flag {
+	return append([]deprecatedflags.Flag{
+		{Name: "cgroup-driver", Default: "cgroupfs", Replacement: "the kubelet's driver is detected"},
+		{Name: "runtime-endpoint", Replacement: "cgroups are read and written directly; no container runtime is asked"},
+		{Name: "sys-path", Default: "/sys", Replacement: "use --host-root"},
+		{Name: "ifaces", Default: "[eth0]", Replacement: "all interfaces of the host are measured; a rule chooses by the label NetInterface"},
+	}, deprecatedflags.LogFlags()...)
+}
+
+// unusedFeatures returns the kernel features that the flags leave unused, with the reason.
+func (o *Options) unusedFeatures() map[string]string {
+	out := map[string]string{}
+	for feature, users := range map[string][]string{
+		features.CPUBurst:      {enforceThrottle, enforcePodResource},
+		features.CPUIdle:       {enforcePodResource},
+		features.MemoryHigh:    {enforceMemory},
+		features.MemoryReclaim: {enforceMemory},
+	} {
+		if !slices.ContainsFunc(users, o.enforces) {
+			out[feature] = "--enforce names nothing that uses it (" + strings.Join(users, ", ") + ")"
+		}
+	}
+	if !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
+		out[features.NUMA] = "--feature-gates has no " + string(gates.NodeResourceTopology) + "=true"
+	}
+	return out
+}

@@ -14,12 +14,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // TestRuntimeHangs checks that a hanging container runtime delays nothing.
 func TestRuntimeHangs(t *testing.T) {
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	socket := filepath.Join(rec.Dir, "run/containerd/containerd.sock")
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)

@@ -4,16 +4,26 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/agent/features"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/component/configfile"
+	gates "crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/nodeload/policyfile"
+	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 const minInactivity = 10 * time.Second
@@ -42,8 +52,8 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.Eviction.validate()...)
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
-	if o.FeatureGates.Enabled(featuregate.CraneCPUManager) && !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
-		errs = append(errs, invalid("feature-gates", featuregate.CraneCPUManager, fmt.Sprintf("also requires %s=true", featuregate.NodeResourceTopology)))
+	if o.FeatureGates.Enabled(gates.CraneCPUManager) && !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
+		errs = append(errs, invalid("feature-gates", gates.CraneCPUManager, fmt.Sprintf("also requires %s=true", gates.NodeResourceTopology)))
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
@@ -138,4 +148,132 @@ func (o *Options) validateActing() field.ErrorList {
 		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", minAuditBytes)))
 	}
 	return errs
+}
+
+// Kinds of actions for --enforce; all others are only reported.
+const (
+	enforceThrottle     = "cpu-throttle"
+	enforceMemory       = "memory-throttle"
+	enforceEvict        = "evict"
+	enforceTaint        = "taint"
+	enforceNodeResource = "node-resource"
+	enforcePodResource  = "pod-resource"
+	enforceCPUManager   = "cpu-manager"
+)
+
+// enforceKind is a kind of action that can be enforced.
+type enforceKind struct {
+	name string
+	// gate is the feature gate of the part; empty for none.
+	gate featuregate.Feature
+	// needsAPIServer reports that it writes to the API server, changesHost that it writes files of the host through the journal.
+	needsAPIServer, changesHost bool
+	// unsupported returns why a host does not support it, empty if it does; nil if every host does.
+	unsupported func(cgroup.Layout) string
+}
+
+// memoryHighMissing returns why a host does not support memory throttling.
+func memoryHighMissing(l cgroup.Layout) string {
+	switch {
+	case l.Version != cgroup.V2:
+		return fmt.Sprintf("cgroup %s", l.Version)
+	case l.Pods != "" && !l.HasFile("memory", cgroup.FileHigh):
+		return "no memory.high"
+	}
+	return ""
+}
+
+// enforceKinds returns the kinds this version can enforce.
+func enforceKinds() []enforceKind {
+	return []enforceKind{
+		{name: enforceThrottle, changesHost: true},
+		{name: enforceMemory, changesHost: true, unsupported: memoryHighMissing},
+		{name: enforceEvict, needsAPIServer: true},
+		{name: enforceTaint, needsAPIServer: true},
+		{name: enforceNodeResource, gate: gates.NodeResource, needsAPIServer: true},
+		{name: enforcePodResource, gate: gates.PodResource, changesHost: true},
+		{name: enforceCPUManager, gate: gates.CraneCPUManager, changesHost: true},
+	}
+}
+
+func enforceKindNames() []string {
+	var out []string
+	for _, k := range enforceKinds() {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+// enforces reports whether a kind of action is executed.
+func (o *Options) enforces(name string) bool { return !o.DryRun && slices.Contains(o.Enforce, name) }
+
+// enforceFeatures returns the kinds as features, on if they are executed.
+func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
+	var out []features.Feature
+	for _, k := range enforceKinds() {
+		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
+		why := ""
+		switch {
+		case k.changesHost && layout == nil:
+			why = "there are no cgroups"
+		case k.unsupported != nil && layout != nil:
+			why = k.unsupported(*layout)
+		}
+		switch {
+		case why != "":
+			f.State, f.Reason = features.Unsupported, why
+		case o.DryRun:
+			f.State, f.Reason = features.Off, "--dry-run: actions are only reported"
+		case !o.enforces(k.name):
+			f.State, f.Reason = features.Off, "not named by --enforce: actions are only reported"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// waterMarks are the water marks of the scheduler's policy, which also bound evictions. As a manager it follows the policy file.
+type waterMarks struct {
+	file *configfile.File[map[qos.Resource]series.Ratio]
+	log  logr.Logger
+}
+
+// newWaterMarks reads --policy-config-path; without it there are none.
+func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMarks, error) {
+	if o.PolicyConfig == "" {
+		return waterMarks{configfile.Fixed[map[qos.Resource]series.Ratio](nil, clk), log}, nil
+	}
+	file, err := configfile.Open(o.PolicyConfig, configfile.DefaultInterval, clk, decodeWaterMarks)
+	if err != nil {
+		return waterMarks{}, fmt.Errorf("--policy-config-path: %w", err)
+	}
+	return waterMarks{file, log}, nil
+}
+
+func decodeWaterMarks(content []byte) (map[qos.Resource]series.Ratio, error) {
+	policy, err := policyfile.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("water marks: %w", err)
+	}
+	out := map[qos.Resource]series.Ratio{}
+	for resource, m := range policy.Marks {
+		out[qos.Resource(resource)] = m.Evict
+	}
+	return out, nil
+}
+
+// Name implements Manager.
+func (waterMarks) Name() string { return "water-marks" }
+
+// Run implements Manager.
+func (m waterMarks) Run(ctx context.Context) error {
+	m.file.Run(ctx, configfile.Observer[map[qos.Resource]series.Ratio]{
+		Loaded: func(map[qos.Resource]series.Ratio) {
+			m.log.Info("loaded the changed water marks of the scheduler's policy")
+		},
+		Rejected: func(err error) {
+			m.log.Info("failed to load the scheduler's policy; keeping the previous water marks", "error", err.Error())
+		},
+	})
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,21 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares got with a file of testdata.
+// golden compares got with a file of testdata. The style sheet of a page is compared with that of the template instead.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
+	if filepath.Ext(name) == ".html" {
+		page, sheet := cutStyle(t, got)
+		template, err := os.ReadFile("output.html.tmpl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, want := cutStyle(t, template); sheet != want {
+			t.Errorf("%s has another style sheet than the template:\n%s", name, cmp.Diff(want, sheet))
+		}
+		got = page
+	}
 	if *update {
 		if err := os.WriteFile(path, got, 0o600); err != nil {
 			t.Fatal(err)
@@ -42,6 +54,18 @@ func golden(t *testing.T, name string, got []byte) {
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
+}
+
+// cutStyle splits a page into the page without its style sheet and the sheet.
+func cutStyle(t *testing.T, page []byte) (rest []byte, sheet string) {
+	t.Helper()
+	const begin, end = "<style>\n", "</style>\n"
+	before, tail, found := bytes.Cut(page, []byte(begin))
+	style, after, ended := bytes.Cut(tail, []byte(end))
+	if !found || !ended || len(style) == 0 {
+		t.Fatal("the page has no style sheet")
+	}
+	return slices.Concat(before, []byte(begin+end), after), string(style)
 }
 
 func ptr[T any](v T) *T { return new(v) }

@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/component/version"
@@ -132,4 +135,30 @@ func (a *adapter) addCertificate() (*certificateProvider, func(context.Context) 
 // addReadyCheck adds a check to the readiness of the server.
 func (a *adapter) addReadyCheck(name string, check func() error) {
 	a.readyChecks = append(a.readyChecks, healthz.NamedCheck(name, func(*http.Request) error { return check() }))
+}
+
+// NewCommand returns the command of metric-adapter.
+func NewCommand() *cobra.Command {
+	o := NewOptions()
+	cmd := &cobra.Command{
+		Use:   "metric-adapter",
+		Short: "Serves the external and custom metrics API, with Crane's forecasts",
+		Long: "metric-adapter serves the metrics API for HorizontalPodAutoscalers: forecasts of Crane, metrics that a configuration of\n" +
+			"prometheus-adapter defines, and metrics of another adapter.",
+		Version:       version.Long(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Validate().ToAggregate(); err != nil {
+				return fmt.Errorf("invalid flags: %w", err)
+			}
+			log := o.Log.New(cmd.ErrOrStderr())
+			ctrl.SetLogger(log)
+			klog.SetLogger(log)
+			return Run(ctrl.LoggerInto(cmd.Context(), log), o)
+		},
+	}
+	o.AddFlags(cmd.Flags())
+	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/series"
 )
 
 // ErrUnsupported means that a data source does not support a request. The source itself has not failed; another source may be used.
@@ -107,4 +108,145 @@ func (r SourceReport) Missing() []MetricPresence {
 		}
 	}
 	return out
+}
+
+// SplitDays cuts a series at midnight UTC. It leaves out days without samples and gaps at either end of a day. Each chunk holds a copy of
+// its values, which the next chunk overwrites.
+func SplitDays(ctx context.Context, key ContainerKey, s series.Series) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		var buffer []float64
+		for i := 0; i < len(s.Values); {
+			if ctx.Err() != nil {
+				yield(Chunk{}, context.Cause(ctx))
+				return
+			}
+			midnight := s.Time(i).Truncate(24 * time.Hour).Add(24 * time.Hour)
+			next := min(len(s.Values), i+int((midnight.Sub(s.Time(i))+s.Step-1)/s.Step))
+			from, to := i, next
+			for from < to && series.IsGap(s.Values[from]) {
+				from++
+			}
+			for to > from && series.IsGap(s.Values[to-1]) {
+				to--
+			}
+			i = next
+			if from == to {
+				continue
+			}
+			buffer = append(buffer[:0], s.Values[from:to]...)
+			if !yield(Chunk{Key: key, Series: series.Series{Start: s.Time(from), Step: s.Step, Values: buffer}}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Autoscaler is a HorizontalPodAutoscaler with the targets that depend on requests.
+type Autoscaler struct {
+	Name string
+	// Target is the workload that it scales.
+	Target workload.Ref
+	// CPU and Memory are the target utilization as a ratio of the request; 0 where it has no target for the resource.
+	CPU, Memory series.Ratio
+}
+
+// OOMKill is a container that was killed for lack of memory.
+type OOMKill struct {
+	Key ContainerKey
+	// Time is the exact time of the kill where the source knows it, else the start of the step that contains it.
+	Time time.Time
+	// Memory is the limit of the container at that time, else its request; 0 where the source does not know it.
+	Memory series.Bytes
+}
+
+// OOMReader reads OOM kills of the past.
+type OOMReader interface {
+	// OOMKills returns the kills in the window, day by day. A window without a step is read by the hour. An error is the last element.
+	OOMKills(ctx context.Context, w Window, namespaces []string) iter.Seq2[OOMKill, error]
+}
+
+// Heap is the Java heap of one container.
+type Heap struct {
+	Key ContainerKey
+	// Max is the maximum heap size within the last day; Live is the largest heap in use after a garbage collection within the window. Both
+	// are 0 where unknown.
+	Max, Live series.Bytes
+}
+
+// HeapReader reads the sizes of Java heaps.
+type HeapReader interface {
+	// Heaps returns one element for each container of a pod, in any order. An error is the last element.
+	Heaps(ctx context.Context, w Window, namespaces []string) iter.Seq2[Heap, error]
+}
+
+// Reading is the current usage of one container.
+type Reading struct {
+	Key ContainerKey
+	// Time is when the usage was measured, over Window before that.
+	Time   time.Time
+	Window time.Duration
+	// Value is in the unit of the resource, finite and not negative.
+	Value float64
+}
+
+// RealtimeReader reads current usage from a source that need not keep history.
+type RealtimeReader interface {
+	// CurrentUsage returns the usage of the containers in some namespaces; empty means all. Containers without a valid value are left out.
+	// An error is the last element.
+	CurrentUsage(ctx context.Context, resource Resource, namespaces []string) iter.Seq2[Reading, error]
+}
+
+// HourlyMetric is a metric that is read with one value per hour.
+type HourlyMetric string
+
+// Hourly metrics. Those of pods include pods that no longer exist.
+const (
+	// PodCPU is the mean CPU usage of all containers of a pod, in cores.
+	PodCPU HourlyMetric = "cpu of pods"
+	// PodReceived and PodSent are the mean traffic of a pod over all its interfaces, in bytes per second.
+	PodReceived HourlyMetric = "received traffic of pods"
+	PodSent     HourlyMetric = "sent traffic of pods"
+	// ContainerThrottled is the ratio of CFS periods in which the kernel throttled a container, from 0 to 1.
+	ContainerThrottled HourlyMetric = "throttled periods of containers"
+	// GPUUse is the largest utilization of a GPU of a container, from 0 to 1.
+	GPUUse HourlyMetric = "use of GPUs"
+	// GPUMemory is the largest memory usage of a GPU of a container, in bytes.
+	GPUMemory HourlyMetric = "memory of GPUs"
+	// NodePods is the number of pods of a node that had not ended and are neither static nor of a DaemonSet.
+	NodePods HourlyMetric = "pods of nodes"
+	// NodeCPURequests and NodeMemoryRequests are the requests of the pods of a node at the end of the hour, in cores and bytes.
+	NodeCPURequests    HourlyMetric = "requested cpu of nodes"
+	NodeMemoryRequests HourlyMetric = "requested memory of nodes"
+	// ServiceAddresses is the number of addresses of a Service, ready or not.
+	ServiceAddresses HourlyMetric = "addresses of services"
+	// ClaimMounts is the number of pods that had not ended and mounted a persistent volume claim.
+	ClaimMounts HourlyMetric = "mounts of claims"
+)
+
+// HourlyRequest selects all series of a metric over the hours before End.
+type HourlyRequest struct {
+	Metric HourlyMetric
+	// Namespaces restrict metrics of namespaced objects; empty means all.
+	Namespaces []string
+	End        time.Time
+	// Hours is at least 1.
+	Hours int
+}
+
+// HourlySeries holds the values of a metric for one object.
+type HourlySeries struct {
+	// Key identifies the object: metrics of pods set Workload, Pod and Container; metrics of nodes set Node alone; metrics of Services and
+	// claims set Workload alone, with the kind and name of that object.
+	Key ContainerKey
+	// Device identifies one GPU of a container.
+	Device string
+	// Values has one element per hour, the oldest first; NaN where nothing is known.
+	Values []float64
+}
+
+// HourlyReader reads metrics with one value per hour, each in one query as far as the limits of the server and MaxSamples allow.
+type HourlyReader interface {
+	// Hourly returns the series of a metric. A source without the metric returns none. The value is 0 where the source saw an object without
+	// anything to count, such as a Service without addresses or a node without pods.
+	Hourly(ctx context.Context, req HourlyRequest) ([]HourlySeries, error)
 }

@@ -8,6 +8,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -83,4 +84,94 @@ type DayReader interface {
 	CountPods(ctx context.Context, pods []string, start, end time.Time) (int, error)
 	// Stats returns the statistics so far, including warnings of the server that answers are partial.
 	Stats() Stats
+}
+
+// Labels identify a series of a source.
+type Labels map[string]string
+
+// Sample is one value of one series.
+type Sample struct {
+	Labels Labels
+	Time   time.Time
+	Value  float64
+}
+
+// LabelledSeries is a series with the labels that the source returned.
+type LabelledSeries struct {
+	Labels Labels
+	series.Series
+}
+
+// Window is a time range on a grid: Start, Start+Step, ... before End.
+type Window struct {
+	Start, End time.Time
+	Step       time.Duration
+}
+
+// Querier evaluates queries in the language of its source (PromQL). The usage of containers is read through UsageReader, which batches.
+type Querier interface {
+	// Instant evaluates a query at one time. It leaves out samples that are NaN or infinite.
+	Instant(ctx context.Context, query string, at time.Time) ([]Sample, error)
+	// Range evaluates a query on the grid of the window. Values that are missing, NaN or infinite are gaps.
+	Range(ctx context.Context, query string, w Window) ([]LabelledSeries, error)
+}
+
+// Stats are statistics of a source since its creation. All counts only increase.
+type Stats struct {
+	// Queries sent, Retries after a failure, and Splits of queries that the server rejected as too large.
+	Queries, Retries, Splits int64
+	// Bytes received, after decompression.
+	Bytes int64
+	// Series and Samples received.
+	Series, Samples int64
+	// Gaps are the missing values between the first and last sample of each chunk.
+	Gaps int64
+	// Invalid counts samples that became gaps or were dropped: NaN, infinite, negative, duplicate or off the grid.
+	Invalid int64
+	// QueryTime is the sum over all queries of the time from the request to the last byte. Parallel queries count separately.
+	QueryTime time.Duration
+	// Warnings are the first few distinct warnings of the server. A warning usually means that part of the data was unavailable.
+	Warnings []string
+}
+
+// PublicError is an error whose text names what only administrators may know, such as the address of a server.
+type PublicError interface {
+	error
+	// PublicMessage describes the failure without that.
+	PublicMessage() string
+}
+
+// PublicMessage returns the text of an error for readers of one namespace: in the status of their objects and in answers to their requests.
+// The log has the whole error.
+func PublicMessage(err error) string {
+	if public := PublicError(nil); errors.As(err, &public) {
+		return public.PublicMessage()
+	}
+	return err.Error()
+}
+
+// WorkloadsRequest selects workloads of one namespace and kind.
+type WorkloadsRequest struct {
+	Resource  Resource
+	Namespace string
+	// Kind is the kind of the workload: Deployment, StatefulSet, Pod, a custom kind, and so on.
+	Kind   string
+	Names  []string
+	Window Window
+}
+
+// NodesRequest selects nodes. Their usage includes everything that runs there, such as system processes.
+type NodesRequest struct {
+	Resource Resource
+	Names    []string
+	Window   Window
+}
+
+// AggregateReader reads usage that the source sums itself, so that one query serves several workloads. Names without data are absent from
+// the result. The value at t covers [t, t+Step), as with UsageReader.
+type AggregateReader interface {
+	// WorkloadUsage returns the usage of all containers of each workload, by the name of the workload.
+	WorkloadUsage(ctx context.Context, req WorkloadsRequest) (map[string]series.Series, error)
+	// NodeUsage returns the usage of each node, by its name.
+	NodeUsage(ctx context.Context, req NodesRequest) (map[string]series.Series, error)
 }

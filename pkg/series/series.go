@@ -9,6 +9,7 @@ package series
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -34,3 +35,77 @@ func Gap() float64 { return math.NaN() }
 
 // IsGap reports whether v is a missing sample.
 func IsGap(v float64) bool { return math.IsNaN(v) }
+
+// MilliCPU is an amount of CPU in thousandths of a core.
+type MilliCPU int64
+
+// Bytes is an amount of memory or storage in bytes.
+type Bytes int64
+
+// Ratio is a dimensionless share; 1 means all of it.
+type Ratio float64
+
+// Resource is the name of a resource, as Kubernetes writes it.
+type Resource string
+
+// The resources that every container has.
+const (
+	// CPU is measured in cores, or in MilliCPU.
+	CPU Resource = "cpu"
+	// Memory is measured in bytes.
+	Memory Resource = "memory"
+)
+
+// Summary holds the plain statistics of the samples of a series, gaps left out.
+type Summary struct {
+	// Count is the number of samples, Gaps the number of missing ones.
+	Count, Gaps int
+	// Sum, Mean, Min and Max are in the unit of the series; 0 where Count is 0.
+	Sum, Mean, Min, Max float64
+}
+
+// Summarize returns the plain statistics of s in one pass.
+func (s Series) Summarize() Summary {
+	out := Summary{Min: math.Inf(1), Max: math.Inf(-1)}
+	for _, v := range s.Values {
+		if IsGap(v) {
+			out.Gaps++
+			continue
+		}
+		out.Count++
+		out.Sum += v
+		out.Min, out.Max = min(out.Min, v), max(out.Max, v)
+	}
+	if out.Count == 0 {
+		return Summary{Gaps: out.Gaps}
+	}
+	out.Mean = out.Sum / float64(out.Count)
+	return out
+}
+
+// Quantile returns the q-quantile (0 <= q <= 1, clamped) of values, gaps left out, with linear interpolation between
+// the order statistics around rank q*(n-1) (Hyndman and Fan's type 7). It returns a gap where there is no value. The
+// values are not changed.
+func Quantile(values []float64, q float64) float64 {
+	sorted := make([]float64, 0, len(values))
+	for _, v := range values {
+		if !IsGap(v) {
+			sorted = append(sorted, v)
+		}
+	}
+	slices.Sort(sorted)
+	return QuantileSorted(sorted, q)
+}
+
+// QuantileSorted is Quantile for values that are sorted and hold no gap; it does not allocate.
+func QuantileSorted(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 || math.IsNaN(q) {
+		return Gap()
+	}
+	rank := min(max(q, 0), 1) * float64(len(sorted)-1)
+	low := int(rank)
+	if low >= len(sorted)-1 {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (rank-float64(low))*(sorted[low+1]-sorted[low])
+}

@@ -97,8 +97,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestReaderOfFields(t *testing.T) {
-	r := ReadFields(map[string]string{"a": " ", "b": "90m", "ratio.x": "2", "ratio.y": "3"})
+func TestReaderOfFewSettings(t *testing.T) {
+	r := Read(map[string]string{"b": "90m", "ratio.x": "2", "ratio.y": "3"})
 	if r.Has("a") || r.Number("a", 7, 0, 9) != 7 || r.Duration("b", 0, 0, time.Hour) != 0 || !slices.Equal(r.Keys("ratio."), []string{"ratio.x", "ratio.y"}) {
 		t.Error(r)
 	}

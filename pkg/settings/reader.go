@@ -27,13 +27,6 @@ func Read(config map[string]string) *Reader {
 	return &Reader{config: config, known: map[string]bool{}}
 }
 
-// ReadFields returns a reader of the string fields of an object, by path. A field with an empty text counts as absent.
-func ReadFields(fields map[string]string) *Reader {
-	given := maps.Clone(fields)
-	maps.DeleteFunc(given, func(_, text string) bool { return strings.TrimSpace(text) == "" })
-	return Read(given)
-}
-
 // Has reports whether a setting is given.
 func (r *Reader) Has(key string) bool {
 	_, ok := r.config[key]

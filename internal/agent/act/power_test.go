@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/durablefile"
-	"crane.io/crane/internal/agent/durablefile/powerlossfs"
+	"crane.io/crane/test/powerlossfs"
 )
 
 // countingWriter is a kernel that reports each write.

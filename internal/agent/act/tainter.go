@@ -5,15 +5,23 @@ package act
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
 const (
@@ -158,4 +166,123 @@ func (t *Tainter) removeTaint(ctx context.Context) error {
 		return fmt.Errorf("taint at the end: %w", err)
 	}
 	return nil
+}
+
+// fieldManager owns the agent's fields of API objects.
+const fieldManager = "crane-agent"
+
+const (
+	// maxTaintConflicts is the number of attempts after conflicting writes before the next comparison.
+	maxTaintConflicts = 3
+	// messageInterval is the least time between changes of the condition's message while its status stays.
+	messageInterval = time.Minute
+
+	reasonRuleFires   = "RuleFires"
+	reasonNoRuleFires = "NoRuleFires"
+)
+
+// IsTainted reports whether a node has the taint that keeps new pods away.
+func IsTainted(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Spec.Taints, isTaint)
+}
+
+// isTaint reports whether a taint is the agent's; one of the same key with another effect is not.
+func isTaint(t corev1.Taint) bool {
+	return t.Key == ensurancev1alpha1.TaintKey && t.Effect == corev1.TaintEffectPreferNoSchedule
+}
+
+// Sync sets the desired taint and condition, without a request if the watched node already has them; nil stands for an unknown node. It
+// writes only after a fresh read. changed reports that the taint was changed since the last report, including by a write whose outcome was
+// unknown. Sync is not safe for concurrent use.
+func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why string) (changed bool, err error) {
+	if node != nil && IsTainted(node) == want && t.condition(node, want, why) == nil {
+		return t.confirmWrite(want), nil
+	}
+	for range maxTaintConflicts {
+		var fresh *corev1.Node
+		if fresh, err = t.cfg.Nodes.Get(ctx, t.cfg.Name, metav1.GetOptions{}); err != nil {
+			return false, fmt.Errorf("node %s: %w", t.cfg.Name, err)
+		}
+		var is bool
+		if is, err = t.write(ctx, fresh, want, why); is && t.confirmWrite(want) {
+			changed = true
+		}
+		if !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	return changed, err
+}
+
+// confirmWrite reports whether the node reached the desired state by an unreported write of this tainter.
+func (t *Tainter) confirmWrite(want bool) bool {
+	changed := t.writePending && t.pendingTaint == want
+	t.writePending = false
+	return changed
+}
+
+// write patches the differences with at most two requests; if one fails the other is still tried. is reports that the taint is as desired.
+func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (is bool, err error) {
+	taintErr := t.writeTaint(ctx, node, want)
+	if apierrors.IsConflict(taintErr) {
+		return false, taintErr
+	}
+	var conditionErr error
+	if c := t.condition(node, want, why); c != nil {
+		conditionErr = t.patch(ctx, types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": []any{c}}}, "status")
+	}
+	return taintErr == nil, errors.Join(taintErr, conditionErr)
+}
+
+// writeTaint replaces the list of taints, which has no merge keys, provided the node is unchanged since it was read, so that no taint of
+// others is lost.
+func (t *Tainter) writeTaint(ctx context.Context, node *corev1.Node, want bool) error {
+	if IsTainted(node) == want {
+		return nil
+	}
+	t.writePending, t.pendingTaint = true, want
+	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
+	if want {
+		taints = append(taints, corev1.Taint{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule})
+	}
+	return t.patch(ctx, types.MergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": taints},
+	})
+}
+
+func (t *Tainter) patch(ctx context.Context, kind types.PatchType, body any, subresources ...string) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
+	}
+	if _, err := t.cfg.Nodes.Patch(ctx, t.cfg.Name, kind, raw, metav1.PatchOptions{FieldManager: fieldManager}, subresources...); err != nil {
+		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
+	}
+	return nil
+}
+
+// condition returns the new condition of a node; nil if none or its current one is right. A node that never fired a rule gets none.
+func (t *Tainter) condition(node *corev1.Node, want bool, why string) *corev1.NodeCondition {
+	at := metav1.NewTime(t.cfg.Clock.Now().Truncate(time.Second))
+	next := corev1.NodeCondition{
+		Type: ensurancev1alpha1.ConditionInterferenceIdentified, Status: corev1.ConditionFalse, Reason: reasonNoRuleFires, Message: why,
+		LastHeartbeatTime: at, LastTransitionTime: at,
+	}
+	if want {
+		next.Status, next.Reason = corev1.ConditionTrue, reasonRuleFires
+	}
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == next.Type })
+	if i < 0 {
+		if !want {
+			return nil
+		}
+		return &next
+	}
+	last := &node.Status.Conditions[i]
+	if last.Status == next.Status {
+		if next.LastTransitionTime = last.LastTransitionTime; !want || last.Message == why || at.Sub(last.LastHeartbeatTime.Time) < messageInterval {
+			return nil
+		}
+	}
+	return &next
 }

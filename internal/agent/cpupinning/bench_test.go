@@ -21,8 +21,8 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/topology"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/hostrecording"
 )
 
 // BenchmarkStep110 measures one reconciliation of a recorded tree with 110 pods, one of which has two exclusive CPUs: without changes
@@ -32,7 +32,7 @@ func BenchmarkStep110(b *testing.B) {
 	for name, pass := range map[string]time.Duration{"quiet": 0, "all": DefaultPeriod} {
 		b.Run(name, func(b *testing.B) {
 			on := newFixture(b, false)
-			rec := kernel.ForTest(b, "v2-systemd-containerd")
+			rec := hostrecording.ForTest(b, "v2-systemd-containerd")
 			rec.Multiply(recorded, 106)
 			// The recording has no CPU lists.
 			err := filepath.WalkDir(filepath.Join(rec.Dir, "sys/fs/cgroup/kubepods.slice"), func(path string, e fs.DirEntry, err error) error {

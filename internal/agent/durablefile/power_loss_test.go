@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/durablefile"
-	"crane.io/crane/internal/agent/durablefile/powerlossfs"
+	"crane.io/crane/test/powerlossfs"
 )
 
 // TestPowerLoss checks that a power loss at any step of a replacement leaves the old or the new content, and after its end the new one.

@@ -10,12 +10,12 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // TestCycles checks the feature for each flag and each result of the probe.
 func TestCycles(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	layout, err := cgroup.Detect(host.Root(dir))
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 func report(t *testing.T, dir string) map[string]string {
@@ -38,7 +38,7 @@ func report(t *testing.T, dir string) map[string]string {
 }
 
 func TestReport(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-crio").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-crio").Dir
 	write := func(path, content string) {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"crane.io/crane/pkg/numa"
 	"crane.io/crane/pkg/series"
 )
 
@@ -71,4 +72,36 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)
 	}
 	return ZoneMemory{Total: series.Bytes(total), Free: series.Bytes(min(free, total)), PageCache: series.Bytes(files - min(shared, files))}, nil
+}
+
+// ReadCPUs reads a file with a CPU list such as 0-3,8; an empty line is an empty set. The error is ErrGone for a missing file and
+// ErrTruncated for an incomplete one.
+func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
+	content, err := r.ReadPath(path)
+	if err != nil {
+		return numa.CPUSet{}, err
+	}
+	var set numa.CPUSet
+	err = Lines(content, func(line []byte) error {
+		var failed error
+		set, failed = numa.ParseCPUSet(string(line))
+		return failed
+	})
+	if err != nil {
+		return numa.CPUSet{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return set, nil
+}
+
+// OnlineCPUs returns the online CPUs; an empty set is an error.
+func (r *Reader) OnlineCPUs(root Root) (numa.CPUSet, error) {
+	path := root.Path("sys/devices/system/cpu/online")
+	set, err := r.ReadCPUs(path)
+	if err == nil && set.Len() == 0 {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	if err != nil {
+		return numa.CPUSet{}, fmt.Errorf("online CPUs are unknown: %w", err)
+	}
+	return set, nil
 }

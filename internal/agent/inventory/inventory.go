@@ -4,11 +4,16 @@
 package inventory
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host"
@@ -19,7 +24,7 @@ import (
 
 // Pods holds the pods of a node by UID. The zero value is empty.
 type Pods struct {
-	known map[string]Pod
+	known map[string]knownPod
 	// names holds namespace and name of pods that are otherwise unknown.
 	names map[string][2]string
 	// heldCapacity is the reclaimed capacity requested by all pods, offeredCapacity that of the node.
@@ -27,8 +32,8 @@ type Pods struct {
 	offeredCapacity elasticrequest.ReclaimableCapacity
 }
 
-// Pod is a pod known to the cluster.
-type Pod struct {
+// knownPod is a pod known to the cluster.
+type knownPod struct {
 	*corev1.Pod
 	// qos holds the properties that do not change between measurements.
 	qos        qos.Pod
@@ -46,7 +51,7 @@ const defaultGracePeriod = 30 * time.Second
 
 // New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
-	p := Pods{known: make(map[string]Pod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
+	p := Pods{known: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
@@ -83,8 +88,8 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) Pod {
-	out := Pod{Pod: pod, containers: map[string]qos.Container{}}
+func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownPod {
+	out := knownPod{Pod: pod, containers: map[string]qos.Container{}}
 	claims := elasticrequest.SumContainers(pod)
 	out.qos = qos.Pod{
 		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.QOSClass(pod)), Elastic: !claims.IsZero(),
@@ -157,9 +162,6 @@ func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 	}
 }
 
-// Count returns the number of pods.
-func (p Pods) Count() int { return len(p.known) }
-
 // Find returns the pod with the UID and whether the cluster knows it.
 func (p Pods) Find(uid string) (qos.Pod, bool) {
 	if k, ok := p.known[uid]; ok {
@@ -190,4 +192,44 @@ func (p *Pods) ReadNamesFromLogs(root host.Root) {
 			p.names[parts[2]] = [2]string{parts[0], parts[1]}
 		}
 	}
+}
+
+// Parse reads the output of `kubectl get pods -o yaml` or -o json: a list or one pod.
+func Parse(content []byte) ([]*corev1.Pod, error) {
+	raw, err := yaml.YAMLToJSON(content)
+	if err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	if head.Kind == "Pod" {
+		var pod corev1.Pod
+		err = json.Unmarshal(raw, &pod)
+		return validate([]corev1.Pod{pod}, err)
+	}
+	if head.Kind != "List" && head.Kind != "PodList" {
+		return nil, fmt.Errorf("pods: kind is %q, want List, PodList or Pod", head.Kind)
+	}
+	var list corev1.PodList
+	err = json.Unmarshal(raw, &list)
+	return validate(list.Items, err)
+}
+
+func validate(pods []corev1.Pod, err error) ([]*corev1.Pod, error) {
+	if err != nil {
+		return nil, fmt.Errorf("pods: %w", err)
+	}
+	out := make([]*corev1.Pod, 0, len(pods))
+	for i := range pods {
+		if kind := pods[i].Kind; kind != "" && kind != "Pod" {
+			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
+		}
+		if pods[i].UID == "" || pods[i].Name == "" {
+			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("must have a name and a uid"))
+		}
+		out = append(out, &pods[i])
+	}
+	return out, nil
 }

@@ -95,7 +95,7 @@ func TestKinds(t *testing.T) {
 	if c, _ := p.Container("uid-1", "abc"); c.Limit != 2000 {
 		t.Errorf("a limit of reclaimed cpu: %+v", c)
 	}
-	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); p.Count() != 0 {
+	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); len(p.known) != 0 {
 		t.Error("a pod that has ended counts")
 	}
 	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))

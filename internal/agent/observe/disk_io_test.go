@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // diskFixture is a recorded host with a pod that uses disks.
@@ -24,7 +24,7 @@ type diskFixture struct {
 
 func newDiskFixture(t *testing.T, every time.Duration) *diskFixture {
 	t.Helper()
-	d := &diskFixture{t: t, dir: kernel.ForTest(t, "v2-systemd-containerd").Dir, now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
+	d := &diskFixture{t: t, dir: hostrecording.ForTest(t, "v2-systemd-containerd").Dir, now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
 	d.o = newObserver(t, d.dir)
 	d.o.SetDiskIOInterval(every)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/hostrecording"
 )
 
 // writeStat writes busy and idle ticks per CPU.
@@ -28,7 +28,7 @@ func writeStat(t *testing.T, dir string, cpus ...[2]int) {
 
 // TestExclusiveIdle measures the idle part of exclusive CPUs of the kubelet and of another CPU manager.
 func TestExclusiveIdle(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	look := func() Node { now = now.Add(10 * time.Second); return o.Collect(now).Node }
@@ -81,7 +81,7 @@ func TestExclusiveIdle(t *testing.T) {
 
 // TestExclusivePods checks which pods run on exclusive CPUs.
 func TestExclusivePods(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	o.SetKubeletDir("srv/kubelet")
 	now := time.Now()
@@ -119,7 +119,7 @@ func TestExclusivePods(t *testing.T) {
 
 // TestZones reads NUMA nodes with gaps in their numbers, a hot-plugged one and an unreadable one.
 func TestZones(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	now := time.Now()
 	n := o.Collect(now).Node

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // podFiles returns the directory of a pod's group in a recorded tree.
@@ -24,7 +24,7 @@ func podFiles(dir, uid string) string {
 
 // TestStalled checks the stall shares since the previous round, which the kernel's averages do not provide.
 func TestStalled(t *testing.T) {
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func TestStalled(t *testing.T) {
 
 // TestCannotRead checks that an unreadable file (here a directory) affects only its pod.
 func TestCannotRead(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	file := filepath.Join(podFiles(dir, burstable), "cpu.stat")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestCannotRead(t *testing.T) {
 // TestVanished checks that a pod that vanishes between rounds is dropped completely, and that one that vanishes during a round is unknown
 // without a problem.
 func TestVanished(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	o.SetRunQueueSampling(Always)
 	now := time.Now()
@@ -151,7 +151,7 @@ func TestVanished(t *testing.T) {
 // TestWrongRuntime checks that containers are identified by cgroup, whatever runtime sockets exist.
 func TestWrongRuntime(t *testing.T) {
 	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
-		dir := kernel.ForTest(t, recording).Dir
+		dir := hostrecording.ForTest(t, recording).Dir
 		writeFile(t, filepath.Join(dir, socket), "")
 		s := newObserver(t, dir).Collect(time.Now())
 		if p := findPod(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // TestLatest checks that a loaded snapshot never changes.
@@ -18,7 +18,7 @@ func TestLatest(t *testing.T) {
 	if s := latest.Load(); s != nil {
 		t.Fatalf("a snapshot before the first look: %+v", s)
 	}
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 const (
@@ -45,7 +45,7 @@ func isNear(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Max(1, math.Ab
 
 // TestRates checks all rates of a recording made with known rates.
 func TestRates(t *testing.T) {
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -93,7 +93,7 @@ func TestRates(t *testing.T) {
 
 // TestBack checks that decreased, unchanged and new counters have no rate until the next round.
 func TestBack(t *testing.T) {
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -116,7 +116,7 @@ func TestBack(t *testing.T) {
 
 // TestLacks checks that missing files affect only their own values.
 func TestLacks(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	for _, path := range []string{"proc/pressure", "proc/1", "sys/block", "proc/meminfo"} {
 		if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestThisHost(t *testing.T) {
 // recordManyPods writes a tree with pods of one container and a sandbox each.
 func recordManyPods(t testing.TB, pods int) string {
 	t.Helper()
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	rec.Multiply(burstable, pods)
 	return dir
@@ -172,7 +172,7 @@ func TestCollectAllocatesLittle(t *testing.T) {
 
 // TestBound reads 500 pods.
 func TestBound(t *testing.T) {
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	for i := range 500 {
 		pod := filepath.Join(dir, fmt.Sprintf("sys/fs/cgroup/kubepods.slice/kubepods-pod%032d.slice", i))
 		if err := os.Mkdir(pod, 0o755); err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // threadFiles writes the thread files of a container in a recorded tree.
@@ -48,7 +48,7 @@ func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 // newRunQueueFixture returns a tree with a sampled container.
 func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duration) Known[RunQueue]) {
 	t.Helper()
-	dir := kernel.ForTest(t, "v2-systemd-containerd").Dir
+	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	h := threadFiles{dir: dir, group: findPod(o.Collect(now), burstable).Containers[0].Path}

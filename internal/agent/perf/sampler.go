@@ -5,6 +5,7 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -32,8 +33,8 @@ const (
 	maxAge = 5 * time.Minute
 )
 
-// Pod is a pod to be counted.
-type Pod struct {
+// Target is the cgroup of a pod to be counted.
+type Target struct {
 	UID string
 	// Dir is the directory of its cgroup as returned by Layout.PerfDir.
 	Dir string
@@ -48,7 +49,7 @@ type Sample struct {
 // Config configures a Sampler.
 type Config struct {
 	// Pods returns the pods to be counted.
-	Pods  func() []Pod
+	Pods  func() []Target
 	Root  host.Root
 	Clock clock.Clock
 	Log   logr.Logger
@@ -132,7 +133,7 @@ func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 }
 
 // removeMissing drops the samples of removed pods.
-func (s *Sampler) removeMissing(pods []Pod) {
+func (s *Sampler) removeMissing(pods []Target) {
 	here := make(map[string]bool, len(pods))
 	for _, p := range pods {
 		here[p.UID] = true
@@ -148,7 +149,7 @@ func (s *Sampler) removeMissing(pods []Pod) {
 
 // podCounters holds the open counters of a pod, one per CPU.
 type podCounters struct {
-	Pod
+	Target
 
 	counters []counter
 }
@@ -161,7 +162,7 @@ func (c *podCounters) close() {
 }
 
 // sampleWindow counts pods for one window and returns false if ctx ended.
-func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
+func (s *Sampler) sampleWindow(ctx context.Context, pods []Target) bool {
 	list := s.openCounters(pods)
 	defer func() {
 		for i := range list {
@@ -185,7 +186,7 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Pod) bool {
 }
 
 // openCounters opens counters for as many pods as the limit allows, starting with the first that had to wait.
-func (s *Sampler) openCounters(pods []Pod) []podCounters {
+func (s *Sampler) openCounters(pods []Target) []podCounters {
 	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
 		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
@@ -197,7 +198,7 @@ func (s *Sampler) openCounters(pods []Pod) []podCounters {
 	list := make([]podCounters, 0, room)
 	var first error
 	for i := range room {
-		c := podCounters{Pod: pods[(start+i)%len(pods)]}
+		c := podCounters{Target: pods[(start+i)%len(pods)]}
 		for _, cpu := range cpus {
 			k, err := s.openCounter(c.Dir, cpu)
 			if err != nil {
@@ -233,4 +234,64 @@ func (s *Sampler) recordSample(c *podCounters) {
 	} else if len(c.counters) > 0 {
 		delete(s.samples, c.UID) // The previous sample is outdated.
 	}
+}
+
+// reading is the content of a counter group on one CPU (struct read_format in linux/perf_event.h).
+type reading struct {
+	cycles, instructions uint64
+	// enabled is how long the group was to count, and running how long it did: the kernel multiplexes more counters than the CPU has.
+	// Both leave out the time in which the pod was not on the CPU.
+	enabled, running time.Duration
+}
+
+// errNoTimes reports counters whose values advance while the kernel keeps no time for them. Linux does this for a cgroup between whose
+// processes and those of other groups no CPU has switched yet, such as the root group of a hierarchy without other groups in use.
+var errNoTimes = errors.New("the kernel keeps no counter times for this cgroup: it is the root group, or perf_event groups are not in use")
+
+// validate returns errNoTimes for values that cannot be scaled.
+func (r reading) validate() error {
+	if r.cycles > 0 && r.enabled == 0 {
+		return errNoTimes
+	}
+	return nil
+}
+
+// counter is a counter group of a pod on one CPU.
+type counter interface {
+	read() (reading, error)
+	close()
+}
+
+// totals sums the readings of all CPUs.
+type totals struct {
+	cycles, instructions float64
+	enabled, running     time.Duration
+}
+
+// add adds the reading of a CPU. It scales the values up to the time enabled, which assumes that the pod behaved the same while its counters
+// were multiplexed out.
+func (s *totals) add(c reading) {
+	s.enabled += c.enabled
+	if c.running <= 0 || c.enabled < c.running {
+		return
+	}
+	scale := float64(c.enabled) / float64(c.running)
+	s.running += c.running
+	s.cycles += scale * float64(c.cycles)
+	s.instructions += scale * float64(c.instructions)
+}
+
+const (
+	// minRunning is the minimum running time of a usable sample.
+	minRunning = 10 * time.Millisecond
+	// minRunningShare is the minimum running time as a share of the time enabled.
+	minRunningShare = 0.05
+)
+
+// cyclesPerInstruction returns false if too little was counted or the counters were multiplexed out nearly all of the time.
+func (s *totals) cyclesPerInstruction() (float64, bool) {
+	if s.running < minRunning || float64(s.running) < minRunningShare*float64(s.enabled) || s.instructions <= 0 || s.cycles <= 0 {
+		return 0, false
+	}
+	return s.cycles / s.instructions, true
 }

@@ -65,7 +65,7 @@ type fixture struct {
 	logged  []string
 
 	mu         sync.Mutex
-	pods       []Pod
+	pods       []Target
 	gone       map[string]bool
 	err        error
 	open, most int
@@ -89,10 +89,10 @@ func (f *fakeCounter) close() {
 func newFixture(t *testing.T, cpus, pods int) *fixture {
 	b := &fixture{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), gone: map[string]bool{}, opened: map[string]int{}}
 	for i := range pods {
-		b.pods = append(b.pods, Pod{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
+		b.pods = append(b.pods, Target{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
 	}
 	b.sampler = New(Config{
-		Pods:  func() []Pod { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
+		Pods:  func() []Target { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
 		Clock: b.clock, Beat: func(string) {},
 		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.logged = append(b.logged, args) }, funcr.Options{}),
 	})

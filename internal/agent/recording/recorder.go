@@ -1,19 +1,27 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package recording writes the agent's snapshots to a file and reads them again, so that rules can be tested against the past of a node.
+//
+// A recording is a series of gzip members, which gzip -d reads as one file, each with one line of JSON. An incomplete one, as after
+// SIGKILL, affects no other.
 package recording
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/cluster"
@@ -129,4 +137,98 @@ func (r *Recorder) close() error {
 	err := r.file.Close()
 	r.file = nil
 	return err
+}
+
+// ErrTruncated is returned, wrapped, if the last line is incomplete because the agent was killed or is still running.
+var ErrTruncated = errors.New("the end is cut off")
+
+// maxLine bounds a line in bytes: that of thousands of pods.
+const maxLine = 64 << 20
+
+// Read calls each with every line of a recording in order. It stops at the first error of each or of an unreadable line; ErrTruncated is
+// returned after all complete lines.
+func Read(from io.Reader, each func(Entry) error) error {
+	zip, err := gzip.NewReader(bufio.NewReader(from))
+	if errors.Is(err, io.EOF) {
+		return nil // Nothing is recorded yet.
+	}
+	if err != nil {
+		return fmt.Errorf("not a recording: %w", asTruncated(err))
+	}
+	lines := bufio.NewScanner(zip)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		var e Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			if lines.Scan(); errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
+				return fmt.Errorf("line %d: %w", n, ErrTruncated)
+			}
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if e.Snapshot == nil {
+			return fmt.Errorf("line %d: nothing was seen", n)
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("after line %d: %w", n, asTruncated(err))
+	}
+	return nil
+}
+
+func asTruncated(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrTruncated
+	}
+	return err
+}
+
+// Entry is a line: a snapshot, and the state of the cluster if it changed since the previous line.
+type Entry struct {
+	Snapshot *observe.Snapshot `json:"look"`
+	Cluster  *cluster.State    `json:"cluster,omitempty"`
+}
+
+// withoutSecrets returns a state without fields that decisions do not use, such as environment variables, which may be secret.
+func withoutSecrets(s *cluster.State) *cluster.State {
+	out := *s
+	if s.Node != nil {
+		out.Node = &corev1.Node{TypeMeta: s.Node.TypeMeta, ObjectMeta: s.Node.ObjectMeta}
+		out.Node.ManagedFields = nil
+		out.Node.Spec.Taints = s.Node.Spec.Taints
+		out.Node.Status.Capacity, out.Node.Status.Allocatable = s.Node.Status.Capacity, s.Node.Status.Allocatable
+	}
+	out.Pods = make([]*corev1.Pod, len(s.Pods))
+	for i, p := range s.Pods {
+		out.Pods[i] = podWithoutSecrets(p)
+	}
+	return &out
+}
+
+// lastApplied is kubectl's annotation with the whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func podWithoutSecrets(p *corev1.Pod) *corev1.Pod {
+	out := p.DeepCopy()
+	out.ManagedFields = nil
+	delete(out.Annotations, lastApplied)
+	out.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Overhead: p.Spec.Overhead,
+		Resources: p.Spec.Resources, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+		Containers: containersWithoutSecrets(p.Spec.Containers), InitContainers: containersWithoutSecrets(p.Spec.InitContainers),
+	}
+	return out
+}
+
+func containersWithoutSecrets(list []corev1.Container) []corev1.Container {
+	out := slices.Clone(list)
+	for i := range out {
+		c := &out[i]
+		*c = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	}
+	return out
 }

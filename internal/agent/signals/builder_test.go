@@ -17,8 +17,8 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/test/hostrecording"
 )
 
 const (
@@ -35,7 +35,7 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 // recorded returns a recorded tree, its observer and the second snapshot.
 func recorded(t testing.TB, copies int) (string, *observe.Observer, *observe.Snapshot) {
 	t.Helper()
-	rec := kernel.ForTest(t, "v2-systemd-containerd")
+	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	rec.Multiply(burstable, copies)
 	layout, err := cgroup.Detect(host.Root(rec.Dir))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/hostrecording"
 )
 
 // twoZoneFiles describes a machine with the zones 0 and 2 of four cores each. One core of zone 2 is offline, and one thread of another
@@ -163,11 +163,11 @@ func TestOddMachines(t *testing.T) {
 // TestRecordedMachines reads recordings of real hosts.
 func TestRecordedMachines(t *testing.T) {
 	zones := map[string]int{"hybrid-cgroupfs": 1, "v2-systemd-containerd": 2, "v2-systemd-crio": 2}
-	for _, name := range kernel.Nodes() {
+	for _, name := range hostrecording.Nodes() {
 		zones[name] = 1
 	}
 	for name, want := range zones {
-		m, err := ReadMachine(host.Root(kernel.ForTest(t, name).Dir))
+		m, err := ReadMachine(host.Root(hostrecording.ForTest(t, name).Dir))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

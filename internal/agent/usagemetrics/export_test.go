@@ -18,8 +18,8 @@ import (
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
 	"crane.io/crane/internal/agent/observe"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/hostrecording"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // fixture is an observed recorded node.
 type fixture struct {
-	rec       *kernel.Recorder
+	rec       *hostrecording.Recorder
 	observer  *observe.Observer
 	latest    observe.Latest
 	clock     *clocktesting.FakePassiveClock
@@ -38,7 +38,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, copies int) *fixture {
 	t.Helper()
-	b := &fixture{rec: kernel.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
+	b := &fixture{rec: hostrecording.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	b.rec.Multiply(burstable, copies)
 	layout, err := cgroup.Detect(host.Root(b.rec.Dir))
 	if err != nil {

@@ -1,12 +1,19 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package workload models a workload: its identity, its pods, its containers and its scale. It reads them from the Kubernetes
+// API; internal/metrics reads the same identities from Prometheus.
 package workload
 
 import (
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -102,4 +109,81 @@ func (w Workload) Container(name string) (Container, bool) {
 		}
 	}
 	return Container{}, false
+}
+
+// Owners resolves a pod to the workload that it belongs to: the controller of the pod, and where that is a ReplicaSet or a Job,
+// the controller of that one (Deployment, CronJob, or a custom kind). The walk ends there, because this is the object whose pod
+// template created the pod, and because Prometheus has no more (kube_pod_owner, kube_replicaset_owner, kube_job_owner), so that
+// both sources agree on the workload.
+//
+// The zero value is ready; it is not safe for concurrent use while Add is called.
+type Owners struct {
+	up map[Ref]Ref
+}
+
+// Add records the controller of a ReplicaSet or a Job. Objects of other kinds and those without a controller need not be added.
+func (o *Owners) Add(kind string, obj metav1.Object) {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if ref == nil {
+		return
+	}
+	if o.up == nil {
+		o.up = map[Ref]Ref{}
+	}
+	o.up[Ref{Namespace: obj.GetNamespace(), Kind: kind, Name: obj.GetName()}] = fromOwner(obj.GetNamespace(), ref)
+}
+
+// Of returns the workload of a pod; a pod without a controller is its own workload. ok is false for the mirror of a static pod,
+// which belongs to its node's files and cannot be changed through the API.
+func (o *Owners) Of(pod metav1.Object) (ref Ref, ok bool) {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return Ref{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}, true
+	}
+	if controller.Kind == "Node" && controller.APIVersion == "v1" {
+		return Ref{}, false
+	}
+	owner := fromOwner(pod.GetNamespace(), controller)
+	if top, found := o.up[Ref{Namespace: owner.Namespace, Kind: owner.Kind, Name: owner.Name}]; found {
+		return top, true
+	}
+	return owner, true
+}
+
+func fromOwner(namespace string, ref *metav1.OwnerReference) Ref {
+	return Ref{Namespace: namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
+}
+
+// Ref identifies a workload: the topmost owner of a pod that Crane sizes or scales (Deployment, StatefulSet, DaemonSet, CronJob,
+// Job, a custom kind with a scale subresource, or a bare Pod).
+type Ref struct {
+	Namespace  string `json:"namespace,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+}
+
+// String returns namespace/Kind/name, for messages.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Namespace + "/" + r.Kind + "/" + r.Name
+}
+
+// WatchedKind is a kind of workload that craned keeps in its cache, because each evaluation of a rule lists it.
+type WatchedKind struct {
+	GVK schema.GroupVersionKind
+	// Object is a new object of the kind.
+	Object client.Object
+}
+
+// WatchedKinds returns them with new objects.
+func WatchedKinds() []WatchedKind {
+	return []WatchedKind{
+		{appsv1.SchemeGroupVersion.WithKind("Deployment"), &appsv1.Deployment{}},
+		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), &appsv1.StatefulSet{}},
+		{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), &appsv1.DaemonSet{}},
+		{batchv1.SchemeGroupVersion.WithKind("CronJob"), &batchv1.CronJob{}},
+	}
 }

@@ -4,6 +4,12 @@
 package prometheus
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"crane.io/crane/pkg/series"
@@ -128,4 +134,120 @@ func shards(u usageQuery, samples int, step time.Duration, cfg Config) []usageQu
 		out = append(out, part)
 	}
 	return out
+}
+
+const (
+	// defaultInterval applies where no container has two samples. It is the default of the usual installations, rounded up.
+	defaultInterval = time.Minute
+	// longestInterval is the longest time between two samples that counts as a scrape interval.
+	longestInterval = 15 * time.Minute
+	// intervalLifetime is how long a measured interval is used.
+	intervalLifetime = time.Hour
+	// intervalSeries is the number of containers whose samples are measured.
+	intervalSeries = 5
+)
+
+// intervalDetector measures the scrape interval of container metrics. It is safe for concurrent use.
+type intervalDetector struct {
+	*queries
+
+	mu sync.Mutex
+	// value was measured at measuredAt, which is zero before the first measurement.
+	value      time.Duration
+	measuredAt time.Time
+}
+
+// scrapeInterval returns the median time between raw samples of a few containers shortly before at, or the longer one that they had some
+// days earlier. It measures at most once per hour. measured is false where there are no samples, and value is then the default.
+func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at time.Time) (value time.Duration, measured bool, err error) {
+	d.mu.Lock()
+	value, measuredAt := d.value, d.measuredAt
+	d.mu.Unlock()
+	if !measuredAt.IsZero() && d.now().Sub(measuredAt) < intervalLifetime {
+		return value, true, nil
+	}
+	for _, window := range []time.Duration{time.Hour, day} {
+		value, err := d.measure(ctx, metric, at, window)
+		if err != nil {
+			return 0, false, fmt.Errorf("finding the scrape interval: %w", err)
+		}
+		if value == 0 {
+			continue
+		}
+		if value, err = d.longestRecent(ctx, metric, at, value); err != nil {
+			return 0, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
+		}
+		d.mu.Lock()
+		d.value, d.measuredAt = value, d.now()
+		d.mu.Unlock()
+		return value, true, nil
+	}
+	return defaultInterval, false, nil
+}
+
+// longestRecent returns the interval of earlier days where it was clearly longer than current, else current. A window that covers four
+// scrapes today may cover none of the earlier ones, and their rates would be lost silently. One query counts the samples of the container
+// with most samples within an hour of each of those days.
+func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at time.Time, current time.Duration) (time.Duration, error) {
+	const clearly = 1.5 // Counts vary by a sample, and containers start and stop.
+	var counts []string
+	for _, days := range []time.Duration{1, 7, 13} {
+		counts = append(counts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`,
+			d.expr.containers(metric), promDuration(days*day), days))
+	}
+	found, err := d.Instant(ctx, strings.Join(counts, " or "), at)
+	if err != nil {
+		return 0, err
+	}
+	longest := current
+	for _, c := range found {
+		before := time.Duration(float64(time.Hour) / c.Value).Round(time.Second)
+		if c.Value >= float64(time.Hour/longestInterval) && before > longest && float64(before) > clearly*float64(current) {
+			longest = before
+		}
+	}
+	return longest, nil
+}
+
+// measure selects a few containers and reads their raw samples. It returns 0 where there are no samples.
+func (d *intervalDetector) measure(ctx context.Context, metric string, at time.Time, window time.Duration) (time.Duration, error) {
+	pick := fmt.Sprintf("topk(%d, last_over_time(%s[%s]))", intervalSeries, d.expr.containers(metric), promDuration(window))
+	few, err := d.Instant(ctx, pick, at)
+	if err != nil || len(few) == 0 {
+		return 0, err
+	}
+	pods := map[string]bool{}
+	for _, sample := range few {
+		pods[sample.Labels["pod"]] = true
+	}
+	raw := &distances{}
+	query := d.expr.containers(metric, OneOf("pod", slices.Sorted(maps.Keys(pods)))) + "[" + promDuration(window) + "]"
+	if err := d.client.query(ctx, instantPath, instantParams(query, at), "matrix", raw); err != nil {
+		return 0, wrapQueryError("query", query, err)
+	}
+	return raw.median(), nil
+}
+
+// distances collects the times between neighbouring samples, in milliseconds.
+type distances struct{ ms []int64 }
+
+func (d *distances) reset() { d.ms = d.ms[:0] }
+
+func (d *distances) add(_ []label, points []point) error {
+	for i := 1; i < len(points); i++ {
+		if gap := points[i].ms - points[i-1].ms; gap > 0 && gap <= longestInterval.Milliseconds() {
+			d.ms = append(d.ms, gap)
+		}
+	}
+	return nil
+}
+
+// median returns the median rounded to a second, at least one second, as scrapes jitter by milliseconds; 0 without samples.
+func (d *distances) median() time.Duration {
+	if len(d.ms) == 0 {
+		return 0
+	}
+	slices.Sort(d.ms)
+	median := time.Duration(d.ms[len(d.ms)/2]) * time.Millisecond
+	return max(time.Second, median.Round(time.Second))
 }

@@ -4,10 +4,14 @@
 package controller
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,11 +19,14 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/internal/metrics/promscope"
 	"crane.io/crane/internal/prediction/controller/canonical"
 	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/dsp"
 	"crane.io/crane/pkg/forecast/percentile"
 	"crane.io/crane/pkg/forecast/registry"
+	"crane.io/crane/pkg/scaling"
 )
 
 // Selector returns a selector for a metric in the query language of the source, with quoted values and the configured
@@ -171,4 +178,90 @@ func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
 		}
 	}
 	return out
+}
+
+// scalingOf returns the evaluation that a metric of the spec requests; nil for none. It continues from the state in
+// the status. Errors are written for users.
+func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric) (*predictor.Scaling, error) {
+	s := m.Scaling
+	if s == nil {
+		return nil, nil
+	}
+	capacity, errCapacity := strconv.ParseFloat(string(s.PodCapacity), 64)
+	target, errTarget := strconv.ParseFloat(string(s.Target), 64)
+	if err := errors.Join(errCapacity, errTarget); err != nil {
+		return nil, fmt.Errorf("scaling: podCapacity %q, target %q: want numbers", s.PodCapacity, s.Target)
+	}
+	out := &predictor.Scaling{
+		Name: m.ResourceIdentifier,
+		Plant: scaling.Plant{
+			Capacity: capacity, Target: target, Lag: time.Duration(s.LagSeconds) * time.Second,
+			StabilizationWindow: time.Duration(s.StabilizationSeconds) * time.Second,
+		},
+		Window: tsp.Spec.Window(),
+	}
+	for i := range tsp.Status.PredictionMetrics {
+		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {
+			// An invalid state, or one of another version, starts the evaluation anew.
+			out.State, _ = base64.StdEncoding.DecodeString(old.Scaling.Ledger)
+		}
+	}
+	return out, nil
+}
+
+// choiceOf converts an evaluation into its API form.
+func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
+	out := &predictionv1alpha1.ScalingChoice{
+		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Reason), Ledger: base64.StdEncoding.EncodeToString(a.State),
+	}
+	if a.Use {
+		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Utilization, -1)
+		out.ExtraReplicas, out.SparedTime = decimal(a.ExtraCost, 3), decimal(a.SparedShortage, 2)
+	}
+	return out
+}
+
+func decimal(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+
+// publishedValue returns the function that selects the published value of a step: the quantile chosen for scaling, or
+// else the value that the algorithm publishes.
+func publishedValue(f predictor.SeriesForecast, advice *predictor.Advice) func(forecast.Quantiles) float64 {
+	if advice == nil || !advice.Use {
+		return f.Published
+	}
+	return func(q forecast.Quantiles) float64 { return q.At(advice.Level.Quantile) }
+}
+
+// Isolation restricts predictions to the series of their own namespace. Without it every user who may create a prediction can read all series
+// through craned.
+type Isolation struct {
+	Enabled bool
+	// Label is the label of series with the namespace that they belong to.
+	Label string
+	// SystemNamespace is Crane's own namespace. Its predictions, and those of the namespaces in Unrestricted, read all series.
+	SystemNamespace string
+	Unrestricted    []string
+	// ClusterScope honours spec.queryScope Cluster. The admission policy crane-prediction-query-scope must be in force then.
+	ClusterScope bool
+}
+
+// restrict returns the query limited to the namespace of the prediction, or an error if it cannot be. Errors are written for users.
+func (i Isolation) restrict(tsp *predictionv1alpha1.TimeSeriesPrediction, q predictor.Query) (predictor.Query, error) {
+	if !i.Enabled || tsp.Namespace == i.SystemNamespace || slices.Contains(i.Unrestricted, tsp.Namespace) ||
+		i.ClusterScope && tsp.Spec.QueryScope == predictionv1alpha1.QueryScopeCluster {
+		return q, nil
+	}
+	if q.Resource != "" {
+		if q.Target.Namespace != tsp.Namespace {
+			return q, fmt.Errorf("targetRef: %s is not in namespace %s, and predictions are isolated: set spec.queryScope to %s, which needs the right to do so",
+				q.Target, tsp.Namespace, predictionv1alpha1.QueryScopeCluster)
+		}
+		return q, nil
+	}
+	text, err := promscope.Restrict(q.Expression, i.Label, tsp.Namespace)
+	if err != nil {
+		return q, fmt.Errorf("the expression cannot be restricted to namespace %s: %w", tsp.Namespace, err)
+	}
+	q.Expression = canonical.Expression(text)
+	return q, nil
 }

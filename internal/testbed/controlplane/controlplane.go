@@ -230,8 +230,8 @@ func (c *ControlPlane) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.options.Log, "control plane: "+format+"\n", args...)
 }
 
-// running returns the components that have a process, sorted by name.
-func (c *ControlPlane) running() []Component {
+// Running returns the components that have a process, sorted by name.
+func (c *ControlPlane) Running() []Component {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []Component

@@ -5,9 +5,7 @@ package controlplane
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,34 +111,6 @@ func TestLastPort(t *testing.T) {
 		}
 		if got := l.lastPort(); got != 0 {
 			t.Errorf("port %d from %q", got, text)
-		}
-	}
-}
-
-// TestVersionOfTheBinary checks that the linker flags and go.mod name the same Kubernetes version.
-func TestVersionOfTheBinary(t *testing.T) {
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ldflags, err := os.ReadFile(filepath.Join(root, ldflagsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	cmd.Dir = root
-	version, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.TrimSpace(string(version))
-	found := regexp.MustCompile(`gitVersion=(\S+)`).FindAllStringSubmatch(string(ldflags), -1)
-	if len(found) != 2 {
-		t.Fatalf("%d gitVersion in %s, want those of component-base and client-go", len(found), ldflagsFile)
-	}
-	for _, f := range found {
-		if f[1] != want {
-			t.Errorf("%s contains version %s, go.mod %s", ldflagsFile, f[1], want)
 		}
 	}
 }

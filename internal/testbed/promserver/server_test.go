@@ -340,9 +340,35 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// requireBasicAuth returns a middleware that responds with 401 to requests without this user and password.
+func requireBasicAuth(user, password string) func(http.Handler) http.Handler {
+	return requireAuth(func(r *http.Request) bool {
+		u, p, ok := r.BasicAuth()
+		return ok && u == user && p == password
+	}, `Basic realm="prometheus"`)
+}
+
+// requireBearer returns a middleware that responds with 401 to requests without this bearer token.
+func requireBearer(token string) func(http.Handler) http.Handler {
+	return requireAuth(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }, "Bearer")
+}
+
+func requireAuth(allowed func(*http.Request) bool, challenge string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !allowed(r) {
+				w.Header().Set("WWW-Authenticate", challenge)
+				http.Error(w, "Unauthorized", http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
 func TestMiddleware(t *testing.T) {
-	basic := open(t, Options{Middleware: RequireBasicAuth("u", "p")})
-	bearer := open(t, Options{Middleware: RequireBearer("tok")})
+	basic := open(t, Options{Middleware: requireBasicAuth("u", "p")})
+	bearer := open(t, Options{Middleware: requireBearer("tok")})
 	for _, tc := range []struct {
 		name string
 		s    *Server

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // history returns 14 days of minutes of a family.

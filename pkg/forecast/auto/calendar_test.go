@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // tally sums the loss of forecasts of one kind of day.

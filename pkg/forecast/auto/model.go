@@ -1,6 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package auto is the default forecasting algorithm: it replays simple methods over the newest seasons of a series,
+// weights them by their loss, and forecasts with the mixture.
 package auto
 
 import (
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
 )
 
 // bufferSize bounds how many samples of the slot in progress are kept; at a finer step every second sample is dropped.
@@ -167,3 +170,26 @@ func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
 func isNaN(v float32) bool { return v != v }
 
 func nan() float32 { return float32(math.NaN()) }
+
+// Algorithm implements forecast.Algorithm by fitting a Model to the history.
+type Algorithm struct {
+	// Holidays are known holidays; the zero value has none.
+	Holidays Calendar
+}
+
+// Name implements forecast.Algorithm.
+func (Algorithm) Name() string { return "auto" }
+
+// Forecast implements forecast.Algorithm.
+func (a Algorithm) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
+	history, err := forecast.Check(history, horizon)
+	if err != nil {
+		return forecast.Forecast{}, err
+	}
+	m := NewModel(history.Step)
+	start := history.Start.Unix()
+	for i, v := range history.Values {
+		m.observe(start+int64(i)*int64(history.Step/time.Second), v)
+	}
+	return m.ForecastWith(a.Holidays, horizon)
+}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // fit feeds a history to a new model.

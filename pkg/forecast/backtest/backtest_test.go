@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 const day = 24 * time.Hour

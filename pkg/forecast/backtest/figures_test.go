@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // readTrace reads a file of lines "seconds,value", a minute apart, after a header.

@@ -9,6 +9,8 @@
 package baseline
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -96,4 +98,87 @@ func lastUsable(values []float64) float64 {
 		}
 	}
 	return 0
+}
+
+// The plain method: the weighted quantile of the samples within plainWindow of the same time of day, over up to
+// plainDays days, each day weighing plainDecay of the one after it.
+const (
+	plainWindow = 15 * time.Minute
+	plainDays   = 14
+	plainDecay  = 0.8
+)
+
+// Plain is the reference of skill: a weighted quantile of the same time of day.
+type Plain struct{}
+
+// Name implements forecast.Algorithm.
+func (Plain) Name() string { return "plain" }
+
+type weighted struct{ value, weight float64 }
+
+// Forecast implements forecast.Algorithm. Where no sample lies within the window it takes all of the history.
+func (Plain) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
+	history, err := forecast.Check(history, horizon)
+	if err != nil {
+		return forecast.Forecast{}, err
+	}
+	step, length := history.Step, len(history.Values)
+	day := max(1, int(24*time.Hour/step))
+	out := forecast.Forecast{
+		Start: history.End(), Step: step, Model: "plain", Period: 24 * time.Hour, Periods: length / day,
+		Values: make([]forecast.Quantiles, forecast.Steps(horizon, step)),
+	}
+	half := int(plainWindow / step)
+	atoms := make([]weighted, 0, plainDays*(2*half+1))
+	for i := range out.Values {
+		atoms = atoms[:0]
+		for ago := 1; ago <= plainDays; ago++ {
+			centre := length + i%day - ago*day
+			weight := math.Pow(plainDecay, float64(ago-1))
+			for j := max(0, centre-half); j <= min(length-1, centre+half); j++ {
+				if forecast.Usable(history.Values[j]) {
+					atoms = append(atoms, weighted{history.Values[j], weight})
+				}
+			}
+		}
+		if len(atoms) == 0 {
+			atoms = all(atoms, history.Values)
+			out.Reason = "no sample at some times of day: all of the history was used there"
+		}
+		out.Values[i] = weightedQuantiles(atoms)
+	}
+	return out, nil
+}
+
+func all(atoms []weighted, values []float64) []weighted {
+	for _, v := range values {
+		if forecast.Usable(v) {
+			atoms = append(atoms, weighted{v, 1})
+		}
+	}
+	return atoms
+}
+
+// weightedQuantiles returns, for each level, the smallest value whose cumulative weight reaches the level. It sorts
+// atoms in place; atoms must not be empty.
+func weightedQuantiles(atoms []weighted) forecast.Quantiles {
+	slices.SortFunc(atoms, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
+	total := 0.0
+	for _, a := range atoms {
+		total += a.weight
+	}
+	var q forecast.Quantiles
+	cumulative, next := 0.0, 0
+	levels := forecast.Levels()
+	for _, a := range atoms {
+		cumulative += a.weight
+		for next < len(levels) && cumulative >= levels[next]*total {
+			q[next] = a.value
+			next++
+		}
+	}
+	for ; next < len(levels); next++ {
+		q[next] = atoms[len(atoms)-1].value
+	}
+	return q
 }

@@ -13,9 +13,9 @@ import (
 
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/dsp"
-	"crane.io/crane/pkg/forecast/internal/families"
 	"crane.io/crane/pkg/forecast/percentile"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 const day = 24 * time.Hour

@@ -27,6 +27,7 @@ import (
 
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // patience bounds a run. 5,000 pods take about half a minute on two idle cores.
@@ -58,7 +59,7 @@ func BenchmarkThroughput(b *testing.B) {
 		b.Skipf("CRANE_SCHEDULER and %s name the binaries; make bench-throughput sets them", controlplane.BinaryEnv)
 	}
 	s := sizeFromEnv(b)
-	control := controlplane.ForTest(b, controlplane.Options{ExtraArgs: map[controlplane.Component][]string{
+	control := controlplanetest.ForTest(b, controlplane.Options{ExtraArgs: map[controlplane.Component][]string{
 		// The API server must not be what limits.
 		controlplane.APIServer: {"--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000"},
 	}})

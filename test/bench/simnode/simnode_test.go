@@ -24,6 +24,7 @@ import (
 
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/simnode"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // steady is a load that never changes.
@@ -78,7 +79,7 @@ func bind(b *testing.B, client kubernetes.Interface, nodes []simnode.NodeSpec, p
 // cluster starts an API server alone, with nodes' pods bound, and returns the fleet that is to run them.
 func cluster(b *testing.B, nodes, pods int) (*controlplane.ControlPlane, *simnode.Fleet) {
 	b.Helper()
-	plane := controlplane.ForTest(b, controlplane.Options{})
+	plane := controlplanetest.ForTest(b, controlplane.Options{})
 	config := plane.Config()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -6,19 +6,19 @@ package node_test
 import (
 	"testing"
 
-	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/kernelcases"
 )
 
 // testConformance checks that a real kernel answers writes to cgroup v2 as specified in the table that also tests the simulated kernel.
 func testConformance(t *testing.T, cgroups *node.Cgroups) {
-	for _, c := range conformance.Cases(false) {
+	for _, c := range kernelcases.Cases(false) {
 		t.Run(c.Name, func(t *testing.T) {
 			got, err := cgroups.RunSteps(t, c.Steps)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, d := range conformance.Differences(c.Steps, got) {
+			for _, d := range kernelcases.Differences(c.Steps, got) {
 				t.Error(d)
 			}
 		})

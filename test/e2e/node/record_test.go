@@ -19,14 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"crane.io/crane/internal/testbed/realnode"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/test/e2e/node"
+	"crane.io/crane/test/hostrecording"
 )
 
-// recordEnv names a directory for recordings of nodes, such as internal/testbed/simnode/kernel/recorded.
+// recordEnv names a directory for recordings of nodes, such as test/hostrecording/recorded.
 const recordEnv = "CRANE_NODES_RECORD"
 
-// TestRecord records the files that an agent reads on nodes with pods of each QoS class, twice, in the format of package kernel. It runs
+// TestRecord records the files that an agent reads on nodes with pods of each QoS class, twice, in the format of package hostrecording. It runs
 // only if the environment variable names a directory.
 func TestRecord(t *testing.T) {
 	dir := os.Getenv(recordEnv)
@@ -43,7 +43,7 @@ func TestRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o.CPUManagerPolicy, o.ReservedCPUs = realnode.CPUManagerStatic, "0"
 			text := record(t, node.Start(t, o))
-			if _, err := kernel.Parse(text); err != nil {
+			if _, err := hostrecording.Parse(text); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {

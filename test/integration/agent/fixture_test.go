@@ -20,7 +20,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -48,7 +48,7 @@ func newNode(name string) *corev1.Node {
 // recordedHost writes the files of a host of four cores with half of its memory in use.
 func recordedHost(t *testing.T) string {
 	t.Helper()
-	return kernel.ForTest(t, "v2-systemd-containerd").Dir
+	return hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 }
 
 // outage stops the API server and returns the function that starts it again, at the end of the test at the latest.

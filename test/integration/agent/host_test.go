@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -51,7 +51,7 @@ func newHostFixture(t *testing.T, c client.Client, used int) *hostFixture {
 
 func recording(t *testing.T) map[string]string {
 	t.Helper()
-	r, err := kernel.Recorded("v2-systemd-containerd")
+	r, err := hostrecording.Recorded("v2-systemd-containerd")
 	if err != nil {
 		t.Fatal(err)
 	}

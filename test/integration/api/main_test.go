@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // namespace holds the namespaced objects of all tests; what each test makes has names of its own.
@@ -39,11 +40,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.ForMain(prepared{m}, controlplane.Options{}, func(c *controlplane.ControlPlane) { plane = c }))
+	os.Exit(controlplanetest.ForMain(prepared{m}, controlplane.Options{}, func(c *controlplane.ControlPlane) { plane = c }))
 }
 
 // prepared installs the schemas before the tests run.
-type prepared struct{ tests controlplane.Runner }
+type prepared struct{ tests controlplanetest.Runner }
 
 func (p prepared) Run() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 )
 
 func manifests(t *testing.T) []*unstructured.Unstructured {
@@ -35,7 +36,7 @@ func manifests(t *testing.T) []*unstructured.Unstructured {
 }
 
 func TestManifestsApply(t *testing.T) {
-	control := controlplane.ForTest(t, controlplane.Options{})
+	control := controlplanetest.ForTest(t, controlplane.Options{})
 	applier, err := manifest.NewApplier(control.Config(), "config-test")
 	if err != nil {
 		t.Fatal(err)

@@ -19,12 +19,13 @@ import (
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // TestOneWaterMarkPolicy installs config/ and checks that the agent, the scheduler and craned read one policy, by which the agent evicts
 // only above the marks at which the scheduler closes a node: otherwise pods would be placed and evicted in turn.
 func TestOneWaterMarkPolicy(t *testing.T) {
-	control := controlplane.ForTest(t, controlplane.Options{})
+	control := controlplanetest.ForTest(t, controlplane.Options{})
 	applier, err := manifest.NewApplier(control.Config(), "config-test")
 	if err != nil {
 		t.Fatal(err)

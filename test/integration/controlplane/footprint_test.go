@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // BenchmarkFootprint starts a whole control plane, runs a playground's cluster on it (12 nodes, 60 Deployments of 3 pods,
@@ -27,7 +28,7 @@ func BenchmarkFootprint(b *testing.B) {
 	components := []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler}
 	for range b.N {
 		begin := time.Now()
-		c := controlplane.ForTest(b, controlplane.Options{Components: components})
+		c := controlplanetest.ForTest(b, controlplane.Options{Components: components})
 		b.ReportMetric(time.Since(begin).Seconds(), "s-to-serve")
 		client := clientFor(b, c.Config())
 		for i := range nodes {

@@ -22,6 +22,7 @@ import (
 
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/test/controlplanetest"
 )
 
 func putConfigMap(ctx context.Context, client kubernetes.Interface, name string) error {
@@ -36,7 +37,7 @@ func getConfigMap(ctx context.Context, client kubernetes.Interface, name string)
 }
 
 func TestAPIServerStopsAndComesBack(t *testing.T) {
-	c := controlplane.ForTest(t, controlplane.Options{
+	c := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 	})
 	client := clientFor(t, c.Config())
@@ -92,7 +93,7 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 }
 
 func TestStoppedComponentDoesNothing(t *testing.T) {
-	c := controlplane.ForTest(t, controlplane.Options{
+	c := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.Scheduler}, Restart: true,
 	})
 	client := clientFor(t, c.Config())
@@ -135,7 +136,7 @@ exec %s "$@"
 		t.Fatal(err)
 	}
 	for _, restart := range []bool{false, true} {
-		c := controlplane.ForTest(t, controlplane.Options{Binary: script, Restart: restart})
+		c := controlplanetest.ForTest(t, controlplane.Options{Binary: script, Restart: restart})
 		if _, err := clientFor(t, c.Config()).Discovery().ServerVersion(); err != nil {
 			t.Error(err)
 		}
@@ -149,7 +150,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 	o := controlplane.Options{Dir: t.TempDir()}
 	var url, token string
 	t.Run("first", func(t *testing.T) {
-		c := controlplane.ForTest(t, o)
+		c := controlplanetest.ForTest(t, o)
 		url = c.URL()
 		client := clientFor(t, c.Config())
 		if err := putConfigMap(t.Context(), client, "kept"); err != nil {
@@ -171,7 +172,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 		}
 	})
 	t.Run("second", func(t *testing.T) {
-		c := controlplane.ForTest(t, o)
+		c := controlplanetest.ForTest(t, o)
 		if c.URL() != url {
 			t.Errorf("URL %s, was %s: the port was free", c.URL(), url)
 		}
@@ -188,7 +189,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 }
 
 func TestStopLeavesNothing(t *testing.T) {
-	c := controlplane.ForTest(t, controlplane.Options{
+	c := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.Scheduler},
 	})
 	pids := []int{c.PID(controlplane.APIServer), c.PID(controlplane.Scheduler)}
@@ -210,7 +211,7 @@ func TestStopLeavesNothing(t *testing.T) {
 
 func TestComponentThatDiesIsReportedAndRestarted(t *testing.T) {
 	exits := make(chan process.Exit, 10)
-	c := controlplane.ForTest(t, controlplane.Options{
+	c := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.Scheduler},
 		Restart:    true,
 		OnExit:     func(e process.Exit) { exits <- e },
@@ -317,7 +318,7 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 		})
 	}
 	// A new control plane can use the state of a killed one.
-	controlplane.ForTest(t, controlplane.Options{Dir: dir})
+	controlplanetest.ForTest(t, controlplane.Options{Dir: dir})
 }
 
 // binary returns the path of the controlplane binary of the shared control plane.

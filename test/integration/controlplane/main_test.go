@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // shared is the control plane of tests that neither stop nor break it.
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) != "" {
 		os.Exit(runParent())
 	}
-	os.Exit(controlplane.ForMain(m, controlplane.Options{
+	os.Exit(controlplanetest.ForMain(m, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		ExtraArgs: map[controlplane.Component][]string{
 			controlplane.ControllerManager: {"--horizontal-pod-autoscaler-sync-period=1s"},

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 )
 
 // Suite configures what the tests of a package share because its start takes longer than a test.
@@ -43,7 +44,7 @@ type Suite struct {
 }
 
 // Main runs the tests of a package and returns the exit status. If the setup fails, no test runs.
-func Main(m controlplane.Runner, s Suite) int {
+func Main(m controlplanetest.Runner, s Suite) int {
 	status, err := s.run(context.Background(), m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,7 +53,7 @@ func Main(m controlplane.Runner, s Suite) int {
 	return status
 }
 
-func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err error) {
+func (s Suite) run(ctx context.Context, m controlplanetest.Runner) (status int, err error) {
 	if s.Parallel > 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(s.Parallel)); err != nil {
 			return 1, fmt.Errorf("running tests beside each other: %w", err)
@@ -77,7 +78,7 @@ func (s Suite) run(ctx context.Context, m controlplane.Runner) (status int, err 
 	}
 	var failed error
 	stop := func() error { return nil }
-	status = controlplane.ForMain(runner(func() int {
+	status = controlplanetest.ForMain(runner(func() int {
 		code := 1
 		if failed == nil {
 			code = m.Run()

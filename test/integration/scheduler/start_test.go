@@ -23,6 +23,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/process"
+	"crane.io/crane/test/controlplanetest"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -68,7 +69,7 @@ func TestBadConfiguration(t *testing.T) {
 // counts them; once it exists, the scheduler reads it without a restart. The definition here accepts any name, like
 // gocrane's.
 func TestMissingDefinition(t *testing.T) {
-	bare := controlplane.ForTest(t, controlplane.Options{})
+	bare := controlplanetest.ForTest(t, controlplane.Options{})
 	own, err := kubernetes.NewForConfig(bare.Config())
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"crane.io/crane/internal/agent/host"
-	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/hostrecording"
 )
 
 const (
@@ -25,9 +25,9 @@ const (
 )
 
 // openRecording writes a recorded host to disk and detects its cgroups.
-func openRecording(t *testing.T, name string) (*kernel.Recorder, string, Layout, *Tree) {
+func openRecording(t *testing.T, name string) (*hostrecording.Recorder, string, Layout, *Tree) {
 	t.Helper()
-	rec := kernel.ForTest(t, name)
+	rec := hostrecording.ForTest(t, name)
 	layout, err := Detect(host.Root(rec.Dir))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func openRecording(t *testing.T, name string) (*kernel.Recorder, string, Layout,
 	return rec, rec.Dir, layout, tree
 }
 
-func readPods(t *testing.T, tree *Tree) map[string]*Pod {
+func readPods(t *testing.T, tree *Tree) map[string]*PodGroup {
 	t.Helper()
 	if err := tree.Scan(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func readPods(t *testing.T, tree *Tree) map[string]*Pod {
 	if err := tree.Read(CPU|Quota|Memory|Pressure, CPU|Quota|Memory); err != nil {
 		t.Fatal(err)
 	}
-	pods := map[string]*Pod{}
+	pods := map[string]*PodGroup{}
 	for _, p := range tree.Pods() {
 		pods[p.UID] = p
 	}
@@ -100,7 +100,7 @@ func TestDetectOthers(t *testing.T) {
 
 // TestPods checks the group names of all drivers and runtimes (gocrane found no pods with systemd and no containers of CRI-O).
 func TestPods(t *testing.T) {
-	for _, name := range kernel.Names() {
+	for _, name := range hostrecording.Names() {
 		runtime := "containerd"
 		if strings.HasSuffix(name, "crio") {
 			runtime = "cri-o"
@@ -175,7 +175,7 @@ func TestHigh(t *testing.T) {
 	}
 }
 
-func findPod(tree *Tree, uid string) *Pod {
+func findPod(tree *Tree, uid string) *PodGroup {
 	for _, p := range tree.Pods() {
 		if p.UID == uid {
 			return p

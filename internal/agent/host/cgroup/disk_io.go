@@ -76,7 +76,7 @@ const (
 
 // Read returns the disk I/O of a pod. kind classifies a device by its number, such as 8:0. The error is host.ErrGone if the pod is gone
 // or nothing is counted.
-func (f DiskIOFiles) Read(r *host.Reader, p *Pod, kind func(device []byte) DeviceKind) (DiskIO, error) {
+func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) DeviceKind) (DiskIO, error) {
 	sum, err := f.readGroup(r, p.Path, kind)
 	if err != nil || f.version == V2 || f.suffix != "" {
 		return sum.total(), err

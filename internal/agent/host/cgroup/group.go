@@ -5,6 +5,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -60,7 +61,6 @@ func (b Bandwidth) Cores() float64 { return float64(b.Quota) / float64(b.Period)
 
 // group holds the open files of a cgroup.
 type group struct {
-	path    string
 	files   [fileCount]host.File
 	missing [fileCount]bool // files that this kernel does not have
 }
@@ -80,7 +80,7 @@ const (
 )
 
 func (l Layout) openGroup(path string) *group {
-	g := &group{path: path}
+	g := &group{}
 	at := func(file int, dir, name string) {
 		if dir == "" {
 			g.missing[file] = true
@@ -140,4 +140,62 @@ func (g *group) readFile(r *host.Reader, file int) ([]byte, error) {
 		return nil, host.ErrGone
 	}
 	return r.Read(&g.files[file])
+}
+
+// LimitFiles returns the files of a group's quota and burst.
+func (l Layout) LimitFiles(group string) (quota, burst string) {
+	if l.Version == V2 {
+		return filepath.Join(l.cpu, group, "cpu.max"), filepath.Join(l.cpu, group, "cpu.max.burst")
+	}
+	return filepath.Join(l.cpu, group, "cpu.cfs_quota_us"), filepath.Join(l.cpu, group, "cpu.cfs_burst_us")
+}
+
+// ReadLimit reads a group's quota and burst. The burst is 0 on kernels before 5.14. The error is host.ErrGone if the group is gone.
+func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duration, error) {
+	g := l.openGroup(group)
+	defer g.close()
+	var s Stat
+	if err := readQuota(g, r, l.Version, &s); err != nil {
+		return Bandwidth{}, 0, err
+	}
+	_, name := l.LimitFiles(group)
+	content, err := r.ReadPath(name)
+	if errors.Is(err, host.ErrGone) {
+		return s.Limit, 0, nil
+	}
+	if err != nil {
+		return Bandwidth{}, 0, err
+	}
+	burst, err := host.ParseSingle(content)
+	if err != nil {
+		return Bandwidth{}, 0, err
+	}
+	return s.Limit, toDuration(burst, time.Microsecond), nil
+}
+
+// ThreadsFile returns the path of the file that lists a group's threads by their IDs in the reader's PID namespace. It excludes threads
+// of child groups.
+func (l Layout) ThreadsFile(group string) string {
+	if l.Version == V2 {
+		return filepath.Join(l.unified, group, "cgroup.threads")
+	}
+	return filepath.Join(l.cpu, group, "tasks")
+}
+
+// PerfDir returns the directory of a group in the perf_event hierarchy: that of v1 if mounted, else the v2 tree, which needs no
+// controller for it (Documentation/admin-guide/cgroup-v2.rst, perf_event). It returns an error if there is neither.
+func (l Layout) PerfDir(group string) (string, error) {
+	if !filepath.IsLocal(group) {
+		return "", fmt.Errorf("group %.80q is not below the root", group)
+	}
+	root := l.unified
+	if l.Version != V2 {
+		if v1 := findV1Root(filepath.Dir(l.cpu), "perf_event"); v1 != "" {
+			root = v1
+		}
+	}
+	if root == "" {
+		return "", fmt.Errorf("cgroup %s has no controller perf_event", l.Version)
+	}
+	return filepath.Join(root, group), nil
 }

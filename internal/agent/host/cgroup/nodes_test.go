@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/testbed/simnode/kernel"
+	"crane.io/crane/test/hostrecording"
 )
 
 // exclusive is the pod with an exclusive CPU.
@@ -17,7 +17,7 @@ const exclusive = "3e5d7a90-52c4-4c1e-9a77-b1d2c3e4f504"
 // TestNodes checks recordings of real nodes: all pods are found, and the kubelet's service, systemd's scopes and mounts and the runtime's
 // monitors are not mistaken for pods.
 func TestNodes(t *testing.T) {
-	for _, name := range kernel.Nodes() {
+	for _, name := range hostrecording.Nodes() {
 		t.Run(name, func(t *testing.T) {
 			rec, _, layout, tree := openRecording(t, name)
 			want := Layout{Version: V2, Driver: CgroupFS, Pods: "kubepods"}

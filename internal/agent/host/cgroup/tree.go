@@ -36,8 +36,8 @@ type Container struct {
 	lastScan uint64
 }
 
-// Pod is the group of a pod.
-type Pod struct {
+// PodGroup is the group of a pod.
+type PodGroup struct {
 	UID   string
 	Class Class
 	// Path is the group below the root of a hierarchy.
@@ -46,7 +46,6 @@ type Pod struct {
 	// Containers are sorted by ID.
 	Containers []*Container
 
-	name      string
 	dir       string
 	group     *group
 	lastScan  uint64
@@ -58,8 +57,8 @@ type Pod struct {
 type Tree struct {
 	layout     Layout
 	reader     *host.Reader
-	pods       map[string]*Pod // by path
-	sorted     []*Pod
+	pods       map[string]*PodGroup // by path
+	sorted     []*PodGroup
 	scans      uint64
 	dirs       []podDir
 	pathBuffer []byte
@@ -76,7 +75,7 @@ type podDir struct {
 
 // NewTree returns an empty tree.
 func NewTree(layout Layout, reader *host.Reader) *Tree {
-	t := &Tree{layout: layout, reader: reader, pods: map[string]*Pod{}}
+	t := &Tree{layout: layout, reader: reader, pods: map[string]*PodGroup{}}
 	if layout.Pods != "" {
 		t.dirs = append(t.dirs, podDir{layout.Pods, Guaranteed})
 		for _, c := range listClassDirs(layout.Pods, layout.Driver) {
@@ -97,7 +96,7 @@ func (t *Tree) RescanAll() { t.rescanAll = true }
 func (t *Tree) Version() uint64 { return t.version }
 
 // Pods returns the pods of the last scan, sorted by UID. The next scan changes them.
-func (t *Tree) Pods() []*Pod { return t.sorted }
+func (t *Tree) Pods() []*PodGroup { return t.sorted }
 
 // Close closes all files.
 func (t *Tree) Close() {
@@ -138,7 +137,7 @@ func (t *Tree) Scan() error {
 		for _, p := range t.pods {
 			t.sorted = append(t.sorted, p)
 		}
-		slices.SortFunc(t.sorted, func(a, b *Pod) int { return strings.Compare(a.UID+a.Path, b.UID+b.Path) })
+		slices.SortFunc(t.sorted, func(a, b *PodGroup) int { return strings.Compare(a.UID+a.Path, b.UID+b.Path) })
 	}
 	for _, p := range t.sorted {
 		if t.needsRescan(p) {
@@ -150,7 +149,7 @@ func (t *Tree) Scan() error {
 }
 
 // needsRescan reports whether a pod's containers are to be listed. The link count of its directory includes one per container.
-func (t *Tree) needsRescan(p *Pod) bool {
+func (t *Tree) needsRescan(p *PodGroup) bool {
 	due := t.rescanAll || (t.scans-p.firstScan)%scansPerRescan == 0
 	if !t.checkLinks {
 		return due || p.Stat.Has == 0
@@ -168,16 +167,16 @@ func (t *Tree) visitDir(d podDir, name []byte) bool {
 		p.lastScan = t.scans
 		return false
 	}
-	path, dir := string(t.pathBuffer), string(name)
+	path := string(t.pathBuffer)
 	uid := parsePodUID(name, t.layout.Driver) // modifies name
 	if uid == nil || len(t.pods) >= maxPods {
 		return false
 	}
-	t.pods[path] = &Pod{UID: string(uid), Class: d.class, Path: path, name: dir, dir: filepath.Join(t.layout.cpu, path), group: t.layout.openGroup(path), lastScan: t.scans, firstScan: t.scans}
+	t.pods[path] = &PodGroup{UID: string(uid), Class: d.class, Path: path, dir: filepath.Join(t.layout.cpu, path), group: t.layout.openGroup(path), lastScan: t.scans, firstScan: t.scans}
 	return true
 }
 
-func (t *Tree) scanContainers(p *Pod) {
+func (t *Tree) scanContainers(p *PodGroup) {
 	changed := false
 	err := t.reader.Subdirectories(p.dir, func(name []byte) {
 		runtime, id := parseContainerID(name, t.layout.Driver)
@@ -217,7 +216,7 @@ func (t *Tree) scanContainers(p *Pod) {
 	}
 }
 
-func (p *Pod) close() {
+func (p *PodGroup) close() {
 	p.group.close()
 	for _, c := range p.Containers {
 		c.group.close()

@@ -111,7 +111,6 @@ func (m *Meter) Read(metric string, node int) (float64, bool) {
 
 // gauge keeps the samples of one resource.
 type gauge struct {
-	nodes   int
 	every   time.Duration
 	samples ring
 	minutes ring
@@ -120,7 +119,7 @@ type gauge struct {
 
 func newGauge(nodes int, every time.Duration) gauge {
 	return gauge{
-		nodes: nodes, every: every,
+		every:   every,
 		samples: newRing(nodes, int(max(1, averageOver/every))),
 		minutes: newRing(nodes, int(hour/time.Minute)),
 		days:    newRing(nodes, int(daily/averageOver)),

@@ -4,6 +4,8 @@
 package simcluster
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -104,3 +106,158 @@ func mix(x uint64) uint64 {
 
 // Hash is a number that depends on its arguments alone and looks random.
 func Hash(seed, a, b uint64) uint64 { return mix(seed ^ mix(a^mix(b))) }
+
+// What a scheduler must never do.
+var (
+	// ErrPlacedTwice means that a pod was placed that runs already.
+	ErrPlacedTwice = errors.New("the pod runs already")
+	// ErrNotPlaced means that a pod was removed that does not run.
+	ErrNotPlaced = errors.New("the pod does not run")
+	// ErrOverCapacity means that the requests on a node are more than it has.
+	ErrOverCapacity = errors.New("the node has no room for the request")
+)
+
+// Truth is where pods run and what nodes really use.
+type Truth struct {
+	w *World
+	// nodeOf is by pod the node, -1 while it does not run; since is when it was placed; at is its index in running.
+	nodeOf  []int32
+	at      []int32
+	since   []time.Duration
+	running []int32
+	// requested of each node.
+	requestedCPU    []series.MilliCPU
+	requestedMemory []series.Bytes
+	memory          []series.Bytes
+	// cpu use of each node and of each pod at the last Sample; cycle is scratch, by workload.
+	cpu   []float64
+	use   []float32
+	cycle []float64
+}
+
+// NewTruth returns the truth of a world before any pod is placed.
+func NewTruth(w *World) *Truth {
+	t := &Truth{
+		w: w, nodeOf: make([]int32, len(w.Pods)), at: make([]int32, len(w.Pods)), since: make([]time.Duration, len(w.Pods)),
+		requestedCPU: make([]series.MilliCPU, len(w.Nodes)), requestedMemory: make([]series.Bytes, len(w.Nodes)),
+		memory: make([]series.Bytes, len(w.Nodes)), cpu: make([]float64, len(w.Nodes)), use: make([]float32, len(w.Pods)),
+		cycle: make([]float64, len(w.Workloads)),
+	}
+	for i := range t.nodeOf {
+		t.nodeOf[i] = -1
+	}
+	return t
+}
+
+// Place runs a pod on a node from time t on.
+func (t *Truth) Place(pod, node int, at time.Duration) error {
+	p, n := &t.w.Pods[pod], &t.w.Nodes[node]
+	if t.nodeOf[pod] >= 0 {
+		return fmt.Errorf("pod %d on %s: %w", pod, n.Name, ErrPlacedTwice)
+	}
+	if !t.Fits(pod, node) {
+		return fmt.Errorf("pod %d on %s: %w", pod, n.Name, ErrOverCapacity)
+	}
+	t.nodeOf[pod], t.since[pod], t.at[pod] = int32(node), at, int32(len(t.running))
+	t.running = append(t.running, int32(pod))
+	t.requestedCPU[node] += p.CPU
+	t.requestedMemory[node] += p.Memory
+	t.memory[node] += t.w.MemoryUse(pod)
+	return nil
+}
+
+// Fits reports whether a node has room for what a pod requests.
+func (t *Truth) Fits(pod, node int) bool {
+	p, n := &t.w.Pods[pod], &t.w.Nodes[node]
+	return t.requestedCPU[node]+p.CPU <= n.CPU && t.requestedMemory[node]+p.Memory <= n.Memory
+}
+
+// Remove ends a pod and returns the node that it ran on.
+func (t *Truth) Remove(pod int) (int, error) {
+	node := int(t.nodeOf[pod])
+	if node < 0 {
+		return 0, fmt.Errorf("pod %d: %w", pod, ErrNotPlaced)
+	}
+	p := &t.w.Pods[pod]
+	last := t.running[len(t.running)-1]
+	t.running[t.at[pod]], t.at[last] = last, t.at[pod]
+	t.running = t.running[:len(t.running)-1]
+	t.nodeOf[pod] = -1
+	t.requestedCPU[node] -= p.CPU
+	t.requestedMemory[node] -= p.Memory
+	t.memory[node] -= t.w.MemoryUse(pod)
+	return node, nil
+}
+
+// NodeOf is the node that a pod runs on, or -1.
+func (t *Truth) NodeOf(pod int) int { return int(t.nodeOf[pod]) }
+
+// Running are the pods that run, in no order. It is valid until the next change.
+func (t *Truth) Running() []int32 { return t.running }
+
+// Since is when a running pod was placed.
+func (t *Truth) Since(pod int) time.Duration { return t.since[pod] }
+
+// PodUse is what a running pod used at the last Sample, in thousandths of a core.
+func (t *Truth) PodUse(pod int) float64 { return float64(t.use[pod]) }
+
+// Sample works out what every node uses at time now. cpu and memory are by node shares of its capacity; demand for CPU is above
+// 1 where pods want more than there is. They are overwritten.
+func (t *Truth) Sample(now time.Duration, cpu, memory []float64) {
+	clear(t.cpu)
+	for i := range t.cycle {
+		t.cycle[i] = t.w.Workloads[i].atTime(t.w.start + now)
+	}
+	moment := float64(now) / float64(max(1, t.w.noisePeriod))
+	for _, pod := range t.running {
+		use := 0.0
+		if now >= t.since[pod]+t.w.startup {
+			p := &t.w.Pods[pod]
+			use = float64(p.CPU) * p.factor * t.cycle[p.Workload]
+			if t.w.noise > 0 {
+				use *= max(0, 1+t.w.noise*smooth(p.seed, moment))
+			}
+		}
+		t.use[pod] = float32(use)
+		t.cpu[t.nodeOf[pod]] += use
+	}
+	for i, n := range t.w.Nodes {
+		cpu[i] = t.cpu[i] / float64(n.CPU)
+		memory[i] = float64(t.memory[i]) / float64(n.Memory)
+	}
+}
+
+// Demand is what the pods of a node use of CPU at time now without the noise of the moment, those that have not started yet as
+// if they had: what the best informed scheduler could know. It is a share of the node's CPU.
+func (t *Truth) Demand(now time.Duration, share []float64) {
+	clear(share)
+	for i := range t.cycle {
+		t.cycle[i] = t.w.Workloads[i].atTime(t.w.start + now)
+	}
+	for _, pod := range t.running {
+		p := &t.w.Pods[pod]
+		share[t.nodeOf[pod]] += float64(p.CPU) * p.factor * t.cycle[p.Workload]
+	}
+	for i, n := range t.w.Nodes {
+		share[i] /= float64(n.CPU)
+	}
+}
+
+// atTime is the use per request at a time of day.
+func (k *Workload) atTime(of time.Duration) float64 {
+	if k.amplitude == 0 {
+		return k.PerRequest
+	}
+	return k.PerRequest * (1 + k.amplitude*math.Cos(2*math.Pi*float64(of-k.peak)/float64(day)))
+}
+
+// InUse is the number of nodes that run a pod.
+func (t *Truth) InUse() int {
+	n := 0
+	for _, cpu := range t.requestedCPU {
+		if cpu > 0 {
+			n++
+		}
+	}
+	return n
+}

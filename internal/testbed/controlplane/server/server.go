@@ -10,14 +10,20 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"time"
 	_ "time/tzdata" // time zones of CronJobs, also on a machine without a database of them
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's request metrics, as upstream registers them
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the build's version as a metric
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kcm "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
@@ -65,4 +71,89 @@ func runUpstream(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("run %s: %w", cmd.Name(), err)
 	}
 	return nil
+}
+
+const (
+	// etcdSocket is the Unix socket on which etcd serves the API server, relative to the data directory: only users
+	// with access to that directory can reach etcd, and the name stays below the limit of 108 bytes.
+	etcdSocket = "etcd.sock"
+	peerSocket = "peer.sock"
+	// etcdStartTimeout bounds the wait for etcd to become ready; a single member elects itself leader within a second.
+	etcdStartTimeout = 60 * time.Second
+	// etcdQuota is the size in bytes at which etcd rejects writes: 2 GiB, etcd's own default, set explicitly because a
+	// long-running playground can reach it.
+	etcdQuota = 2 << 30
+	// walSegment is the size in bytes to which etcd preallocates its log files. The default of 64 MB for each of two
+	// files is too much for a test and uses memory on a tmpfs.
+	walSegment = 8 << 20
+)
+
+func newAPIServerCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "apiserver --data-dir DIR -- [kube-apiserver flags]",
+		Short: "Run kube-apiserver with an embedded etcd",
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runAPIServer(dir, args)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data-dir", "", "directory of etcd's data and socket")
+	return cmd
+}
+
+// runAPIServer runs etcd and the API server until SIGTERM and stops them in reverse order.
+func runAPIServer(dir string, args []string) (err error) {
+	if dir == "" {
+		return errors.New("--data-dir is required")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	// etcd's sockets are named relative to the working directory.
+	if err := os.Chdir(dir); err != nil {
+		return fmt.Errorf("enter data directory: %w", err)
+	}
+	etcd, err := startEtcd()
+	if err != nil {
+		return fmt.Errorf("start etcd in %s: %w", dir, err)
+	}
+	defer func() {
+		etcd.Close()
+		err = errors.Join(err, os.RemoveAll(etcdSocket), os.RemoveAll(peerSocket))
+	}()
+	return runUpstream(apiserver.NewAPIServerCommand(), append(args, "--etcd-servers=unix://"+etcdSocket))
+}
+
+func startEtcd() (*embed.Etcd, error) {
+	wal.SegmentSizeBytes = walSegment
+	cfg := embed.NewConfig()
+	cfg.Dir = "etcd"
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: etcdSocket}}
+	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peerSocket}}
+	// A single member advertises to no peer, but etcd requires valid addresses.
+	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.LogLevel = "warn"
+	// NewConfig leaves this at 0, which logs every single request.
+	cfg.WarningUnaryRequestDuration = time.Second
+	cfg.QuotaBackendBytes = etcdQuota
+	// Data survives a crash of the process but not of the machine, which is sufficient for a playground; fsync would
+	// make every write ten times slower.
+	cfg.UnsafeNoFsync = true
+	cfg.EnableGRPCGateway = false
+
+	etcd, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err = <-etcd.Err():
+	case <-time.After(etcdStartTimeout):
+		err = fmt.Errorf("not ready within %s", etcdStartTimeout)
+	}
+	etcd.Close()
+	return nil, err
 }

@@ -178,7 +178,7 @@ func podOf(containers []simnode.ContainerState) kernel.Pod {
 		requests, limits := c.Resources.Requests, c.Resources.Limits
 		out.Containers = append(out.Containers, kernel.Container{
 			ID: bare(c.ID), RequestCPU: requests.Cpu().MilliValue(), LimitCPU: limits.Cpu().MilliValue(),
-			RequestMem: requests.Memory().Value(), LimitMem: limits.Memory().Value(),
+			LimitMem: limits.Memory().Value(),
 		})
 	}
 	return out

@@ -8,7 +8,6 @@ package hostcgroup
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -145,16 +144,4 @@ func (h Host) Missing(want ...string) []string {
 		have = append(have, strings.Split(name, ",")...)
 	}
 	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(have, c) })
-}
-
-// UnifiedControllers returns the controllers that cgroup v2 offers at its root.
-func (h Host) UnifiedControllers() ([]string, error) {
-	if h.Unified == nil {
-		return nil, nil
-	}
-	content, err := os.ReadFile(filepath.Join(h.Unified.Root, "cgroup.controllers"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	return strings.Fields(string(content)), err
 }

@@ -20,6 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -30,6 +31,9 @@ const (
 	yesLife   = 30 * time.Second
 	noLife    = 10 * time.Second
 )
+
+// maxEntries bounds each cache.
+const maxEntries = 2048
 
 // authenticated is the group of all users with valid credentials.
 const authenticated = "system:authenticated"
@@ -62,14 +66,24 @@ type User struct {
 // Guard authenticates and authorizes requests. It is safe for concurrent use.
 type Guard struct {
 	config Config
-	tokens *cache[User]
-	rights *cache[bool]
+	tokens *utilcache.LRUExpireCache // of User
+	rights *utilcache.LRUExpireCache // of bool
 }
 
 // New returns a Guard.
 func New(config Config) *Guard {
-	return &Guard{config: config, tokens: newCache[User](), rights: newCache[bool]()}
+	now := clock(config.Now)
+	return &Guard{
+		config: config,
+		tokens: utilcache.NewLRUExpireCacheWithClock(maxEntries, now), rights: utilcache.NewLRUExpireCacheWithClock(maxEntries, now),
+	}
 }
+
+// clock is the clock of the caches.
+type clock func() time.Time
+
+// Now implements utilcache.Clock.
+func (c clock) Now() time.Time { return c() }
 
 // TLS returns the configuration of a listener that requests client certificates for a Guard.
 func TLS(cert tls.Certificate) *tls.Config {
@@ -186,8 +200,8 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 	}
 	sum := sha256.Sum256([]byte(token))
 	key := string(sum[:])
-	if u, ok := g.tokens.get(key, g.config.Now()); ok {
-		return u, nil
+	if u, ok := g.tokens.Get(key); ok {
+		return u.(User), nil
 	}
 	reply, err := g.config.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
@@ -204,7 +218,7 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 		}
 		u.Extra[k] = authorizationv1.ExtraValue(v)
 	}
-	g.tokens.put(key, u, g.config.Now(), tokenLife)
+	g.tokens.Add(key, u, tokenLife)
 	return u, nil
 }
 
@@ -218,8 +232,8 @@ func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error
 	if err != nil {
 		return false, fmt.Errorf("encode the review of user %q: %w", u.Name, err)
 	}
-	if ok, found := g.rights.get(string(key), g.config.Now()); found {
-		return ok, nil
+	if allowed, ok := g.rights.Get(string(key)); ok {
+		return allowed.(bool), nil
 	}
 	reply, err := g.config.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
@@ -230,6 +244,6 @@ func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error
 	if reply.Status.Allowed {
 		life = yesLife
 	}
-	g.rights.put(string(key), reply.Status.Allowed, g.config.Now(), life)
+	g.rights.Add(string(key), reply.Status.Allowed, life)
 	return reply.Status.Allowed, nil
 }

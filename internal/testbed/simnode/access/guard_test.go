@@ -22,6 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 )
@@ -205,11 +206,13 @@ func TestAnswersAreRememberedForAWhile(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	c := newCache[int]()
-	for i := range 3 * maxEntries {
-		c.put(fmt.Sprint(i), i, now, time.Minute)
-	}
-	if len(c.entries) > maxEntries {
-		t.Errorf("%d entries", len(c.entries))
+	g := New(Config{Now: func() time.Time { return now }})
+	for _, c := range []*utilcache.LRUExpireCache{g.tokens, g.rights} {
+		for i := range 3 * maxEntries {
+			c.Add(fmt.Sprint(i), i, time.Minute)
+		}
+		if n := len(c.Keys()); n > maxEntries {
+			t.Errorf("%d entries", n)
+		}
 	}
 }

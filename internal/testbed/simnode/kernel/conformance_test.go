@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/testbed/realnode/hostcgroup"
 	"crane.io/crane/internal/testbed/simnode/kernel/conformance"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/test/kernelcases"
 )
 
 // holdEnv makes the test binary run the process that holds memory in a cgroup.
@@ -126,9 +127,9 @@ func (f *fake) throttled(dir string) (string, error) {
 // TestConformance: a Tree behaves as the table defines.
 func TestConformance(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
-		for _, c := range conformance.Cases(v1) {
+		for _, c := range kernelcases.Cases(v1) {
 			t.Run(version(v1)+" "+c.Name, func(t *testing.T) {
-				for _, d := range conformance.Differences(c.Steps, conformance.Play(newFake(t, v1), c.Steps)) {
+				for _, d := range kernelcases.Differences(c.Steps, conformance.Play(newFake(t, v1), c.Steps)) {
 					t.Error(d)
 				}
 			})
@@ -146,9 +147,9 @@ func TestConformanceOfV1(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("the table is for CPUs 0 and 1")
 	}
-	for _, c := range conformance.Cases(true) {
+	for _, c := range kernelcases.Cases(true) {
 		t.Run(c.Name, func(t *testing.T) {
-			for _, d := range conformance.Differences(c.Steps, conformance.Play(newReal(t), c.Steps)) {
+			for _, d := range kernelcases.Differences(c.Steps, conformance.Play(newReal(t), c.Steps)) {
 				t.Error(d)
 			}
 		})

@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kernel simulates the part of a Linux kernel that a node agent reads and writes: trees of /proc and cgroup
-// files, either recorded on hosts (Recorded) or updated by a simulation that rejects and applies writes like the kernel
-// (Tree, and Machine for a whole host). It is for tests and simulated nodes.
+// files that reject and apply writes like the kernel (Tree, and Machine for a whole host). It is for tests and simulated
+// nodes.
 package kernel

@@ -78,7 +78,7 @@ type Container struct {
 	// ID is the container ID of the runtime, 64 hexadecimal digits.
 	ID                   string
 	RequestCPU, LimitCPU int64
-	RequestMem, LimitMem int64
+	LimitMem             int64
 	Wants                Load // its Group is ignored
 }
 

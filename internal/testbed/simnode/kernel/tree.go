@@ -271,3 +271,13 @@ func number(dir, file string, into *int64) error {
 const none = -1
 
 func set(dir, file, value string) error { return writeFile(filepath.Join(dir, file), value+"\n") }
+
+func writeFile(path, content string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write simulated file: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return fmt.Errorf("write simulated file: %w", err)
+	}
+	return nil
+}

@@ -1,9 +1,9 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance contains the known behaviour of the kernel's cgroup interface: steps with the expected error and
-// the value read afterwards. The same steps run on a real kernel and on the simulated one of package kernel, which
-// keeps the simulation correct. A Player runs the steps.
+// Package conformance runs steps with the expected error and the value read afterwards on the kernel's cgroup interface.
+// The same steps (test/kernelcases) run on a real kernel and on the simulated one of package kernel, which keeps the
+// simulation correct. A Player runs the steps.
 package conformance
 
 import (
@@ -84,31 +84,4 @@ func Play(p Player, steps []Step) []Outcome {
 		}
 	}
 	return out
-}
-
-// Differences returns a line for each step whose result differs from the expected one.
-func Differences(steps []Step, got []Outcome) []string {
-	if len(got) != len(steps) {
-		return []string{fmt.Sprintf("%d answers to %d steps", len(got), len(steps))}
-	}
-	var out []string
-	for i, s := range steps {
-		g := got[i]
-		switch {
-		case g.Trouble != "":
-			out = append(out, fmt.Sprintf("step %d, %s: %s", i, s, g.Trouble))
-		case g.Err != s.Err:
-			out = append(out, fmt.Sprintf("step %d, %s: %s, want %s", i, s, name(g.Err), name(s.Err)))
-		case s.Err != syscall.ENOENT && (s.Op == Write || s.Op == Read || s.Op == Throttled) && g.Reads != s.Reads:
-			out = append(out, fmt.Sprintf("step %d, %s: reads %q, want %q", i, s, g.Reads, s.Reads))
-		}
-	}
-	return out
-}
-
-func name(e syscall.Errno) string {
-	if e == 0 {
-		return "no error"
-	}
-	return e.Error()
 }
