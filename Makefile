@@ -74,6 +74,11 @@ $(BIN)/controller-gen: hack/tools/go.mod
 $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 	cd hack/tools/golangci-lint && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+# Built for the tests of the chart and not by `make tools`: it is needed for an installation alone.
+$(BIN)/helm: hack/tools/helm/go.mod
+	cd hack/tools/helm && $(GO) build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)" \
+	  -o $@ helm.sh/helm/v4/cmd/helm
+
 ##@ Test
 
 .PHONY: test
