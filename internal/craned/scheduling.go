@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/adoption/optoutlist"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/metrics/prometheus"
 	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/internal/nodeload/controller/rebalancer"
@@ -126,6 +128,9 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 	metrics := rebalancer.NewMetrics()
 	controller, err := rebalancer.New(rebalancer.Config{
 		Settings: o.Rebalance, Policy: policy, Format: format, Nodes: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		OptOuts: func(ctx context.Context) (optout.Set, error) {
+			return optoutlist.Read(ctx, mgr.GetAPIReader(), mgr.GetScheme())
+		},
 		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()}, Patches: patches,
 		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
 	})

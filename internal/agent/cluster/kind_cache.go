@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,10 +61,10 @@ type (
 	watcher func(context.Context, metav1.ListOptions) (watch.Interface, error)
 )
 
-// reflector returns a reflector that updates the cache. client is needed because some test clients support only the older watch protocol.
-func (f *kindCache) reflector(kind any, fields string, list lister, follow watcher, client any) *cache.Reflector {
+// reflector returns a reflector that updates the cache with the objects that selector selects. client is needed because some test clients support only the older watch protocol.
+func (f *kindCache) reflector(kind any, selector metav1.ListOptions, list lister, follow watcher, client any) *cache.Reflector {
 	begin := func(ctx context.Context, o *metav1.ListOptions) {
-		o.FieldSelector = fields
+		o.FieldSelector, o.LabelSelector = selector.FieldSelector, selector.LabelSelector
 		f.waitWhileMissing(ctx)
 	}
 	lw := &cache.ListWatch{
@@ -132,8 +133,8 @@ func (f *kindCache) recordMissing(err error) {
 	case !apierrors.IsNotFound(err): // No statement about the kind.
 	case f.missingSince.IsZero():
 		f.missingSince = now
-	case f != f.w.caches.nodes && f != f.w.caches.pods && len(f.items) > 0 && now.Sub(f.missingSince) >= missingHold:
-		// Nodes and pods always exist; only something other than an API server denies them.
+	case !slices.Contains(f.w.builtIn(), f) && len(f.items) > 0 && now.Sub(f.missingSince) >= missingHold:
+		// Kinds of Kubernetes itself always exist; only something other than an API server denies them.
 		clear(f.items)
 		f.w.changed()
 	}

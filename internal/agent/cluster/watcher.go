@@ -26,8 +26,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/ruleset"
+	"crane.io/crane/internal/kube/optout"
 )
 
 const (
@@ -45,6 +47,8 @@ type Config struct {
 	Dynamic dynamic.Interface
 	// Node is the name of the only node that is watched.
 	Node string
+	// Namespace is Crane's own, with the list of workloads that have opted out.
+	Namespace string
 	// Rules are those of a file; nil for those of the API server.
 	Rules *ruleset.Set
 	Clock clock.WithTicker
@@ -58,7 +62,7 @@ type Watcher struct {
 	config Config
 
 	mu     sync.Mutex
-	caches struct{ nodes, pods, nodeQOS, podQOS, actions *kindCache }
+	caches struct{ nodes, pods, namespaces, optOuts, nodeQOS, podQOS, actions *kindCache }
 	// state is the current state; nil after a change.
 	state       *State
 	answered    chan struct{} // closed when every kind was answered once
@@ -72,6 +76,7 @@ func NewWatcher(c Config) *Watcher {
 	w := &Watcher{config: c, answered: make(chan struct{}), nodeChanged: make(chan struct{}, 1)}
 	w.caches.nodes = w.newCache("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
 	w.caches.pods = w.newCache("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
+	w.caches.namespaces, w.caches.optOuts = w.newCache("namespaces", nil), w.newCache("ConfigMap "+optout.ConfigMapName, nil)
 	w.caches.nodeQOS, w.caches.podQOS, w.caches.actions = w.newCache("NodeQOS", nil), w.newCache("PodQOS", nil), w.newCache("AvoidanceActions", nil)
 	return w
 }
@@ -82,11 +87,16 @@ func (w *Watcher) newCache(name string, keep func(any) bool) *kindCache {
 
 // activeCaches returns the caches in use.
 func (w *Watcher) activeCaches() []*kindCache {
-	f := &w.caches
 	if w.config.Rules != nil {
-		return []*kindCache{f.nodes, f.pods}
+		return w.builtIn()
 	}
-	return []*kindCache{f.nodes, f.pods, f.nodeQOS, f.podQOS, f.actions}
+	return append(w.builtIn(), w.caches.nodeQOS, w.caches.podQOS, w.caches.actions)
+}
+
+// builtIn returns the caches of kinds that every API server serves.
+func (w *Watcher) builtIn() []*kindCache {
+	f := &w.caches
+	return []*kindCache{f.nodes, f.pods, f.namespaces, f.optOuts}
 }
 
 // changed must be called with the lock held.
@@ -137,17 +147,31 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 func (w *Watcher) reflectors() []*cache.Reflector {
 	core := w.config.Client.CoreV1()
+	configMaps := core.ConfigMaps(w.config.Namespace)
+	named := func(name string) metav1.ListOptions {
+		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	}
 	out := []*cache.Reflector{
-		w.caches.nodes.reflector(&corev1.Node{}, fields.OneTermEqualSelector("metadata.name", w.config.Node).String(),
+		w.caches.nodes.reflector(&corev1.Node{}, named(w.config.Node),
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return core.Nodes().List(ctx, o)
 			},
 			core.Nodes().Watch, w.config.Client),
-		w.caches.pods.reflector(&corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", w.config.Node).String(),
+		w.caches.pods.reflector(&corev1.Pod{}, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", w.config.Node).String()},
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return core.Pods("").List(ctx, o)
 			},
 			core.Pods("").Watch, w.config.Client),
+		w.caches.namespaces.reflector(&corev1.Namespace{}, metav1.ListOptions{LabelSelector: analysisv1alpha1.LabelOptOut + "=true"},
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return core.Namespaces().List(ctx, o)
+			},
+			core.Namespaces().Watch, w.config.Client),
+		w.caches.optOuts.reflector(&corev1.ConfigMap{}, named(optout.ConfigMapName),
+			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return configMaps.List(ctx, o)
+			},
+			configMaps.Watch, w.config.Client),
 	}
 	if w.config.Rules != nil {
 		return out
@@ -163,7 +187,7 @@ func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 	objects := w.config.Dynamic.Resource(schema.GroupVersionResource{
 		Group: ensurancev1alpha1.GroupName, Version: ensurancev1alpha1.GroupVersion.Version, Resource: resource,
 	})
-	return f.reflector(&unstructured.Unstructured{}, "",
+	return f.reflector(&unstructured.Unstructured{}, metav1.ListOptions{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
 		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) }, w.config.Dynamic)
 }
@@ -205,7 +229,9 @@ func (w *Watcher) Pods() []*corev1.Pod { return w.State().Pods }
 func (w *Watcher) Rules() ruleset.Set { return w.State().Rules }
 
 func (w *Watcher) buildState() *State {
-	s := &State{KnowsPods: w.caches.pods.synced, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
+	// While it is unknown which namespaces and workloads have opted out, no pod may be changed.
+	knowsPods := w.caches.pods.synced && w.caches.namespaces.synced && w.caches.optOuts.synced
+	s := &State{KnowsPods: knowsPods, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
 	for _, f := range w.activeCaches() {
 		if p := f.problem(); p != "" {
 			s.Unavailable = append(s.Unavailable, p)
@@ -217,9 +243,10 @@ func (w *Watcher) buildState() *State {
 	if w.caches.nodes.synced && w.caches.nodes.lastError == nil && s.Node == nil {
 		s.Problems = append(s.Problems, fmt.Sprintf("there is no Node %s (--hostname-override)", w.config.Node))
 	}
+	excluded := w.optOuts()
 	for _, o := range w.caches.pods.items {
-		if p, ok := o.(*corev1.Pod); ok {
-			s.Pods = append(s.Pods, p)
+		if p, ok := o.(*corev1.Pod); ok && knowsPods {
+			s.Pods = append(s.Pods, labelled(p, excluded))
 		}
 	}
 	slices.SortFunc(s.Pods, func(a, b *corev1.Pod) int {
@@ -234,6 +261,36 @@ func (w *Watcher) buildState() *State {
 	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.caches.podQOS, s)
 	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.caches.actions, s)
 	return s
+}
+
+// optOuts returns the namespaces and workloads that have opted out.
+func (w *Watcher) optOuts() optout.Set {
+	out := optout.Set{}
+	for _, o := range w.caches.namespaces.items {
+		if ns, ok := o.(*corev1.Namespace); ok {
+			out.AddNamespace(ns.Name)
+		}
+	}
+	for _, o := range w.caches.optOuts.items {
+		if cm, ok := o.(*corev1.ConfigMap); ok {
+			out.Decode(cm.Data[optout.KeyWorkloads])
+		}
+	}
+	return out
+}
+
+// labelled returns the pod with the label of its namespace or workload.
+func labelled(pod *corev1.Pod, excluded optout.Set) *corev1.Pod {
+	if optout.Labelled(pod.Labels) || !excluded.Excludes(pod) {
+		return pod
+	}
+	out := *pod
+	out.Labels = maps.Clone(pod.Labels)
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	out.Labels[analysisv1alpha1.LabelOptOut] = "true"
+	return &out
 }
 
 // decode converts the objects of a cache in order of their names. Unreadable ones are listed as problems.

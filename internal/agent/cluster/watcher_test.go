@@ -69,7 +69,7 @@ func newFixture(t *testing.T, rules *ruleset.Set) *fixture {
 	}
 	w.rules.ClearActions()
 	w.Watcher = NewWatcher(Config{
-		Client: w.core, Dynamic: w.rules, Node: "node-1", Rules: rules, Clock: w.clock, Log: logr.Discard(), Beat: func(string) { w.beats.Add(1) },
+		Client: w.core, Dynamic: w.rules, Node: "node-1", Namespace: "crane-system", Rules: rules, Clock: w.clock, Log: logr.Discard(), Beat: func(string) { w.beats.Add(1) },
 	})
 	return w
 }
@@ -97,6 +97,59 @@ func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 	if err != nil {
 		t.Fatalf("%s: node %t, %d pods, rules %+v, problems %q", what, last.Node != nil, len(last.Pods), last.Rules, last.Problems)
 	}
+}
+
+// noOptOuts lets the watcher know that nothing has opted out.
+func (w *fixture) noOptOuts(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(w.caches.namespaces.Replace(nil, "1"), w.caches.optOuts.Replace(nil, "1")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOptOut checks that pods have the opt-out label of their namespace and of their workload, as long as that has it, and that no pod is
+// known before the labels are.
+func TestOptOut(t *testing.T) {
+	w := newFixture(t, nil)
+	ctx := t.Context()
+	if err := w.caches.pods.Replace([]any{podOn("node-1", "a")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.State(); s.KnowsPods || len(s.Pods) != 0 {
+		t.Errorf("pods may be changed though it is unknown which have opted out: %+v", s)
+	}
+	optedOut := func(want ...string) func(*State) bool {
+		return func(s *State) bool {
+			var got []string
+			for _, p := range s.Pods {
+				if p.Labels["crane.io/opt-out"] == "true" {
+					got = append(got, p.Name)
+				}
+			}
+			return s.KnowsPods && slices.Equal(got, want)
+		}
+	}
+	pod := podOn("node-1", "web-77-x")
+	pod.Labels, pod.OwnerReferences = map[string]string{"pod-template-hash": "77"}, []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-77", Controller: new(true)}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"crane.io/opt-out": "true"}}}
+	if err := errors.Join(w.core.Tracker().Add(pod), w.core.Tracker().Add(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	w.start(t)
+	w.until(t, "all of the namespace", optedOut("a", "b", "web-77-x"))
+	if err := w.core.CoreV1().Namespaces().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "none", optedOut())
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-opt-outs"}, Data: map[string]string{"workloads": "Deployment n/web\n"}}
+	if _, err := w.core.CoreV1().ConfigMaps("crane-system").Create(ctx, list, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "those of the workload", optedOut("web-77-x"))
+	if err := w.core.CoreV1().ConfigMaps("crane-system").Delete(ctx, "crane-opt-outs", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "none again", optedOut())
 }
 
 func TestWatcher(t *testing.T) {
@@ -185,6 +238,7 @@ func TestMissingKind(t *testing.T) {
 func TestDefinitionRemoved(t *testing.T) {
 	w := newFixture(t, nil)
 	rules, pods := w.caches.nodeQOS, w.caches.pods
+	w.noOptOuts(t)
 	if err := errors.Join(rules.Replace([]any{nodeQOS("mixed", rule("cpu_total_usage", "0.5"))}, "1"), pods.Replace([]any{podOn("node-1", "a")}, "1")); err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +296,7 @@ func TestForbidden(t *testing.T) {
 func TestHolds(t *testing.T) {
 	w := newFixture(t, nil)
 	pods := w.caches.pods
+	w.noOptOuts(t)
 	if err := pods.Replace([]any{podOn("node-1", "a"), podOn("node-2", "b"), podOn("node-1", "c")}, "1"); err != nil {
 		t.Fatal(err)
 	}

@@ -448,6 +448,25 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
+// TestNewerState checks that after a downgrade no CPUs are assigned and the state of the newer agent is kept, which may own CPUs that this
+// agent cannot know.
+func TestNewerState(t *testing.T) {
+	b := newFixture(t, false)
+	b.runPod("web", "node0=2", 2)
+	const newer = `{"version":2,"checksum":5,"content":{"owners":[{"pod":"old","cpus":"0-3"}]}}`
+	b.writeFile(StateFile, newer)
+	b.advance()
+	b.expectCPUs("untouched", "web/a=")
+	if got := b.readFile(filepath.Join(b.dir, StateFile)); got != newer || !b.reported("written by a newer version") {
+		t.Errorf("the file is %s, log %v", got, b.log)
+	}
+	if err := os.Remove(filepath.Join(b.dir, StateFile)); err != nil {
+		t.Fatal(err)
+	}
+	b.advance()
+	b.expectCPUs("without the file", "web/a=0-1")
+}
+
 // setUpPredecessor simulates a host on which gocrane's agent had assigned CPUs 2 and 3 to web/a.
 func (b *fixture) setUpPredecessor(file string) {
 	b.t.Helper()

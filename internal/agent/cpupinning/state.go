@@ -135,7 +135,11 @@ func readState(path string) (assignments []cpumanager.Assignment, found bool, er
 	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file: %w", err)
 	}
-	if assignments, err = parseState(content); err != nil {
+	assignments, err = parseState(content)
+	if errors.Is(err, durablefile.ErrNewer) {
+		return nil, true, fmt.Errorf("CPU state file %s: %w: no CPUs are assigned until the newer agent runs again, or the file is removed", path, err)
+	}
+	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file %s %w: %w", path, errDamaged, err)
 	}
 	return assignments, true, nil

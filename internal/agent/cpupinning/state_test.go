@@ -32,7 +32,7 @@ func TestState(t *testing.T) {
 	}
 	for want, bad := range map[string]string{
 		"invalid JSON":            string(content[:len(content)-3]),
-		"has version 2":           strings.Replace(string(content), `"version":1`, `"version":2`, 1),
+		"reads up to 1":           strings.Replace(string(content), `"version":1`, `"version":2`, 1),
 		"checksum does not match": strings.Replace(string(content), "1-2,9", "1-2,8", 1),
 		"bytes, at most":          strings.Repeat(" ", maxStateBytes) + "{}",
 		"has version 0":           "{}",

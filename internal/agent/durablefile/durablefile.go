@@ -117,11 +117,17 @@ func Seal(version int, value any) ([]byte, error) {
 	return out, nil
 }
 
-// Open decodes the value of an Envelope of the given version. It returns an error for another version, a wrong checksum or invalid JSON.
+// ErrNewer reports a file that a newer version of the agent wrote.
+var ErrNewer = errors.New("written by a newer version")
+
+// Open decodes the value of an Envelope of the given version. It returns ErrNewer for a later version, and an error for an earlier one, a wrong checksum or invalid JSON.
 func Open(version int, sealed []byte, value any) error {
 	var e Envelope
 	if err := json.Unmarshal(sealed, &e); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)
+	}
+	if e.Version > version {
+		return fmt.Errorf("%w: has version %d, and this agent reads up to %d", ErrNewer, e.Version, version)
 	}
 	if e.Version != version {
 		return fmt.Errorf("has version %d, want %d", e.Version, version)

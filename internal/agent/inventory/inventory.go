@@ -17,6 +17,7 @@ import (
 
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/podqos"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
@@ -49,7 +50,8 @@ const (
 // defaultGracePeriod is the API server's default.
 const defaultGracePeriod = 30 * time.Second
 
-// New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted.
+// New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted. No
+// action may be taken on a pod that has opted out.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
 	p := Pods{known: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
@@ -57,6 +59,10 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*co
 			continue // It has no processes, and its cgroup is about to be removed.
 		}
 		uid := UID(pod)
+		if optout.Labelled(pod.Labels) {
+			p.known[uid] = newPod(uid, pod, nil, optout.Reason)
+			continue
+		}
 		p.known[uid] = newPod(uid, pod, allowed(pod), exempt(pod))
 	}
 	return p

@@ -39,7 +39,9 @@ type metricState struct {
 	key        predictor.Key
 	// refused is the error if there is no request.
 	refused error
-	status  predictor.Status
+	// emptyReason is the reason if the query has no series.
+	emptyReason string
+	status      predictor.Status
 }
 
 // statusBuilder computes the new status and whether it needs new forecasts.
@@ -130,7 +132,7 @@ func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.Pred
 	case o.status.State == predictor.Pending:
 		out.Reason = "the history is being read"
 	case o.status.State == predictor.Empty:
-		out.Reason = "no series for query"
+		out.Reason = o.emptyReason
 	case o.status.State == predictor.Failed:
 		out.Reason = sentence("reading the history failed: " + errorText(o.status.Err))
 	}

@@ -85,6 +85,7 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []met
 			seen[i].refused = err
 			continue
 		}
+		seen[i].emptyReason = r.Isolation.emptyReason(tsp, request.Query)
 		if tsp.Namespace != r.Isolation.SystemNamespace {
 			request.Namespace = tsp.Namespace
 		}

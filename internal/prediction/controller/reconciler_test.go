@@ -278,6 +278,53 @@ func TestOddPredictions(t *testing.T) {
 	}
 }
 
+// TestEmptyUnderIsolation checks that the status of a query without series names the restriction of tenants and how to lift it, and does so
+// only where the query is restricted.
+func TestEmptyUnderIsolation(t *testing.T) {
+	const none = "False/PredictFailed: cpu: no series for query"
+	expression := predictionv1alpha1.PredictionMetric{
+		ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
+		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "orders"}, Algorithm: predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP},
+	}
+	for name, c := range map[string]struct {
+		isolation Isolation
+		change    func(*predictionv1alpha1.TimeSeriesPrediction)
+		want      []string
+	}{
+		"off":      {Isolation{}, nil, nil},
+		"on":       {Isolation{Enabled: true, Label: "ns"}, nil, []string{`only series with ns="shop" are read`, "--tenant-unrestricted-namespaces"}},
+		"honoured": {Isolation{Enabled: true, Label: "ns", ClusterScope: true}, nil, []string{`only series with ns="shop" are read`, "spec.queryScope: Cluster", "query-cluster"}},
+		"lifted": {Isolation{Enabled: true, Label: "ns", ClusterScope: true}, func(o *predictionv1alpha1.TimeSeriesPrediction) {
+			o.Spec.QueryScope = predictionv1alpha1.QueryScopeCluster
+		}, nil},
+		"unrestricted": {Isolation{Enabled: true, Label: "ns", Unrestricted: []string{"shop"}}, nil, nil},
+	} {
+		b := newBench(t)
+		b.predictor.status.State = predictor.Empty
+		b.Reconciler.Isolation = c.isolation
+		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.tsp), b.tsp); err != nil {
+			t.Fatal(err)
+		}
+		b.tsp.Spec.PredictionMetrics = []predictionv1alpha1.PredictionMetric{expression}
+		if c.change != nil {
+			c.change(b.tsp)
+		}
+		if err := b.Client.Update(t.Context(), b.tsp); err != nil {
+			t.Fatal(err)
+		}
+		tsp, _ := b.reconcile(t)
+		got := texts(tsp, "Ready")
+		if len(c.want) == 0 && got != none {
+			t.Errorf("%s: %s", name, got)
+		}
+		for _, want := range c.want {
+			if !strings.HasPrefix(got, none+": ") || !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	}
+}
+
 // TestStatusIsBounded requests a week at one second, which would be 600,000 samples.
 func TestStatusIsBounded(t *testing.T) {
 	b := newBench(t)

@@ -245,10 +245,29 @@ type Isolation struct {
 	ClusterScope bool
 }
 
+// restricts reports whether a prediction reads its own namespace only.
+func (i Isolation) restricts(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
+	return i.Enabled && tsp.Namespace != i.SystemNamespace && !slices.Contains(i.Unrestricted, tsp.Namespace) &&
+		(!i.ClusterScope || tsp.Spec.QueryScope != predictionv1alpha1.QueryScopeCluster)
+}
+
+// emptyReason explains to users why a query may have no series.
+func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q predictor.Query) string {
+	const reason = "no series for query"
+	if q.Resource != "" || !i.restricts(tsp) {
+		return reason
+	}
+	lift := "spec.queryScope: " + predictionv1alpha1.QueryScopeCluster + ", which needs the verb query-cluster, reads all series"
+	if !i.ClusterScope {
+		lift = "an administrator can let craned honour spec.queryScope: " + predictionv1alpha1.QueryScopeCluster +
+			" or list the namespace in --tenant-unrestricted-namespaces"
+	}
+	return fmt.Sprintf("%s: under tenant isolation only series with %s=%q are read; %s", reason, i.Label, tsp.Namespace, lift)
+}
+
 // restrict returns the query limited to the namespace of the prediction, or an error if it cannot be. Errors are written for users.
 func (i Isolation) restrict(tsp *predictionv1alpha1.TimeSeriesPrediction, q predictor.Query) (predictor.Query, error) {
-	if !i.Enabled || tsp.Namespace == i.SystemNamespace || slices.Contains(i.Unrestricted, tsp.Namespace) ||
-		i.ClusterScope && tsp.Spec.QueryScope == predictionv1alpha1.QueryScopeCluster {
+	if !i.restricts(tsp) {
 		return q, nil
 	}
 	if q.Resource != "" {

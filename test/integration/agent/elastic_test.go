@@ -83,7 +83,7 @@ func (o *elasticFixture) start() {
 		o.t.Fatal(err)
 	}
 	watcher := cluster.NewWatcher(cluster.Config{
-		Client: clients, Dynamic: objects, Node: o.name, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
+		Client: clients, Dynamic: objects, Node: o.name, Namespace: "crane-system", Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
 	})
 	m := elasticresource.New(elasticresource.Config{
 		View: watcher, Latest: o.seen, Client: clients, Objects: objects, Namespace: "crane-system", Enforce: true,

@@ -28,6 +28,7 @@ import (
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/test/integration/harness"
@@ -139,6 +140,54 @@ func TestEvictionPolicy(t *testing.T) {
 	s.uses(9000)
 	s.evicted("web-1")
 	awaitEvent(t, s.c, "Pod", "last", "EvictionRefused", "only running pod")
+}
+
+// TestOptedOut checks that pods of a namespace or a workload with the opt-out label are not evicted, though they are larger, as long as there
+// is the label.
+func TestOptedOut(t *testing.T) {
+	s := newEvictFixture(t, "evict-optout", 7000)
+	list := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: optout.ConfigMapName},
+		Data:       map[string]string{optout.KeyWorkloads: "StatefulSet evict-optout/db\n"},
+	}
+	quiet := namespace(t, s.c, "evict-optout-quiet")
+	label := func(value *string) {
+		t.Helper()
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]*string{"crane.io/opt-out": value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: quiet}}, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label(new("true"))
+	harness.Create(t, s.c, list)
+	excluded := newPod(quiet, "excluded")
+	excluded.Labels["batch"] = s.name
+	s.run(s.name, excluded, 3000)
+	member := newPod(s.name, "db-0")
+	member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: new(true)}}
+	s.run(s.name, member, 3000)
+	s.pod("small", 500)
+	a := s.agent("--evict-also=bare-pods,last-replicas")
+	a.awaitLog(t, "rule is calm", "evict-optout/memory")
+	s.uses(9000)
+	s.evicted("small")
+	a.awaitSnapshots(t, 3)
+	if got, err := ending(t.Context(), s.c, quiet); err != nil || len(got) > 0 {
+		t.Errorf("%v of a namespace that has opted out are ending, %v", got, err)
+	}
+	s.evicted("small")
+	label(nil)
+	s.forget(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "small"}})
+	eventually(t, "the pod of the namespace is evicted without the label", func(ctx context.Context) error {
+		got, err := ending(ctx, s.c, quiet)
+		if err == nil && !slices.Equal(got, []string{"excluded"}) {
+			err = fmt.Errorf("%v are ending", got)
+		}
+		return err
+	})
 }
 
 // TestEvict checks that the largest permitted pod is evicted with the action's grace period, and no other while it terminates; static,

@@ -7,59 +7,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/integration/harness"
 )
-
-// podToken returns a client with the token of the agent's pod on a node.
-func podToken(t *testing.T, c client.Client, node string) kubernetes.Interface {
-	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "agent-" + node},
-		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: "crane-agent", Containers: []corev1.Container{{Name: "main", Image: "none"}}, TerminationGracePeriodSeconds: new(int64(0)),
-		},
-	}
-	harness.Create(t, c, pod)
-	admin, err := kubernetes.NewForConfig(control.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(t.Context(), "crane-agent", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount(pod.Namespace, "crane-agent"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.BearerToken = token.Status.Token
-	own, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return own
-}
 
 // TestOwnNodeAlone checks that the agent cannot change another node.
 func TestOwnNodeAlone(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("own"), newNode("foreign"))
-	agent := podToken(t, c, "own")
+	agent := harness.PodToken(t, control, "own")
 	annotate := func(ctx context.Context, node string) error {
-		_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"metadata":{"annotations":{"probe":"`+node+`"}}}`), metav1.PatchOptions{})
+		_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"`+node+`"}}}`), metav1.PatchOptions{})
 		return err
 	}
 	eventually(t, "the policy is in force", func(ctx context.Context) error {
@@ -77,5 +42,64 @@ func TestOwnNodeAlone(t *testing.T) {
 	}
 	if err := agent.CoreV1().Pods("crane-system").Delete(t.Context(), "agent-own", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting pods without their disruption budgets: %v", err)
+	}
+}
+
+// TestOwnNodeFields checks that an agent changes of its own Node its annotations, taint, condition and resources, and nothing else.
+func TestOwnNodeFields(t *testing.T) {
+	c := newClient(t)
+	node := newNode("fields")
+	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
+	node.Annotations = map[string]string{"owner": "team-a"}
+	harness.Create(t, c, node)
+	node.Status.Capacity = harness.ResourceList("4", "8Gi")
+	node.Status.Allocatable = harness.ResourceList("4", "8Gi")
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	agent := harness.PodToken(t, control, "fields")
+	patch := func(ctx context.Context, body string, subresources ...string) error {
+		_, err := agent.CoreV1().Nodes().Patch(ctx, "fields", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresources...)
+		return err
+	}
+	const policy = "'crane-agent-node-fields'"
+	forbidden := map[string][]string{
+		"label":               {`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
+		"removed label":       {`{"metadata":{"labels":{"pool":null}}}`},
+		"finalizer":           {`{"metadata":{"finalizers":["example.com/x"]}}`},
+		"foreign annotation":  {`{"metadata":{"annotations":{"example.com/x":"y"}}}`},
+		"changed annotation":  {`{"metadata":{"annotations":{"owner":"me"}}}`},
+		"removed annotation":  {`{"metadata":{"annotations":{"owner":null}}}`},
+		"unschedulable":       {`{"spec":{"unschedulable":true}}`},
+		"provider":            {`{"spec":{"providerID":"x"}}`},
+		"foreign taint":       {`{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`},
+		"removed taint":       {`{"spec":{"taints":null}}`},
+		"own taint, evicting": {`{"spec":{"taints":[{"key":"dedicated","effect":"NoSchedule"},{"key":"interference.crane.io","effect":"NoExecute"}]}}`},
+		"capacity":            {`{"status":{"capacity":{"cpu":"400"}}}`, "status"},
+		"allocatable":         {`{"status":{"allocatable":{"example.com/gpu":"8"}}}`, "status"},
+		"removed resource":    {`{"status":{"allocatable":{"memory":null}}}`, "status"},
+		"foreign condition":   {`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "status"},
+		"address":             {`{"status":{"addresses":[{"type":"InternalIP","address":"10.9.9.9"}]}}`, "status"},
+		"volumes":             {`{"status":{"volumesInUse":["x"]}}`, "status"},
+	}
+	for name, write := range forbidden {
+		eventually(t, name, func(ctx context.Context) error {
+			if err := patch(ctx, write[0], write[1:]...); err == nil || !strings.Contains(err.Error(), policy) {
+				return fmt.Errorf("want a refusal by policy %s: %w", policy, fmt.Errorf("%v", err))
+			}
+			return nil
+		})
+	}
+	for name, write := range map[string][]string{
+		"features":   {`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"{}"}}}`},
+		"taint":      {`{"spec":{"taints":[{"key":"dedicated","effect":"NoSchedule"},{"key":"interference.crane.io","effect":"PreferNoSchedule"}]}}`},
+		"condition":  {`{"status":{"conditions":[{"type":"interference-identified","status":"True"}]}}`, "status"},
+		"resources":  {`{"status":{"capacity":{"gocrane.io/cpu":"2"},"allocatable":{"gocrane.io/cpu":"2"}}}`, "status"},
+		"annotation": {`{"metadata":{"annotations":{"ensurance.crane.io/elastic-resources":"{}"}}}`, "status"},
+	} {
+		if err := patch(t.Context(), write[0], write[1:]...); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

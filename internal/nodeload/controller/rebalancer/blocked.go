@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/eviction"
+	"crane.io/crane/internal/kube/optout"
 )
 
 // deletionCost is the annotation by which Kubernetes selects among the pods of a ReplicaSet.
@@ -19,7 +19,7 @@ const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
 // blockReason returns why a pod must not be moved from any node; empty if it may. schedulers are the names of the
 // profiles that run plugin Dynamic.
-func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace string) bool, siblings int) string {
+func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace string) bool, optedOut func(*corev1.Pod) bool, siblings int) string {
 	var policy eviction.Policy
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -28,8 +28,8 @@ func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace 
 		return "it does not run"
 	case protected(pod.Namespace):
 		return "its namespace is protected"
-	case pod.Labels[analysisv1alpha1.LabelOptOut] == "true":
-		return "it has opted out (" + analysisv1alpha1.LabelOptOut + ")"
+	case optedOut(pod):
+		return optout.Reason
 	}
 	if why := cmp.Or(policy.BlockReason(pod), policy.ReplicaBlockReason(siblings)); why != "" {
 		return why

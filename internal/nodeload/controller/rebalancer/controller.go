@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
@@ -60,6 +61,8 @@ type Config struct {
 	Format nodeload.Format
 	// Nodes lists nodes from a cache; Live lists pods and budgets, only when a node is hot.
 	Nodes, Live client.Reader
+	// OptOuts reads the namespaces and workloads that have opted out, only when a node is hot.
+	OptOuts func(context.Context) (optout.Set, error)
 	// Usage returns the usage of pods.
 	Usage   Vectors
 	Evictor Evictor
@@ -87,7 +90,7 @@ type Controller struct {
 // New returns a controller. It returns an error for missing or invalid fields.
 func New(cfg Config) (*Controller, error) {
 	s := cfg.Settings
-	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Patches == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
+	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.OptOuts == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Patches == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
 		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, usage, an evictor, a writer of nodes, events, metrics and a clock")
 	}
 	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
@@ -146,6 +149,9 @@ func (c *Controller) Round(ctx context.Context) error {
 	}
 	s, err := read(ctx, c.cfg.Live, list.Items, due, c.rules.Horizon(), now)
 	if err != nil {
+		return err
+	}
+	if s.optedOut, err = c.cfg.OptOuts(ctx); err != nil {
 		return err
 	}
 	use, err := c.use(ctx, s, now)
@@ -235,7 +241,7 @@ func (c *Controller) input(
 		in.Nodes[i] = rebalance.Node{Name: s.nodes[i].Name, Load: c.look(&s.nodes[i], &s.arriving[i], now), Hot: heats[i], Cooling: cooling}
 		count.Add(in.Nodes[i].Load, s.requested[i])
 		c.recordReturns(s.onHot[i])
-		in.Nodes[i].Pods = s.candidates(i, use, c.blockReason, c.coolDownReason)
+		in.Nodes[i].Pods = s.candidates(i, use, c.blockReason(s.optedOut), c.coolDownReason)
 		for _, pod := range s.onHot[i] {
 			byUID[string(pod.UID)] = pod
 		}
@@ -250,8 +256,10 @@ func (c *Controller) protected(namespace string) bool {
 	return slices.Contains(c.cfg.Settings.Protected, namespace)
 }
 
-func (c *Controller) blockReason(pod *corev1.Pod, siblings int) string {
-	return blockReason(pod, c.cfg.Settings.Schedulers, c.protected, siblings)
+func (c *Controller) blockReason(optedOut optout.Set) func(pod *corev1.Pod, siblings int) string {
+	return func(pod *corev1.Pod, siblings int) string {
+		return blockReason(pod, c.cfg.Settings.Schedulers, c.protected, optedOut.Excludes, siblings)
+	}
 }
 
 // coolDownReason returns a reason if the pod's workload lost a pod recently, or if a pod of it has come back to the node.

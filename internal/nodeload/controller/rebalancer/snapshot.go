@@ -16,6 +16,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
 	"crane.io/crane/pkg/series"
@@ -39,6 +40,8 @@ type snapshot struct {
 	repelling []antiAffinityPod
 	// running counts the running pods of each controller.
 	running map[string]int
+
+	optedOut optout.Set
 
 	budgets []budget
 	allowed []int32

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/internal/kube/eviction"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -44,24 +45,32 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 	}
 	empty := volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	critical := int32(2_000_000_000)
+	excluded := optout.Set{}
+	excluded.AddNamespace("quiet")
+	excluded.Add(optout.Workload{Kind: "Deployment", Namespace: "shop", Name: "calm"})
 	for name, test := range map[string]struct {
 		change   func(*corev1.Pod)
 		siblings int
 		want     string
 	}{
-		"may":           {nil, 2, ""},
-		"the only one":  {nil, 1, "only running pod"},
-		"no controller": {func(p *corev1.Pod) { p.OwnerReferences = nil }, 2, "no controller"},
-		"DaemonSet":     {owner("DaemonSet"), 2, "DaemonSet"},
-		"static":        {owner("Node"), 2, "Node"},
-		"Job":           {owner("Job"), 2, "Job"},
-		"pending":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 2, "does not run"},
-		"going":         {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "going already"},
-		"protected":     {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
-		"critical":      {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
-		"by requests":   {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 2, "default-scheduler does not read load"},
-		"says no":       {func(p *corev1.Pod) { p.Annotations[eviction.SafeToEvict] = "false" }, 2, "is false"},
-		"emptyDir":      {empty, 2, "emptyDir"},
+		"may":                 {nil, 2, ""},
+		"the only one":        {nil, 1, "only running pod"},
+		"no controller":       {func(p *corev1.Pod) { p.OwnerReferences = nil }, 2, "no controller"},
+		"DaemonSet":           {owner("DaemonSet"), 2, "DaemonSet"},
+		"static":              {owner("Node"), 2, "Node"},
+		"Job":                 {owner("Job"), 2, "Job"},
+		"pending":             {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 2, "does not run"},
+		"going":               {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "going already"},
+		"protected":           {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
+		"opted out":           {func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" }, 2, "opted out"},
+		"opted out namespace": {func(p *corev1.Pod) { p.Namespace = "quiet" }, 2, "opted out"},
+		"opted out workload": {func(p *corev1.Pod) {
+			p.Labels["pod-template-hash"], p.OwnerReferences[0].Name = "5f", "calm-5f"
+		}, 2, "opted out"},
+		"critical":    {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
+		"by requests": {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 2, "default-scheduler does not read load"},
+		"says no":     {func(p *corev1.Pod) { p.Annotations[eviction.SafeToEvict] = "false" }, 2, "is false"},
+		"emptyDir":    {empty, 2, "emptyDir"},
 		"emptyDir and says yes": {func(p *corev1.Pod) {
 			empty(p)
 			p.Annotations[eviction.SafeToEvict] = "true"
@@ -77,7 +86,7 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		}, 2, "pod affinity"},
 		"claims": {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, 2, "resource claims"},
 	} {
-		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, test.siblings)
+		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, excluded.Excludes, test.siblings)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

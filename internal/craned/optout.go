@@ -1,0 +1,26 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package craned
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/adoption/optoutlist"
+)
+
+// addOptOuts adds the publisher of the workloads that have opted out, which agents read, and the caches behind it.
+func addOptOuts(ctx context.Context, p *dependencies) error {
+	// The webhook of evictions reads them on every replica.
+	if err := optoutlist.Watch(ctx, p.mgr.GetCache()); err != nil {
+		return err
+	}
+	err := p.mgr.Add(optoutlist.Publisher{Namespace: p.Namespace, Cache: p.mgr.GetCache(), Client: p.mgr.GetClient(), Clock: clock.RealClock{}})
+	if err != nil {
+		return fmt.Errorf("adding the list of workloads that have opted out: %w", err)
+	}
+	return nil
+}
