@@ -19,6 +19,14 @@ type compiled struct {
 	empty      *numa.Node // these zones without any assignment
 }
 
+// spreads returns 1 if pods may spread over zones of the node by its policy, else 0. A nil topology is unknown.
+func (c *compiled) spreads() int64 {
+	if c == nil || !c.managed || c.singleZone || !c.empty.HasZones() {
+		return 0
+	}
+	return 1
+}
+
 // compile parses t. On an error the zones of the node count as unknown.
 func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 	c := &compiled{

@@ -5,7 +5,6 @@ package noderesourcetopology
 
 import (
 	"context"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -75,7 +74,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	case <-ctx.Done():
 		return nil, fwk.AsStatus(ctx.Err())
 	}
-	state.Write(stateKey, newCycle(r))
+	state.Write(stateKey, newCycle(p.core.store.requests.intern(r)))
 	return nil, nil
 }
 
@@ -88,7 +87,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if c == nil {
 		return nil
 	}
-	v := p.core.store.fit(p.view(info), c.request)
+	v := p.answer(info, c.request).verdict
 	switch v {
 	case unknown, zoneless:
 		p.countUnknown(v)
@@ -101,6 +100,14 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		p.core.waiting.add(waiter{pod: pod, request: c.request, missing: p.missing, queue: p.queue})
 	}
 	return c.status(v)
+}
+
+// answer returns the result of r on a node, computed if it is not cached.
+func (p *Plugin) answer(info fwk.NodeInfo, r *request) *answer {
+	if a := p.core.store.cached(info, r); a != nil {
+		return a
+	}
+	return p.core.store.compute(p.view(info), r)
 }
 
 // view distinguishes the node of the scheduler's snapshot from its copies for trials.
@@ -125,30 +132,22 @@ func (p *Plugin) countUnknown(v verdict) {
 	p.core.metrics.unknown.WithLabelValues(reason, result).Inc()
 }
 
-// PreScore skips Score for pods without a zone request.
+// PreScore skips Score for pods without a zone request, and for those that get one zone on every node: all scores
+// would be equal.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if readCycle(state) == nil {
+	if c := readCycle(state); c == nil || p.core.store.singleZoneOnly(c.request) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
 }
 
-// noScore marks a node without assigned zones, until NormalizeScore.
-const noScore = -1
-
-// Score prefers few zones, then near ones: 100 for one zone; for k zones between 100/(k+1) and 100/k, gocrane's
-// value, more for near zones.
+// Score prefers few zones, then near ones; see scoreOf.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := readCycle(state)
 	if c == nil {
 		return 0, nil
 	}
-	zones, closeness := p.core.store.spread(p.view(info), c.request)
-	if zones == 0 {
-		return noScore, nil
-	}
-	most, least := float64(fwk.MaxScore)/float64(zones), float64(fwk.MaxScore)/float64(zones+1)
-	return int64(math.Round(least + (most-least)*closeness)), nil
+	return p.answer(info, c.request).score, nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.

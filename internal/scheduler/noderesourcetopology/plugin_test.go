@@ -356,7 +356,7 @@ func TestAssumedUntilSeen(t *testing.T) {
 	free := func() string {
 		f.filter(t, newPod("other", "1"), "n")
 		var parts []string
-		for _, s := range f.core.store.nodes["n"].account.Free() {
+		for _, s := range f.core.store.state("n").account.Free() {
 			parts = append(parts, s.Zone+" "+s.Resources.String())
 		}
 		return strings.Join(parts, ", ")
@@ -365,7 +365,7 @@ func TestAssumedUntilSeen(t *testing.T) {
 		t.Errorf("assumed: free are %s, assumed %v", got, f.core.store.where)
 	}
 	f.bound(pod, "n")
-	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 0 || len(f.core.store.nodes["n"].assumed) != 0 {
+	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 0 || len(f.core.store.state("n").assumed) != 0 {
 		t.Errorf("seen: free are %s, assumed %v", got, f.core.store.where)
 	}
 	f.info("n").remove("p")

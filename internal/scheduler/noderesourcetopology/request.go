@@ -4,6 +4,7 @@
 package noderesourcetopology
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,6 +21,8 @@ type request struct {
 	resources numa.Resources
 	// singleZone is the pod's own policy; nil for that of the node.
 	singleZone *bool
+	// slot is the place of the request's answers at each node, see recentRequests.
+	slot int
 }
 
 // on returns the request on a node with its policy.
@@ -35,7 +38,7 @@ func (r *request) equal(o *request) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return r.resources.String() == o.resources.String() &&
+	return maps.Equal(r.resources, o.resources) &&
 		(r.singleZone == nil) == (o.singleZone == nil) && (r.singleZone == nil || *r.singleZone == *o.singleZone)
 }
 

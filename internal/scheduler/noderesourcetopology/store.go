@@ -5,6 +5,7 @@ package noderesourcetopology
 
 import (
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,10 +19,13 @@ import (
 // of the view, so that both always agree (otherwise a preemption could evict a pod for one that is gone). Placements
 // of arriving pods that the view does not show yet are in assumed.
 type store struct {
-	mu    sync.RWMutex
-	nodes map[string]*nodeState
-	where map[types.UID]string // the node of each assumed placement
-	known int                  // nodes with a topology
+	mu sync.RWMutex
+	// nodes maps names to *nodeState. It changes under mu and is read without it.
+	nodes     sync.Map
+	where     map[types.UID]string // the node of each assumed placement
+	known     int                  // nodes with a topology
+	spreading atomic.Int64         // nodes that spread pods over zones by policy
+	requests  recentRequests
 	// invalidResult is called for invalid annotations, once each.
 	invalidResult func(*corev1.Pod, error)
 }
@@ -34,6 +38,7 @@ type nodeState struct {
 	generation int64
 	assumed    map[types.UID]assumption
 	read       map[types.UID]reading
+	answers    [maxRequests]atomic.Pointer[answer]
 }
 
 // assumption is a placement that the pod's annotation does not show yet.
@@ -60,7 +65,14 @@ type view struct {
 func (v view) trial() bool { return v.info != v.own }
 
 func newStore(invalidResult func(*corev1.Pod, error)) *store {
-	return &store{nodes: map[string]*nodeState{}, where: map[types.UID]string{}, invalidResult: invalidResult}
+	return &store{where: map[types.UID]string{}, invalidResult: invalidResult}
+}
+
+// state returns the state of a node, or nil.
+func (s *store) state(node string) *nodeState {
+	n, _ := s.nodes.Load(node)
+	found, _ := n.(*nodeState)
+	return found
 }
 
 // setTopology replaces the topology of a node; nil removes it.
@@ -68,9 +80,11 @@ func (s *store) setTopology(node string, t *compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.node(node)
+	n.forgetAnswers()
 	if n.topology != nil {
 		s.known--
 	}
+	s.spreading.Add(t.spreads() - n.topology.spreads())
 	if n.topology = t; t == nil {
 		n.account, n.read = nil, nil
 		s.dropIfEmpty(node)
@@ -84,55 +98,46 @@ func (s *store) setTopology(node string, t *compiled) {
 
 // node returns the state of a node, created if needed.
 func (s *store) node(name string) *nodeState {
-	n := s.nodes[name]
+	n := s.state(name)
 	if n == nil {
 		n = &nodeState{assumed: map[types.UID]assumption{}}
-		s.nodes[name] = n
+		s.nodes.Store(name, n)
 	}
 	return n
 }
 
 // dropIfEmpty removes a node without topology and arriving pods.
 func (s *store) dropIfEmpty(name string) {
-	if n := s.nodes[name]; n != nil && n.topology == nil && len(n.assumed) == 0 {
-		delete(s.nodes, name)
+	if n := s.state(name); n != nil && n.topology == nil && len(n.assumed) == 0 {
+		s.nodes.Delete(name)
 	}
 }
 
-// fit reports whether r fits on a node as the scheduler sees it.
-func (s *store) fit(v view, r *request) (answer verdict) {
-	if unassigned := s.withAccount(v, func(n *nodeState, account *numa.Node) { answer = n.fit(account, r) }); unassigned != fits {
-		return unassigned
-	}
-	return answer
-}
-
-// spread returns the number of zones that r would get on a node and how close they are; 0 without assigned zones.
-func (s *store) spread(v view, r *request) (zones int, closeness float64) {
-	s.withAccount(v, func(n *nodeState, account *numa.Node) { zones, closeness = account.Spread(r.on(n.topology)) })
-	return zones, closeness
-}
-
-// withAccount calls use with the account of a node in view v, which use must not change. For a node without assigned
-// zones it only returns its verdict, else fits. Calls are concurrent unless the state changes.
-func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) verdict {
+// withAccount calls use with the state of a node, which is nil for an unknown one, and its account in view v, which is
+// nil without assigned zones. use must change neither. Calls are concurrent unless the state changes.
+func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 	node := v.info.Node().Name
 	s.mu.RLock()
-	n := s.nodes[node]
-	unassigned, done := n.unassigned()
-	if done = done || n.current(v); done && unassigned == fits {
+	n := s.state(node)
+	_, unassigned := n.unassigned()
+	done := unassigned || n.current(v)
+	switch {
+	case unassigned:
+		use(n, nil)
+	case done:
 		use(n, n.account)
 	}
 	s.mu.RUnlock()
 	if done {
-		return unassigned
+		return
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = s.nodes[node]
-	if unassigned, done = n.unassigned(); done {
-		return unassigned
+	n = s.state(node)
+	if _, unassigned := n.unassigned(); unassigned {
+		use(n, nil)
+		return
 	}
 	account := s.accountOf(n, v.own)
 	if v.trial() {
@@ -141,14 +146,13 @@ func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) verdict {
 		n.try(account, v)
 	}
 	use(n, account)
-	return unassigned
 }
 
 // fitNow reports whether r fits on a node in the scheduler's last view. A node that was never viewed counts as empty.
 func (s *store) fitNow(node string, r *request) verdict {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	n := s.nodes[node]
+	n := s.state(node)
 	if verdict, ok := n.unassigned(); ok {
 		return verdict
 	}
@@ -163,8 +167,8 @@ func (s *store) recordDeparture(uid types.UID, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(uid)
-	if n := s.nodes[node]; n != nil && n.account != nil {
-		n.account.Remove(string(uid))
+	if n := s.state(node); n != nil && n.account != nil && n.account.Remove(string(uid)) {
+		n.forgetAnswers()
 	}
 }
 
@@ -175,7 +179,7 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 	uid := pod.UID
 	s.release(uid) // of an earlier try
 	node := v.info.Node().Name
-	n := s.nodes[node]
+	n := s.state(node)
 	if verdict, ok := n.unassigned(); ok {
 		return verdict, nil
 	}
@@ -191,6 +195,7 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 	if err := account.Place(string(uid), p); err != nil {
 		return unknown, err
 	}
+	n.forgetAnswers()
 	n.assumed[uid] = assumption{reading: reading{placement: p, encoded: encoded}, copied: encoded == result(pod)}
 	s.where[uid] = node
 	return fits, nil
@@ -203,7 +208,8 @@ func (s *store) release(uid types.UID) {
 		return
 	}
 	delete(s.where, uid)
-	n := s.nodes[node]
+	n := s.state(node)
+	n.forgetAnswers()
 	delete(n.assumed, uid)
 	if n.account != nil {
 		n.account.Remove(string(uid))
@@ -229,7 +235,7 @@ func (s *store) assumedOn(uid types.UID) string {
 func (s *store) result(uid types.UID, node string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if n := s.nodes[node]; n != nil {
+	if n := s.state(node); n != nil {
 		return n.assumed[uid].encoded
 	}
 	return ""
