@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -24,11 +25,18 @@ only, the first time after seven days of history. Most policies set one request 
 requests of the day from a forecast and reacts to usage that is at least two minutes old; blocks-3h requests a quantile of the
 same three hours of the previous days.
 
+  cost       sum of the requests over the sum of the need, the largest sample of each day that is scored
+  min/day    time above the request in minutes a day
+  longest    longest uninterrupted time above the request
   slack      1 - sum(use)/sum(request): the unused share of the request
   violation  share of samples with usage above the request
   overrun    usage above the request as a share of all usage
   oomDays    days with a sample above the limit (memory only)
   changes    mean number of request changes per day: above 10 % between days; every change within a day
+
+The row "mean" counts all series the same (cost: geometric mean, longest: median), "by size" counts each by its need, as money
+does; the latter has a meaning only for series of one unit. A series for which some policy requests nothing at all is left out
+and named.
 
 A series is a CSV file with the header ts,value; other files of a directory are skipped. Rounding, minimums and maximums are not
 applied, so that a series can have any unit. --generated creates seeded memory series instead of reading files.
@@ -107,8 +115,11 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
 		}
 	}
+	if len(report.LeftOut) > 0 {
+		fmt.Fprintln(s.Err, "left out, because some policy requests nothing:", strings.Join(report.LeftOut, ", "))
+	}
 	if len(report.Series) == 0 {
-		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
+		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough and in use")}
 	}
 	return writeReport(s.Out, o.output, "back-test", report, renderRightsizeTable)
 }
@@ -170,14 +181,15 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 }
 
 func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
-	t := newFigureTable("SERIES", "POLICY", "SLACK", "VIOLATION", "OVERRUN", "OOM DAYS", "CHANGES/DAY")
+	t := newFigureTable("SERIES", "POLICY", "COST", "MIN/DAY", "LONGEST", "SLACK", "VIOLATION", "OVERRUN", "OOM DAYS", "CHANGES/DAY")
 	row := func(name string, s requestbacktest.Score) table.Row {
 		ooms := emptyCell
 		if s.OOMDays != nil {
 			ooms = fmt.Sprintf("%.4g", *s.OOMDays)
 		}
 		return table.Row{
-			name, s.Policy, fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
+			name, s.Policy, fmt.Sprintf("%.3f", s.Cost), fmt.Sprintf("%.1f", s.MinutesAbove),
+			series.FormatDuration(time.Duration(s.LongestAbove * float64(time.Minute))), fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
 			fmt.Sprintf("%.4f", s.Overrun), ooms, fmt.Sprintf("%.2f", s.Changes),
 		}
 	}
@@ -186,6 +198,9 @@ func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
 	}
 	for _, s := range report.Mean {
 		t.AppendRow(row("mean", s))
+	}
+	for _, s := range report.Weighted {
+		t.AppendRow(row("by size", s))
 	}
 	_, err := fmt.Fprintln(w, t.Render())
 	return err

@@ -81,7 +81,7 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 	var names []string
 	for i, s := range report["series"] {
 		fields := slices.Sorted(maps.Keys(s))
-		if !slices.Equal(fields, []string{"changes", "name", "oomDays", "overrun", "policy", "slack", "violation"}) {
+		if !slices.Equal(fields, []string{"changes", "cost", "longestAbove", "minutesAbove", "name", "oomDays", "overrun", "policy", "slack", "violation"}) {
 			t.Errorf("a score has the fields %v", fields)
 		}
 		if report["mean"][i]["policy"] != s["policy"] {
@@ -93,7 +93,7 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 		"crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa", "krr-p95", "krr-p99",
 		"crane-time-of-day", "blocks-3h",
 	}
-	if !slices.Equal(names, want) || len(report) != 2 {
+	if !slices.Equal(names, want) || len(report) != 3 {
 		t.Errorf("%v, want %v", names, want)
 	}
 }

@@ -13,7 +13,7 @@ package requestbacktest
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
@@ -76,29 +76,18 @@ type Course interface {
 // ObserveDelay is the age at which a course first receives a sample.
 const ObserveDelay = 2 * time.Minute
 
-// Score is the result of one rule on one series, or the mean over several.
-type Score struct {
-	// Name of the series; empty in a mean.
-	Name   string `json:"name,omitempty"`
-	Policy string `json:"policy"`
-	// Slack is 1 - sum(use)/sum(request).
-	Slack float64 `json:"slack"`
-	// Violation is the share of samples above the request.
-	Violation float64 `json:"violation"`
-	// Overrun is the use above the request as a share of the use.
-	Overrun float64 `json:"overrun"`
-	// OOMDays is the number of days with a sample above the limit (their mean number, in a mean); nil for CPU.
-	OOMDays *float64 `json:"oomDays"`
-	// Changes is the mean number of times a day that the request moved: by more than 10 % for a rule with one request a
-	// day, at all for a course.
-	Changes float64 `json:"changes"`
-}
-
 // Report is the outcome of a backtest.
 type Report struct {
 	Series []Score `json:"series"`
-	// Mean has one entry for each rule: the mean over the series, each weighing the same.
+	// Mean has one entry for each rule: the mean over the series, each weighing the same; the geometric mean of Cost and the
+	// median of LongestAbove.
 	Mean []Score `json:"mean"`
+	// Weighted has the means weighted by the need of the series, as money does: a series counts by its size. It has a meaning
+	// only for series of one unit.
+	Weighted []Score `json:"weighted"`
+	// LeftOut names the series that are idle, or for which some rule requested nothing on all days: a request of zero is
+	// never applied, so it must not count as one without slack.
+	LeftOut []string `json:"leftOut,omitempty"`
 }
 
 // Named is a series and its name.
@@ -110,26 +99,28 @@ type Named struct {
 // Run scores every rule on every series. A series that is too short or without usage leads to an error that names it; the
 // others are still scored, so a report may come with errors.
 func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
-	report := Report{Series: []Score{}, Mean: []Score{}}
+	report := Report{Series: []Score{}, Mean: []Score{}, Weighted: []Score{}}
 	var errs []error
-	scored := 0
-	sums := make([]Score, len(rules))
+	means := make([]meanScore, len(rules))
 	for _, named := range all {
 		scores, err := scoreSeries(named, rules, resource)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		scored++
+		if slices.ContainsFunc(scores, Score.isIdle) {
+			report.LeftOut = append(report.LeftOut, named.Name)
+			continue
+		}
 		report.Series = append(report.Series, scores...)
 		for i, s := range scores {
-			sums[i].add(s)
+			means[i].add(s)
 		}
 	}
-	if scored > 0 {
-		for i, sum := range sums {
-			sum.Name, sum.Policy = "", rules[i].Name
-			report.Mean = append(report.Mean, sum.dividedBy(float64(scored)))
+	if len(report.Series) > 0 {
+		for i := range means {
+			report.Mean = append(report.Mean, means[i].unweighted(rules[i].Name))
+			report.Weighted = append(report.Weighted, means[i].weighted(rules[i].Name))
 		}
 	}
 	return report, errors.Join(errs...)
@@ -155,7 +146,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	}
 	scores := make([]Score, 0, len(rules))
 	for _, rule := range rules {
-		t := rawStats{}
+		t := rawStats{step: s.Step}
 		var follow CoursePlanner
 		if rule.Follow != nil {
 			follow = rule.Follow()
@@ -190,115 +181,4 @@ func firstDecision(s series.Series) time.Time {
 		midnight = midnight.Add(day)
 	}
 	return midnight
-}
-
-// rawStats sums the days of one rule on one series.
-type rawStats struct {
-	use, requested, excess float64
-	samples, over          int
-	days, oomDays, changes int
-	last                   float64
-}
-
-func (t *rawStats) day(s series.Series, made Sizes) {
-	if !(made.Request >= 0) || math.IsInf(made.Request, 0) {
-		return
-	}
-	oom := false
-	for _, v := range s.Values {
-		if series.IsGap(v) {
-			continue
-		}
-		t.sample(v, made.Request)
-		oom = oom || v > made.Limit
-	}
-	t.days++
-	if oom {
-		t.oomDays++
-	}
-	if t.days > 1 && math.Abs(made.Request-t.last) > materialChange*t.last {
-		t.changes++
-	}
-	t.last = made.Request
-}
-
-func (t *rawStats) sample(use, request float64) {
-	t.samples++
-	t.use += use
-	t.requested += request
-	if use > request {
-		t.over++
-		t.excess += use - request
-	}
-}
-
-// course scores a day sample by sample. Every change counts, however small: each one is a resize.
-func (t *rawStats) course(s series.Series, c Course) {
-	seen := 0
-	for i, v := range s.Values {
-		at := s.Time(i)
-		for ; seen < i && !s.Time(seen).Add(ObserveDelay).After(at); seen++ {
-			c.Observe(s.Time(seen), s.Values[seen])
-		}
-		request := c.Request(at)
-		if (t.days > 0 || i > 0) && request != t.last {
-			t.changes++
-		}
-		t.last = request
-		if !series.IsGap(v) {
-			t.sample(v, request)
-		}
-	}
-	// The rest of the day is observed for the next one, whose past includes it anyway.
-	for ; seen < len(s.Values); seen++ {
-		c.Observe(s.Time(seen), s.Values[seen])
-	}
-	t.days++
-}
-
-func (t *rawStats) score(resource series.Resource) Score {
-	s := Score{}
-	if t.requested > 0 {
-		s.Slack = 1 - t.use/t.requested
-	}
-	if t.samples > 0 {
-		s.Violation = float64(t.over) / float64(t.samples)
-	}
-	if t.use > 0 {
-		s.Overrun = t.excess / t.use
-	}
-	if t.days > 0 {
-		s.Changes = float64(t.changes) / float64(t.days)
-	}
-	if resource == series.Memory {
-		ooms := float64(t.oomDays)
-		s.OOMDays = &ooms
-	}
-	return s
-}
-
-func (s *Score) add(o Score) {
-	s.Slack += o.Slack
-	s.Violation += o.Violation
-	s.Overrun += o.Overrun
-	s.Changes += o.Changes
-	if o.OOMDays != nil {
-		sum := *o.OOMDays
-		if s.OOMDays != nil {
-			sum += *s.OOMDays
-		}
-		s.OOMDays = &sum
-	}
-}
-
-func (s Score) dividedBy(n float64) Score {
-	s.Slack /= n
-	s.Violation /= n
-	s.Overrun /= n
-	s.Changes /= n
-	if s.OOMDays != nil {
-		mean := *s.OOMDays / n
-		s.OOMDays = &mean
-	}
-	return s
 }

@@ -56,6 +56,67 @@ func TestScoresByHand(t *testing.T) {
 	}
 }
 
+// TestCostAndStretchesByHand checks the figures that users read: what is paid for the need, and how long it is not covered.
+func TestCostAndStretchesByHand(t *testing.T) {
+	// Of two scored days, each has one sample of 6 and two of 5 in a row before it; the second has a gap between these.
+	s := hourly(9, func(hour int) float64 {
+		switch {
+		case hour == 8*24+11:
+			return series.Gap()
+		case hour%24 == 10 || hour%24 == 11:
+			return 5
+		case hour%24 == 12:
+			return 6
+		}
+		return 2
+	})
+	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 0)}, series.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := report.Series[0]
+	if math.Abs(got.Cost-4.0/6) > 1e-12 || math.Abs(got.MinutesAbove-5.0/47*1440) > 1e-9 || got.LongestAbove != 180 {
+		t.Errorf("%+v: want cost 2/3, %v minutes a day, the longest 180", got, 5.0/47*1440)
+	}
+}
+
+// TestIdleSeriesAreLeftOut checks that a request of zero does not count as one without slack, for no rule of the report.
+func TestIdleSeriesAreLeftOut(t *testing.T) {
+	// Too few samples above zero for gocrane's quantile, which requests nothing; others request something.
+	idle := hourly(12, func(hour int) float64 { return map[bool]float64{true: 3}[hour%(24*7) == 30] })
+	busy := hourly(12, func(hour int) float64 { return 1 + float64(hour%2) })
+	rules, err := Rules(series.CPU, "gocrane", "krr-p99")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run([]Named{{"idle", idle}, {"busy", busy}}, append(rules, fixed(1, 0)), series.CPU)
+	if err != nil || len(report.Series) != 3 || len(report.LeftOut) != 1 || report.LeftOut[0] != "idle" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for i, mean := range report.Mean {
+		if mean.Slack != report.Series[i].Slack {
+			t.Errorf("mean %+v includes the idle series", mean)
+		}
+	}
+}
+
+// TestWeightedMeansCountMoney checks that a large series counts by its size in one mean and not in the other.
+func TestWeightedMeansCountMoney(t *testing.T) {
+	small := hourly(9, func(int) float64 { return 1 })
+	large := hourly(9, func(int) float64 { return 9 })
+	report, err := Run([]Named{{"small", small}, {"large", large}}, []Rule{fixed(4, 0)}, series.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean, weighted := report.Mean[0], report.Weighted[0]
+	if math.Abs(mean.Violation-0.5) > 1e-12 || math.Abs(weighted.Violation-0.9) > 1e-12 {
+		t.Errorf("violation %v and %v, want .5 and .9 by size", mean.Violation, weighted.Violation)
+	}
+	if math.Abs(mean.Cost-4.0/3) > 1e-12 || math.Abs(weighted.Cost-0.8) > 1e-12 {
+		t.Errorf("cost %v and %v, want 4/3 (geometric) and .8 by size", mean.Cost, weighted.Cost)
+	}
+}
+
 func TestChangesCountMoves(t *testing.T) {
 	requests := []float64{1, 1.05, 1.2, 1.2, 0.6}
 	day := 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/rightsize/schedule"
 	"crane.io/crane/pkg/series"
 )
@@ -20,8 +21,8 @@ import (
 const CranePrefix = "crane-"
 
 // Rules returns the rules of the given names for a resource, or all of them: the built-in policies as crane-default,
-// crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day
-// and blocks-3h. The error for an unknown name lists the known ones.
+// crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day,
+// blocks-3h and crane-calibrated. The error for an unknown name lists the known ones.
 func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	if resource != series.CPU && resource != series.Memory {
 		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
@@ -36,7 +37,7 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	}
 	all = append(all, peers(resource)...)
 	if resource == series.CPU {
-		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks())
+		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks(), OfCalibration(Calibrated, calibrate.DefaultSettings()))
 	}
 	if len(names) == 0 {
 		return all, nil

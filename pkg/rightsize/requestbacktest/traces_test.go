@@ -4,7 +4,6 @@
 package requestbacktest
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
@@ -49,33 +48,59 @@ func readTraces(t *testing.T) []Named {
 	var all []Named
 	for i := range 8 {
 		name := fmt.Sprintf("workload-%d", i)
-		file, err := os.Open(filepath.Join(dir, name+".csv"))
+		s, err := readCSV(filepath.Join(dir, name+".csv"))
 		if err != nil {
-			t.Fatal(err)
-		}
-		s := series.Series{Step: time.Minute}
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			stamp, value, _ := strings.Cut(lines.Text(), ",")
-			if stamp == "ts" {
-				continue
-			}
-			seconds, errStamp := strconv.ParseInt(stamp, 10, 64)
-			v, errValue := strconv.ParseFloat(value, 64)
-			if err := errors.Join(errStamp, errValue); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if len(s.Values) == 0 {
-				s.Start = time.Unix(seconds, 0).UTC()
-			}
-			s.Values = append(s.Values, v)
-		}
-		if err := errors.Join(lines.Err(), file.Close()); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", name, err)
 		}
 		all = append(all, Named{Name: name, Series: s})
 	}
 	return all
+}
+
+// readCSV reads a file with the columns ts,value into a series whose step is the most frequent distance.
+func readCSV(path string) (series.Series, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return series.Series{}, err
+	}
+	var at []int64
+	var values []float64
+	counts := map[int64]int{}
+	for line := range strings.Lines(string(data)) {
+		stamp, value, _ := strings.Cut(strings.TrimSpace(line), ",")
+		if stamp == "ts" {
+			continue
+		}
+		seconds, errStamp := strconv.ParseInt(stamp, 10, 64)
+		v, errValue := strconv.ParseFloat(value, 64)
+		if err := errors.Join(errStamp, errValue); err != nil {
+			return series.Series{}, err
+		}
+		if len(at) > 0 {
+			counts[seconds-at[len(at)-1]]++
+		}
+		at, values = append(at, seconds), append(values, v)
+	}
+	step := int64(0)
+	for d, n := range counts {
+		if d > 0 && (n > counts[step] || n == counts[step] && d < step) {
+			step = d
+		}
+	}
+	if step == 0 {
+		return series.Series{}, errors.New("fewer than two samples")
+	}
+	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
+	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
+	for i := range out.Values {
+		out.Values[i] = series.Gap()
+	}
+	for i, v := range values {
+		if cell := (at[i] - at[0] + step/2) / step; cell >= 0 && int(cell) < len(out.Values) {
+			out.Values[cell] = v
+		}
+	}
+	return out, nil
 }
 
 // means returns the mean score of each rule over the series.

@@ -1,0 +1,272 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/series"
+)
+
+// Model holds the past days of one container: sketches of its blocks, and the results of the multipliers. New returns an
+// empty one. A Model is not safe for concurrent use.
+type Model struct {
+	settings Settings
+	blocks   int
+	// days are the last days with usage, in order, at most Window of them.
+	days []*dayRecord
+	// pods are the states of the reaction at the end of the last day.
+	pods map[string]*podReplay
+	// last is the last day that was added.
+	last series.Day
+}
+
+// dayRecord is what is kept of a day.
+type dayRecord struct {
+	day series.Day
+	// blocks holds the usage of each block and of its reach.
+	blocks []*histogram.Counts
+	// samples of all pods that were replayed; 0 if the days before it were too few.
+	samples float64
+	// above counts samples above the request, and requested sums the requests, by candidate.
+	above, requested [candidateCount]float64
+}
+
+// candidateCount is the number of requests that a day is replayed with: each multiplier of the blocks, then of the whole day. Usage
+// without a cycle is cheaper to size by the whole day, whose quantile is steadier.
+const candidateCount = 2 * multiplierCount
+
+// podReplay is the state of the reaction for one pod.
+type podReplay struct {
+	recent recent
+	step   time.Duration
+	raises [candidateCount]raise
+}
+
+// PodUsage is the usage of one pod on one day, in cores. Gaps, and infinite or negative values, are ignored.
+type PodUsage struct {
+	Pod    string
+	Series series.Series
+}
+
+// New returns an empty model. The settings must be valid.
+func New(s Settings) *Model {
+	return &Model{settings: s, blocks: int(day / s.Block), pods: map[string]*podReplay{}}
+}
+
+// minReplay is the number of days before a day from which it is replayed.
+const minReplay = 2
+
+// AddDay adds the usage of a finished day and replays it, sized from the days before it. Days must be added in order; one that
+// is not later than the last is ignored. Samples outside the day are ignored.
+func (m *Model) AddDay(date series.Day, pods []PodUsage) {
+	d, shape := m.begin(date)
+	if d == nil {
+		return
+	}
+	seen := map[string]*podReplay{}
+	counted := false
+	for _, p := range pods {
+		part := p.Series.Between(date.Start(), date.End())
+		if part.Step <= 0 || len(part.Values) == 0 {
+			continue
+		}
+		counted = d.sketch(part, m.settings) || counted
+		if shape != nil {
+			seen[p.Pod] = m.replay(d, part, shape, m.pods[p.Pod])
+		}
+	}
+	m.pods = seen
+	if counted {
+		for i := range d.blocks {
+			d.blocks[i].Compact()
+		}
+		m.days = append(m.days, d)
+	}
+}
+
+// AddSketch adds a finished day by the sketch of its usage, which must not change afterwards. It requires settings with one request
+// a day and without a reaction, for which the order of samples does not matter.
+func (m *Model) AddSketch(date series.Day, usage *histogram.Counts) {
+	d, shape := m.begin(date)
+	if d == nil || usage.Total() == 0 {
+		return
+	}
+	d.blocks[0] = usage
+	m.days = append(m.days, d)
+	if shape == nil {
+		return
+	}
+	d.samples = float64(usage.Total())
+	for k, f := range Multipliers() {
+		d.above[k] = usage.CountAbove(f * shape[0])
+		d.requested[k] = d.samples * f * shape[0]
+	}
+}
+
+// begin returns the record of a new day and the shape by which it is replayed; nil for a day that is not later than the last.
+func (m *Model) begin(date series.Day) (*dayRecord, []float64) {
+	if len(m.days) > 0 && date <= m.last {
+		return nil, nil
+	}
+	m.forgetBefore(date)
+	m.last = date
+	d := &dayRecord{day: date, blocks: make([]*histogram.Counts, m.blocks)}
+	for i := range d.blocks {
+		d.blocks[i] = &histogram.Counts{}
+	}
+	return d, m.shape()
+}
+
+// forgetBefore drops the days that are too old for a plan of a day.
+func (m *Model) forgetBefore(date series.Day) {
+	first := date - series.Day(m.settings.Window)
+	m.days = slices.DeleteFunc(m.days, func(d *dayRecord) bool { return d.day < first })
+}
+
+// sketch adds usage to the blocks and reports whether there was any.
+func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
+	offset := s.Start.Sub(d.day.Start())
+	for i, v := range s.Values {
+		at := offset + time.Duration(i)*s.Step
+		block := int(at / by.Block)
+		if !usable(v) || !d.blocks[block].Add(v) {
+			continue
+		}
+		counted = true
+		if by.Reach == 0 {
+			continue
+		}
+		within := at - time.Duration(block)*by.Block
+		if within < by.Reach {
+			d.blocks[(block+len(d.blocks)-1)%len(d.blocks)].Add(v)
+		}
+		if within >= by.Block-by.Reach {
+			d.blocks[(block+1)%len(d.blocks)].Add(v)
+		}
+	}
+	return counted
+}
+
+// lowestShare is the share of the highest block that every block has at least.
+const lowestShare = 0.001
+
+// shape returns the quantile of each block over the days of the model, and last that of the whole day; nil if there are too few days, or nothing was used.
+// A block without usage has the highest quantile of the others, and one in which hardly anything was used a small share of it: usage that
+// returns could not be told from noise.
+func (m *Model) shape() []float64 {
+	if len(m.days) < minReplay {
+		return nil
+	}
+	out := make([]float64, m.blocks+1)
+	highest := 0.0
+	var h, whole histogram.Histogram
+	for i := range m.blocks {
+		h.Reset()
+		for _, d := range m.days {
+			h.Add(d.blocks[i], 1)
+			whole.Add(d.blocks[i], 1)
+		}
+		if out[i] = h.Quantile(float64(m.settings.Quantile)); usable(out[i]) {
+			highest = max(highest, out[i])
+		}
+	}
+	out[m.blocks] = whole.Quantile(float64(m.settings.Quantile))
+	if highest == 0 {
+		return nil
+	}
+	for i, v := range out {
+		if !usable(v) {
+			out[i] = highest
+		}
+		out[i] = max(out[i], lowestShare*highest)
+	}
+	return out
+}
+
+// replay scores the usage of a pod with each multiplier and returns the state of its reaction at the end.
+func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *podReplay) *podReplay {
+	if state == nil || state.step != s.Step {
+		state = &podReplay{recent: newRecent(s.Step), step: s.Step}
+	}
+	by := m.settings.Reaction
+	lag := len(s.Values)
+	if by != nil {
+		lag = lagOf(by.Delay, s.Step)
+	}
+	midnight, candidates := d.day.Start(), candidatesOf(shape)
+	for i := range len(s.Values) + min(lag, len(s.Values)) {
+		at := s.Time(i)
+		block := min(int(at.Sub(midnight)/m.settings.Block), m.blocks-1)
+		requests := &candidates[block]
+		if known := i - lag; known >= 0 && by != nil {
+			state.observe(at.UnixNano(), s.Values[known], requests, by)
+		}
+		if i >= len(s.Values) || !usable(s.Values[i]) {
+			continue
+		}
+		d.samples++
+		for k := range m.candidates() {
+			request := state.raises[k].request(at.UnixNano(), requests[k])
+			d.requested[k] += request
+			if s.Values[i] > request {
+				d.above[k]++
+			}
+		}
+	}
+	return state
+}
+
+// candidates returns the number of candidates: the whole day is one more shape only beside shorter blocks.
+func (m *Model) candidates() int {
+	if m.blocks == 1 {
+		return multiplierCount
+	}
+	return candidateCount
+}
+
+// candidatesOf returns the requests of all candidates for each block.
+func candidatesOf(shape []float64) [][candidateCount]float64 {
+	blocks := len(shape) - 1
+	out := make([][candidateCount]float64, blocks)
+	for i := range out {
+		for k, f := range Multipliers() {
+			out[i][k], out[i][multiplierCount+k] = f*shape[i], f*shape[blocks]
+		}
+	}
+	return out
+}
+
+// observe adds a sample for all candidates.
+func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]float64, by *Reaction) {
+	p.recent.add(use)
+	if p.recent.count == 0 || !(use > requests[0] || use > requests[multiplierCount]) {
+		return // no candidate is exceeded
+	}
+	for k, planned := range requests {
+		p.raises[k].observe(now, planned, &p.recent, by)
+	}
+}
+
+// lagOf returns the number of samples after which one is known: at least one, since a sample covers the time of a step.
+func lagOf(delay, step time.Duration) int { return max(1, int((delay+step-1)/step)) }
+
+// Multipliers returns the multipliers in ascending order.
+func Multipliers() [multiplierCount]float64 {
+	var out [multiplierCount]float64
+	for i := range out {
+		out[i] = multiplier(i)
+	}
+	return out
+}
+
+func multiplier(i int) float64 {
+	return lowestMultiplier * math.Pow(highestMultiplier/lowestMultiplier, float64(i)/(multiplierCount-1))
+}
+
+// usable reports whether a value can be a usage.
+func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }

@@ -1,0 +1,166 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// ErrShortHistory is returned, wrapped, if there are too few days for a plan.
+var ErrShortHistory = errors.New("too little history")
+
+// ErrIdle is returned if the days have no usage above zero that a plan could be made of.
+var ErrIdle = errors.New("no usage above zero")
+
+// Plan is the requests of a day.
+type Plan struct {
+	// Requests are those of the blocks of the day in UTC, in the unit of the usage; finite and above zero.
+	Requests []float64
+	// Block is the length of a block.
+	Block time.Duration
+	// Reaction is the reaction that the replay assumed; nil for none.
+	Reaction *Reaction
+	Calibration
+}
+
+// Calibration is the result of the replay of the past days.
+type Calibration struct {
+	// Target is the share of the time that usage may exceed the request; Achieved is that share in the replay.
+	Target   series.Ratio `json:"target"`
+	Achieved series.Ratio `json:"achieved"`
+	// Multiplier was chosen: the cheapest one that met the target, or the one closest to it if none did. With a reaction a small
+	// multiplier may cost more than a larger one, because it is raised more often.
+	Multiplier float64 `json:"multiplier"`
+	// WholeDay is set if one request for the whole day was cheaper than requests by block.
+	WholeDay bool `json:"wholeDay,omitempty"`
+	// Days is the number of replayed days.
+	Days int `json:"days"`
+	// Points has the results of all multipliers of the chosen shape, in ascending order.
+	Points []Point `json:"points"`
+}
+
+// Point is the result of one multiplier.
+type Point struct {
+	Multiplier float64 `json:"multiplier"`
+	// Violation is the share of the time above the request.
+	Violation series.Ratio `json:"violation"`
+	// Request is the mean request.
+	Request float64 `json:"request"`
+}
+
+// Met reports whether the replay met the target.
+func (c Calibration) Met() bool { return c.Achieved <= c.Target }
+
+// Plan returns the requests of a day, which follows the last one that was added. It returns ErrShortHistory or ErrIdle,
+// wrapped, if there is no plan.
+func (m *Model) Plan(date series.Day) (Plan, error) {
+	m.forgetBefore(date)
+	if len(m.days) < m.settings.MinDays {
+		return Plan{}, fmt.Errorf("%w: %d of %d days", ErrShortHistory, len(m.days), m.settings.MinDays)
+	}
+	shape := m.shape()
+	if shape == nil {
+		return Plan{}, ErrIdle
+	}
+	c := m.calibrate()
+	if c.Days == 0 {
+		return Plan{}, ErrIdle
+	}
+	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Calibration: c, Requests: make([]float64, m.blocks)}
+	for i := range out.Requests {
+		out.Requests[i] = c.Multiplier * shape[i]
+		if c.WholeDay {
+			out.Requests[i] = c.Multiplier * shape[m.blocks]
+		}
+	}
+	return out, nil
+}
+
+// calibrate chooses the multiplier from the replayed days.
+func (m *Model) calibrate() Calibration {
+	c := Calibration{Target: m.settings.Target}
+	samples := 0.0
+	var above, requested [candidateCount]float64
+	for _, d := range m.days {
+		if d.samples == 0 {
+			continue
+		}
+		c.Days++
+		samples += d.samples
+		for k := range above {
+			above[k] += d.above[k]
+			requested[k] += d.requested[k]
+		}
+	}
+	if samples == 0 {
+		return c
+	}
+	points, chosen := make([]Point, m.candidates()), 0
+	for k := range points {
+		points[k] = Point{
+			Multiplier: multiplier(k % multiplierCount), Violation: series.Ratio(above[k] / samples), Request: requested[k] / samples,
+		}
+		if points[k].betterThan(points[chosen], c.Target) {
+			chosen = k
+		}
+	}
+	c.WholeDay = chosen >= multiplierCount
+	first := chosen / multiplierCount * multiplierCount
+	c.Points = points[first : first+multiplierCount]
+	c.Multiplier, c.Achieved = points[chosen].Multiplier, points[chosen].Violation
+	return c
+}
+
+// betterThan reports whether a point is to be preferred: the cheaper one of two that met the target, else the one with less
+// time above the request.
+func (p Point) betterThan(other Point, target series.Ratio) bool {
+	if p.Violation <= target && other.Violation <= target {
+		return p.Request < other.Request
+	}
+	return p.Violation < other.Violation
+}
+
+// Course is the request of one pod within a day: a plan, raised by the reaction. It is called in time order.
+type Course struct {
+	plan   Plan
+	start  time.Time
+	step   time.Duration
+	recent recent
+	raised raise
+}
+
+// NewCourse returns the course of a day. A raise of the course of the day before, which may be nil, continues. step is the time
+// between samples.
+func NewCourse(p Plan, date series.Day, step time.Duration, before *Course) *Course {
+	c := &Course{plan: p, start: date.Start(), step: step, recent: newRecent(step)}
+	if before != nil {
+		c.recent, c.raised = before.recent, before.raised
+	}
+	return c
+}
+
+// Request returns the request in force at a time of the day.
+func (c *Course) Request(at time.Time) float64 {
+	return c.raised.request(at.UnixNano(), c.planned(at))
+}
+
+// Observe adds a sample that began at a time; it is acted on after the delay of the reaction.
+func (c *Course) Observe(at time.Time, use float64) {
+	by := c.plan.Reaction
+	if by == nil {
+		return
+	}
+	c.recent.add(use)
+	now := at.Add(time.Duration(lagOf(by.Delay, c.step)) * c.step)
+	c.raised.observe(now.UnixNano(), c.planned(now), &c.recent, by)
+}
+
+func (c *Course) planned(at time.Time) float64 {
+	i := int(at.Sub(c.start) / c.plan.Block)
+	return c.plan.Requests[min(max(i, 0), len(c.plan.Requests)-1)]
+}

@@ -1,0 +1,91 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"time"
+
+	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
+)
+
+const day = 24 * time.Hour
+
+// Settings defines how requests are computed.
+type Settings struct {
+	// Target is the share of the time that usage may exceed the request: 0.005 is 7 minutes a day.
+	Target series.Ratio
+	// Quantile of the usage of a block over the days of the window.
+	Quantile series.Ratio
+	// Block is the time for which the request is constant; it divides a day. A day is one request.
+	Block time.Duration
+	// Reach is the time before and after a block whose usage counts too, so that a cycle may shift.
+	Reach time.Duration
+	// Window is the number of days of usage, and of replayed days.
+	Window int
+	// MinDays is the number of observed days below which there is no plan.
+	MinDays int
+	// Reaction is the reaction that acts on the workload; nil if none does.
+	Reaction *Reaction
+}
+
+// Reaction raises the request within the day. A sample exceeds the request for some minutes before it is known; a reaction
+// cannot avoid these.
+type Reaction struct {
+	// Headroom is the factor of the highest usage of the last minutes to which the request is raised.
+	Headroom float64
+	// Hold is the time for which the raised request is held after the last raise.
+	Hold time.Duration
+	// Delay is the age at which a sample is known and acted on.
+	Delay time.Duration
+}
+
+// DefaultTarget is the share of the time above the request that users choose by default: 7.2 minutes a day.
+const DefaultTarget series.Ratio = 0.005
+
+// LowestTarget is the lowest target that can be chosen. Lower ones were missed by a factor of two on every fourth series.
+const LowestTarget series.Ratio = 0.0025
+
+// DefaultSettings returns the settings for workloads whose pods are resized in place within the day. The figures were
+// chosen on families of series other than those they were scored on; see docs/explanation/rightsizing.md.
+func DefaultSettings() Settings {
+	return Settings{
+		Target: DefaultTarget, Quantile: 0.98, Block: 3 * time.Hour, Reach: 15 * time.Minute, Window: 14, MinDays: 7,
+		Reaction: &Reaction{Headroom: 1.2, Hold: time.Hour, Delay: 2 * time.Minute},
+	}
+}
+
+// ConstantSettings returns the settings for workloads on which nothing acts within the day: one request, no reaction.
+func ConstantSettings() Settings {
+	s := DefaultSettings()
+	s.Block, s.Reach, s.Reaction = day, 0, nil
+	return s
+}
+
+// Validate returns everything that is wrong with the settings, joined, each a *settings.FieldError; nil if they are valid.
+func (s Settings) Validate() error {
+	var errs settings.Errors
+	CheckTarget(&errs, "target", s.Target)
+	errs.Check(s.Quantile > 0 && s.Quantile <= 1, "quantile", s.Quantile, "must be above 0 and at most 1")
+	errs.Check(s.Block >= time.Hour && s.Block <= day && day%s.Block == 0, "block", s.Block, "must divide a day, and be 1h or more")
+	errs.Check(s.Reach >= 0 && s.Reach <= s.Block && s.Block+2*s.Reach <= day, "reach", s.Reach, "must be 0 to the length of a block")
+	errs.Check(s.Window >= 2 && s.Window <= 366, "window", s.Window, "must be 2 to 366 days")
+	errs.Check(s.MinDays >= 2 && s.MinDays <= s.Window, "minDays", s.MinDays, "must be 2 to the window")
+	if r := s.Reaction; r != nil {
+		errs.Check(r.Headroom >= 1 && r.Headroom <= 10, "reaction.headroom", r.Headroom, "must be 1 to 10 (1.1 is 10 % above)")
+		errs.Check(r.Hold > 0 && r.Hold <= day, "reaction.hold", r.Hold, "must be above 0 and at most a day")
+		errs.Check(r.Delay >= 0 && r.Delay <= time.Hour, "reaction.delay", r.Delay, "must be 0 to 1h")
+	}
+	return errs.Err()
+}
+
+// CheckTarget adds an error if a target cannot be chosen.
+func CheckTarget(errs *settings.Errors, path string, target series.Ratio) {
+	errs.Check(target >= LowestTarget && target <= 0.5, path, target, "must be 0.0025 to 0.5 (0.005 is 7 minutes a day)")
+}
+
+// multiplierCount is the number of multipliers: 0.6 to 2.7, each 7.8 % above the one before.
+const multiplierCount = 21
+
+const lowestMultiplier, highestMultiplier = 0.6, 2.7

@@ -1,0 +1,67 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package requestbacktest
+
+import (
+	"fmt"
+	"time"
+
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
+	"crane.io/crane/pkg/series"
+)
+
+// Calibrated is the name of the rule that follows a calibrated plan with reactions; CPU only.
+const Calibrated = CranePrefix + "calibrated"
+
+// OfCalibration returns the rule of a calibrated plan every midnight, followed with the reaction of the settings. Where the
+// history is too short for a plan, the constant of the default policy is followed with the same reaction.
+func OfCalibration(name string, s calibrate.Settings) Rule {
+	return Rule{Name: name, Follow: func() CoursePlanner {
+		p := &calibratedPlanner{model: calibrate.New(s), settings: s}
+		return p.next
+	}}
+}
+
+type calibratedPlanner struct {
+	model    *calibrate.Model
+	settings calibrate.Settings
+	added    time.Time // end of the samples in the model
+	last     *calibrate.Course
+	fallback rightsize.CPUPolicy
+}
+
+// next implements CoursePlanner.
+func (p *calibratedPlanner) next(past History) (Course, error) {
+	for date, part := range past.Samples.Between(p.added, past.Now).Days() {
+		p.model.AddDay(date, []calibrate.PodUsage{{Series: part}})
+	}
+	p.added = past.Now
+	today := series.DayOf(past.Now)
+	plan, err := p.model.Plan(today)
+	if err != nil {
+		need, err := p.constant(past, err)
+		if err != nil {
+			return nil, err
+		}
+		plan = calibrate.Plan{Requests: []float64{need}, Block: day, Reaction: p.settings.Reaction}
+	}
+	p.last = calibrate.NewCourse(plan, today, past.Samples.Step, p.last)
+	return p.last, nil
+}
+
+// constant returns the request of the default policy.
+func (p *calibratedPlanner) constant(past History, because error) (float64, error) {
+	if p.fallback.Window == 0 {
+		policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
+		if err != nil {
+			return 0, err
+		}
+		p.fallback = policy.CPU
+	}
+	if need := p.fallback.Need(past.Days(p.fallback.Window), past.Now); need >= 0 {
+		return need, nil
+	}
+	return 0, fmt.Errorf("%w: %w", ErrNoUse, because)
+}

@@ -1,0 +1,231 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package requestbacktest
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/rightsize/calibrate"
+	"crane.io/crane/pkg/series"
+)
+
+// seriesFamily is a directory of series of one origin, beside the repository. Families of one group share workloads: none is
+// used to choose parameters for another of its group.
+type seriesFamily struct{ name, group, pattern string }
+
+func seriesFamilies() []seriesFamily {
+	return []seriesFamily{
+		{"traces", "traces", "traces/workload-*.csv"},
+		{"vm-cpu", "vm", "data/vm-cpu/*.csv"},
+		{"vm-memory", "vm", "data/vm-memory/*.csv"},
+		{"known-cause", "known-cause", "data/known-cause/*.csv"},
+		{"requests", "requests", "data/requests/*.csv"},
+	}
+}
+
+// gocraneRule is the rule that all are compared with: p99 of 7 days and 15 %.
+const gocraneRule = "gocrane"
+
+// targets are those that users choose from in the tables.
+func targets() []series.Ratio { return []series.Ratio{0.0025, 0.005, 0.01} }
+
+// variant is one choice of the parameters.
+type variant struct {
+	name     string
+	settings calibrate.Settings
+}
+
+func (v variant) rule(target series.Ratio) Rule {
+	v.settings.Target = target
+	return OfCalibration(fmt.Sprintf("%s %g %%", v.name, 100*float64(target)), v.settings)
+}
+
+// variants is the grid that parameters are chosen from. The first is the default.
+func variants() []variant {
+	out := []variant{{"calibrated", calibrate.DefaultSettings()}}
+	for _, q := range []series.Ratio{0.95, 0.98} {
+		for _, hold := range []time.Duration{time.Hour, 3 * time.Hour} {
+			for _, headroom := range []float64{1.1, 1.2, 1.3} {
+				s := calibrate.DefaultSettings()
+				s.Quantile, s.Reaction = q, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
+				out = append(out, variant{fmt.Sprintf("p%g, hold %v, headroom %g", 100*float64(q), hold, headroom), s})
+			}
+		}
+	}
+	return out
+}
+
+// scoreFamilies runs the rules on all series of all families, on all cores.
+func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
+	b.Helper()
+	root := filepath.Join("..", "..", "..", "..", "shared")
+	out := map[string]Report{}
+	for _, f := range seriesFamilies() {
+		paths, err := filepath.Glob(filepath.Join(root, f.pattern))
+		if err != nil || len(paths) == 0 {
+			b.Skipf("no series in %s beside the repository", f.pattern)
+		}
+		var lock sync.Mutex
+		var group sync.WaitGroup
+		slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+		found := make([]Report, len(paths))
+		for i, path := range paths {
+			group.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				s, err := readCSV(path)
+				if err != nil {
+					b.Errorf("%s: %v", path, err)
+					return
+				}
+				report, err := Run([]Named{{filepath.Base(path), s}}, rules(), series.CPU)
+				lock.Lock()
+				defer lock.Unlock()
+				found[i] = report
+				if err != nil {
+					b.Logf("%s: %v", f.name, err)
+				}
+			})
+		}
+		group.Wait()
+		out[f.name] = joined(found)
+	}
+	return out
+}
+
+// joined returns one report of those of single series.
+func joined(all []Report) Report {
+	var out Report
+	var means []meanScore
+	for _, r := range all {
+		out.LeftOut = append(out.LeftOut, r.LeftOut...)
+		out.Series = append(out.Series, r.Series...)
+		if means == nil {
+			means = make([]meanScore, len(r.Series))
+		}
+		for i, s := range r.Series {
+			means[i].add(s)
+		}
+	}
+	for _, m := range means {
+		out.Mean = append(out.Mean, m.unweighted(m.scores[0].Policy))
+		out.Weighted = append(out.Weighted, m.weighted(m.scores[0].Policy))
+	}
+	return out
+}
+
+// above returns the number of series of a rule that exceed a share of the time.
+func (r Report) above(rule int, share float64) (n, of int) {
+	for i := rule; i < len(r.Series); i += len(r.Mean) {
+		of++
+		if r.Series[i].Violation > share {
+			n++
+		}
+	}
+	return n, of
+}
+
+// loss is what a choice costs on a family, summed over the targets: the logarithm of the cost, and a price for series that exceed
+// twice the target and for a longest stretch above ten minutes. rule is that of the first target.
+func loss(r Report, rule int) float64 {
+	sum := 0.0
+	for i, target := range targets() {
+		n, of := r.above(rule+i, 2*float64(target))
+		sum += math.Log(r.Mean[rule+i].Cost) + 5*max(0, float64(n)/float64(of)-0.03) + math.Log(max(1, r.Mean[rule+i].LongestAbove/10))
+	}
+	return sum
+}
+
+// chosen returns the variant with the least loss on the families of other groups, all families alike.
+func chosen(grid []variant, scores map[string]Report, group string) int {
+	best, least := 0, math.Inf(1)
+	for k := range grid {
+		sum := 0.0
+		for _, f := range seriesFamilies() {
+			if f.group != group {
+				sum += loss(scores[f.name], k*len(targets()))
+			}
+		}
+		if sum < least {
+			best, least = k, sum
+		}
+	}
+	return best
+}
+
+// BenchmarkLeaveOneFamilyOut prints the scores of each family with the parameters chosen on the other families, beside the default.
+func BenchmarkLeaveOneFamilyOut(b *testing.B) {
+	for b.Loop() {
+		grid := variants()
+		scores := scoreFamilies(b, func() []Rule {
+			var rules []Rule
+			for _, v := range grid {
+				for _, target := range targets() {
+					rules = append(rules, v.rule(target))
+				}
+			}
+			return rules
+		})
+		for _, f := range seriesFamilies() {
+			r := scores[f.name]
+			for _, k := range []int{chosen(grid, scores, f.group), 0} {
+				fmt.Printf("%s: %s\n", f.name, grid[k].name)
+				for i, target := range targets() {
+					at := k*len(targets()) + i
+					n, of := r.above(at, 2*float64(target))
+					fmt.Printf("  %g %%: cost %.3f, %.2f %%, %d of %d above twice the target, longest %.0f min, %.1f changes a day\n", 100*float64(target),
+						r.Mean[at].Cost, 100*r.Mean[at].Violation, n, of, r.Mean[at].LongestAbove, r.Mean[at].Changes)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkFamilies prints the scores of the default parameters at several targets, of the constant without a reaction, and of other rules.
+func BenchmarkFamilies(b *testing.B) {
+	for b.Loop() {
+		scores := scoreFamilies(b, familyRules)
+		for _, f := range seriesFamilies() {
+			r := scores[f.name]
+			fmt.Printf("%s: %d series; left out %v\n", f.name, len(r.Series)/len(r.Mean), r.LeftOut)
+			gocrane := r.Mean[slices.IndexFunc(r.Mean, func(s Score) bool { return s.Policy == gocraneRule })]
+			for k, m := range r.Mean {
+				w := r.Weighted[k]
+				var counts []string
+				for _, share := range []float64{0.002, 0.005, 0.01, 0.02} {
+					n, of := r.above(k, share)
+					counts = append(counts, fmt.Sprintf("%d of %d", n, of))
+				}
+				fmt.Printf("  %-30s cost %.3f (%.3f of gocrane's), %.2f %% = %.1f min a day, longest %.0f min, %.1f changes a day; "+
+					"by size: %.3f, %.2f %%; above .2, .5, 1, 2 %%: %s\n", m.Policy, m.Cost, m.Cost/gocrane.Cost, 100*m.Violation, m.MinutesAbove,
+					m.LongestAbove, m.Changes, w.Cost, 100*w.Violation, strings.Join(counts, ", "))
+			}
+		}
+	}
+}
+
+// familyRules are those of the table of families.
+func familyRules() []Rule {
+	rules, err := Rules(series.CPU, gocraneRule, CranePrefix+"default")
+	if err != nil {
+		panic(err)
+	}
+	constant := variant{"constant, no reaction,", calibrate.ConstantSettings()}
+	for _, v := range []variant{variants()[0], constant} {
+		for _, target := range targets() {
+			rules = append(rules, v.rule(target))
+		}
+	}
+	lowest := variants()[0]
+	lowest.name = "lowest"
+	return append(rules, lowest.rule(0.001))
+}
