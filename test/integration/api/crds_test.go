@@ -34,8 +34,8 @@ func contracts() []contract {
 		{
 			"RecommendationRule", "recommendationrules", "recommendationrule", "rr", "Cluster",
 			[]string{
-			"RunInterval=.spec.runInterval", readyColumn, reasonColumn, "Targets=.status.targets", "LastRun=.status.lastUpdateTime", "AGE=.metadata.creationTimestamp",
-		},
+				"RunInterval=.spec.runInterval", readyColumn, reasonColumn, "Targets=.status.targets", "LastRun=.status.lastUpdateTime", "AGE=.metadata.creationTimestamp",
+			},
 			status,
 		},
 		{"Analytics", "analytics", "analytics", "analytics", "Namespaced", []string{
@@ -54,10 +54,10 @@ func contracts() []contract {
 		{
 			"EffectiveVerticalPodAutoscaler", "effectiveverticalpodautoscalers", "effectiveverticalpodautoscaler", "evpa", "Namespaced",
 			[]string{
-			"Target=.spec.targetRef.name", "Mode=.spec.updatePolicy.updateMode",
-			"CPU=.status.recommendation.containerRecommendations[0].target.cpu", "Memory=.status.recommendation.containerRecommendations[0].target.memory",
-			readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
-		},
+				"Target=.spec.targetRef.name", "Mode=.spec.updatePolicy.updateMode",
+				"CPU=.status.recommendation.containerRecommendations[0].target.cpu", "Memory=.status.recommendation.containerRecommendations[0].target.memory",
+				readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
+			},
 			status,
 		},
 		{"TimeSeriesPrediction", "timeseriespredictions", "timeseriesprediction", "tsp", "Namespaced", []string{
