@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -145,6 +147,9 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 	for _, name := range names {
 		named, err := recommendationsNamed(list.Items, name)
 		if err != nil {
+			if missing := missingNamespace(ctx, c, o.namespace); missing != nil {
+				return nil, nil, &exitError{code: exitNoResult, err: missing}
+			}
 			return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s: %w", o.namespace, err)}
 		}
 		selected = append(selected, named...)
@@ -157,6 +162,21 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 		return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("no recommendation of requests or replicas in %s", where)}
 	}
 	return selected, list.Items, nil
+}
+
+// missingNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
+func missingNamespace(ctx context.Context, c client.Reader, name string) error {
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		return nil
+	}
+	var list corev1.NamespaceList
+	var names []string
+	if c.List(ctx, &list) == nil {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return fmt.Errorf("namespace %s does not exist%s", name, didYouMean(name, names))
 }
 
 // setAuto sets adoptionType to Auto. Each patch requires the resource version that was read.

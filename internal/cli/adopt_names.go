@@ -12,6 +12,26 @@ import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
+// suggestTarget returns the workloads whose names resemble a name, and for a known name its kinds.
+func suggestTarget(all []analysisv1alpha1.Recommendation, kind, name string) string {
+	var names, kinds []string
+	for i := range all {
+		if targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
+			continue
+		}
+		target := all[i].Spec.TargetRef
+		names = append(names, target.Name)
+		if target.Name == name {
+			kinds = append(kinds, strings.ToLower(target.Kind)+"/"+target.Name)
+		}
+	}
+	if kind != "" && len(kinds) > 0 {
+		slices.Sort(kinds)
+		return "; did you mean " + strings.Join(slices.Compact(kinds), " or ") + "?"
+	}
+	return didYouMean(name, names)
+}
+
 // recommendationsNamed returns the Recommendation of a name, or else those of the workload NAME or KIND/NAME that can be adopted. It is an
 // error if there are none, or if workloads of several kinds have the name.
 func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([]analysisv1alpha1.Recommendation, error) {
@@ -26,7 +46,7 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 	var kinds []string
 	for i := range all {
 		target := all[i].Spec.TargetRef
-		if target.Name != workload || kind != "" && !strings.EqualFold(target.Kind, kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
+		if target.Name != workload || kind != "" && !kindMatches(kind, target.Kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
 			continue
 		}
 		out = append(out, all[i])
@@ -36,7 +56,7 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 	}
 	switch {
 	case len(out) == 0:
-		return nil, fmt.Errorf("no recommendation %s, and none of requests or replicas for a workload of this name", name)
+		return nil, fmt.Errorf("no recommendation %s, and none of requests or replicas for a workload of this name%s", name, suggestTarget(all, kind, workload))
 	case len(kinds) > 1:
 		return nil, fmt.Errorf("%s is the name of several workloads: use one of %s", name, strings.Join(kinds, ", "))
 	}

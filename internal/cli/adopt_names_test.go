@@ -43,6 +43,9 @@ func TestRecommendationsNamed(t *testing.T) {
 		"old":                 "no recommendation",
 		"daemonset/checkout":  "no recommendation",
 		"":                    "no recommendation",
+		"deploy/checkout":     "checkout-replicas-1 checkout-resource-1",
+		"chekcout":            "did you mean checkout?",
+		"deploment/checkout":  "did you mean deployment/checkout?",
 	} {
 		found, err := recommendationsNamed(all, name)
 		var names []string

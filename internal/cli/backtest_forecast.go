@@ -29,7 +29,7 @@ and of the previous week, a weighted quantile of the time of day, and gocrane's 
   wape      sum of absolute errors of the median / sum of the actual values
   pinball   quantile loss / mean of the actual values
   coverage  share of points at or below the quantile
-  skill     1 - pinball / pinball of plain, over the origins with a forecast
+  skill     1 - pinball / pinball of a constant, the quantile of the samples before each origin; as in crane forecast
   fit       median time of one forecast, from raw samples to quantiles
 
 The ratios below the means are geometric means over the series of the figure divided by that of plain, over the origins with a

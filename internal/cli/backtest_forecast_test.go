@@ -6,6 +6,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,28 @@ func TestBacktestForecastTable(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
 		}
+	}
+}
+
+// TestSkillOfForecastAndBacktest checks that both commands print one figure for a series.
+func TestSkillOfForecastAndBacktest(t *testing.T) {
+	path := writeSeries(t, t.TempDir(), "web.csv", 14)
+	var forecasted struct{ Series []jsonForecast }
+	var replayed struct {
+		Series []struct{ Skill, Origins float64 }
+	}
+	for command, into := range map[string]any{"forecast": &forecasted, "backtest forecast": &replayed} {
+		out, _, err := execute(t, append(strings.Fields(command), "-o", "json", path)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(out), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, b := forecasted.Series[0], replayed.Series[0]
+	if f.Skill == nil || math.Abs(*f.Skill-b.Skill) > 0.05 || float64(f.Origins) != b.Origins {
+		t.Errorf("forecast: skill %v of %d origins, backtest: %.2f of %v", f.Skill, f.Origins, b.Skill, b.Origins)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/prometheus"
 )
@@ -168,8 +166,8 @@ func (e *clusterState) emptyNamespaces(ctx context.Context, found []workload.Wor
 			out = append(out, fmt.Sprintf("%s reports no pod in namespace %s", sourceMetrics, ns))
 			continue
 		}
-		if err := e.kubernetes.getNamespace(ctx, ns); apierrors.IsNotFound(err) {
-			out = append(out, fmt.Sprintf("namespace %s does not exist", ns))
+		if missing := e.kubernetes.missingNamespace(ctx, ns); missing != nil {
+			out = append(out, missing.Error())
 			continue
 		}
 		out = append(out, fmt.Sprintf("namespace %s has no workload", ns))

@@ -34,7 +34,16 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	case len(similar) > 0:
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, listRefs(similar))}
 	}
-	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %d workloads matches", reference, len(all))}
+	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, plural(len(all), "workload"), didYouMean(name, workloadNames(all)))}
+}
+
+// workloadNames returns the names of workloads, with their namespaces if they have some.
+func workloadNames(all []workload.Workload) []string {
+	names := make([]string, 0, len(all))
+	for _, w := range all {
+		names = append(names, w.Name)
+	}
+	return names
 }
 
 func refMatches(ref workload.Ref, reference string) bool {

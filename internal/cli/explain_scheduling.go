@@ -46,7 +46,7 @@ func newExplainCommand(s Streams) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newExplainSchedulingCommand(s))
+	cmd.AddCommand(newExplainWorkloadCommand(s), newExplainSchedulingCommand(s))
 	return cmd
 }
 

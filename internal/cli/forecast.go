@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,8 @@ to a simpler model.
 
 The series are CSV files with the header ts,value, forecast from their newest sample, or the result of --query in Prometheus.
 
-  skill    1 - loss / loss of a constant quantile, from the model's own back-test: 1 is perfect, 0 equals the constant
+  skill    1 - loss / loss of a constant, the 0.95 quantile of the samples before each origin, from a replay of the series at
+           daily origins with forecasts of 24 h: 1 is perfect, 0 equals the constant. crane backtest forecast prints the same
   periods  complete seasons (days if there is no season) in the history of the model
 
 Exit codes: 0 success; 1 a file or Prometheus cannot be read; 2 the flags are invalid; 3 there is no series to forecast.`
@@ -73,19 +75,23 @@ func newForecastCommand(s Streams) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			return o.run(cmd.Context(), s)
+			err := o.run(cmd.Context(), s)
+			if hint := didYouMean(strings.Join(args, " "), subcommands(cmd)); errors.Is(err, fs.ErrNotExist) && hint != "" {
+				err = fmt.Errorf("%w%s", err, strings.Replace(hint, "mean ", "mean "+cmd.CommandPath()+" ", 1))
+			}
+			return err
 		},
 	}
-	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
-	fs.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
-	fs.StringVar(&o.step, "step", "1m", "step of the samples of --query")
-	fs.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))
-	o.calendar.addFlags(fs)
-	fs.StringVar(&o.history, "history", "14d", "length of the history")
-	fs.StringVar(&o.horizon, "horizon", "24h", "length of the forecast")
-	fs.IntVar(&o.width, "width", 0, "width of the chart in columns (default: that of the terminal, or 100)")
-	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table, json, chart or svg")
+	flags := cmd.Flags()
+	o.prometheus.addFlags(flags)
+	flags.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
+	flags.StringVar(&o.step, "step", "1m", "step of the samples of --query")
+	flags.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))
+	o.calendar.addFlags(flags)
+	flags.StringVar(&o.history, "history", "14d", "length of the history")
+	flags.StringVar(&o.horizon, "horizon", "24h", "length of the forecast")
+	flags.IntVar(&o.width, "width", 0, "width of the chart in columns (default: that of the terminal, or 100)")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: table, json, chart or svg")
 	cmd.AddCommand(newForecastScheduleCommand(s))
 	return cmd
 }

@@ -59,7 +59,7 @@ func (f seriesForecast) headline() string {
 	if math.IsNaN(f.forecast.Skill) {
 		parts = append(parts, "skill unknown")
 	} else {
-		parts = append(parts, fmt.Sprintf("skill %.2f", f.forecast.Skill))
+		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, plural(f.forecast.Origins, "origin")))
 	}
 	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
 	if f.forecast.Reason != "" {
@@ -95,6 +95,7 @@ type jsonForecast struct {
 	Period    string               `json:"period,omitempty"`
 	Periods   int                  `json:"periods"`
 	Skill     *float64             `json:"skill"`
+	Origins   int                  `json:"origins"`
 	Reason    string               `json:"reason,omitempty"`
 	Start     time.Time            `json:"start"`
 	Step      float64              `json:"stepSeconds"`
@@ -120,7 +121,7 @@ func renderForecastsJSON(w io.Writer, all []seriesForecast) error {
 
 func (f seriesForecast) json() jsonForecast {
 	j := jsonForecast{
-		Name: f.name, Algorithm: f.algorithm, Model: f.forecast.Model, Periods: f.forecast.Periods, Reason: f.forecast.Reason,
+		Name: f.name, Algorithm: f.algorithm, Model: f.forecast.Model, Periods: f.forecast.Periods, Origins: f.forecast.Origins, Reason: f.forecast.Reason,
 		Start: f.forecast.Start.UTC(), Step: f.forecast.Step.Seconds(), Quantiles: map[string][]float64{},
 		History: jsonHistory{Start: f.history.Start.UTC(), Step: f.history.Step.Seconds(), Values: make([]*float64, len(f.history.Values))},
 	}

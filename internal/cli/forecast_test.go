@@ -26,7 +26,7 @@ func TestForecastTable(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
-	for _, want := range []string{"web\nmodel auto", "season 1d, 10 in the history", "skill 0.9", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill unknown", "reason: "} {
+	for _, want := range []string{"web\nmodel auto", "season 1d, 10 in the history", "skill 0.9", " over 7 origins", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill unknown", "reason: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
 		}

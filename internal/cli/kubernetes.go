@@ -126,14 +126,13 @@ func (k *kubernetesFlags) listCluster(ctx context.Context, namespaces []string) 
 	return listFrom(k, func(l *workload.Lister) (workload.Cluster, error) { return l.Cluster(ctx, namespaces) })
 }
 
-// getNamespace returns the error of the API for a namespace, or nil if it exists.
-func (k *kubernetesFlags) getNamespace(ctx context.Context, name string) error {
+// missingNamespace returns an error if a namespace does not exist; nil if it exists or cannot be read.
+func (k *kubernetesFlags) missingNamespace(ctx context.Context, name string) error {
 	lister, _, err := k.lister()
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // whether it exists is unknown
 	}
-	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
-	return lister.Sources(kind).Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	return missingNamespace(ctx, lister.Sources(corev1.SchemeGroupVersion.WithKind("Namespace")).Reader, name)
 }
 
 // serverName returns the name of the API server for messages.

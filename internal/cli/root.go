@@ -69,5 +69,20 @@ func newVersionCommand(s Streams) *cobra.Command {
 	}
 }
 
-// noArgs rejects arguments with a usage error.
-func noArgs(cmd *cobra.Command, args []string) error { return usageError(cobra.NoArgs(cmd, args)) }
+// noArgs rejects arguments with a usage error, which suggests subcommands of a similar name.
+func noArgs(cmd *cobra.Command, args []string) error {
+	err := cobra.NoArgs(cmd, args)
+	if err == nil {
+		return nil
+	}
+	return usageError(fmt.Errorf("%w%s", err, didYouMean(args[0], subcommands(cmd))))
+}
+
+// subcommands returns the names of the subcommands of a command.
+func subcommands(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
+}

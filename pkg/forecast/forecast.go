@@ -71,10 +71,13 @@ type Forecast struct {
 	Period time.Duration
 	// Periods is the number of whole seasons (days, without a season) in the history.
 	Periods int
-	// Skill is 1 - loss/reference of the model's own rolling backtest, by pinball loss, where the reference is a
-	// constant quantile of the same history: 1 is perfect, 0 is no better than a constant, negative is worse. NaN if
-	// the history is too short for a backtest.
+	// Skill is 1 - loss/reference of a replay of the series itself: forecasts of 24 h from daily origins, each from earlier
+	// samples alone, by pinball loss at SkillLevel. The reference is the same quantile of the samples before each origin, a
+	// constant: 1 is perfect, 0 is no better than a constant, negative is worse. NaN if the history is too short for an
+	// origin, and for algorithms that are not replayed.
 	Skill float64
+	// Origins is the number of origins that Skill rests on.
+	Origins int
 	// Reason is why the model fell back to a simpler one; empty if it did not.
 	Reason string
 }

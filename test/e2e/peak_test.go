@@ -20,7 +20,7 @@ import (
 // are configured to start so slowly that this is forecast from the beginning. The test ends when the replicas have
 // risen, and a slow machine has minutes to spare.
 func TestPeakDemo(t *testing.T) {
-	s := start(t, "--demo", patientPeak(t), "--nodes", "2", "--workloads", "1", "--days", "8",
+	s := start(t, "--keep", "--demo", patientPeak(t), "--nodes", "2", "--workloads", "1", "--days", "8",
 		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
 	const low, high = 200, 500
 	var load float64

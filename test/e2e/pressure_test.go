@@ -18,7 +18,7 @@ import (
 //
 // It is the demo without what is shown, with a rush that lasts until the test has seen enough.
 func TestPressureDemo(t *testing.T) {
-	s := start(t, "--demo", endlessRush(t), "--nodes", "1", "--workloads", "1", "--days", "1", "--only", "apiserver,controller-manager,scheduler")
+	s := start(t, "--keep", "--demo", endlessRush(t), "--nodes", "1", "--workloads", "1", "--days", "1", "--only", "apiserver,controller-manager,scheduler")
 	limit := func() (string, error) {
 		found, err := filepath.Glob(filepath.Join(s.state, "hosts/agent-01/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/*/*.scope/cpu.max"))
 		if err != nil {

@@ -88,18 +88,20 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=recommend
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
-// +kubebuilder:printcolumn:name="TargetKind",type=string,JSONPath=`.spec.targetRef.kind`
-// +kubebuilder:printcolumn:name="TargetNamespace",type=string,JSONPath=`.spec.targetRef.namespace`
-// +kubebuilder:printcolumn:name="TargetName",type=string,JSONPath=`.spec.targetRef.name`
-// +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.completionStrategy.completionStrategyType`
-// +kubebuilder:printcolumn:name="PeriodSeconds",type=string,JSONPath=`.spec.completionStrategy.periodSeconds`
-// +kubebuilder:printcolumn:name="AdoptionType",type=string,JSONPath=`.spec.adoptionType`
-// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Action",type=string,priority=1,JSONPath=`.status.action`
-// +kubebuilder:printcolumn:name="Savings",type=string,priority=1,JSONPath=`.status.savings.monthly`
-// +kubebuilder:printcolumn:name="Description",type=string,priority=1,JSONPath=`.status.description`
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
+// +kubebuilder:printcolumn:name="Change",type=string,JSONPath=`.status.change`
+// +kubebuilder:printcolumn:name="Saving",type=string,JSONPath=`.status.savings.monthly`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Type",type=string,priority=1,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="TargetKind",type=string,priority=1,JSONPath=`.spec.targetRef.kind`
+// +kubebuilder:printcolumn:name="TargetNamespace",type=string,priority=1,JSONPath=`.spec.targetRef.namespace`
+// +kubebuilder:printcolumn:name="Action",type=string,priority=1,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="AdoptionType",type=string,priority=1,JSONPath=`.spec.adoptionType`
+// +kubebuilder:printcolumn:name="Adoption",type=string,priority=1,JSONPath=`.status.adoption.phase`
+// +kubebuilder:printcolumn:name="Strategy",type=string,priority=1,JSONPath=`.spec.completionStrategy.completionStrategyType`
+// +kubebuilder:printcolumn:name="PeriodSeconds",type=string,priority=1,JSONPath=`.spec.completionStrategy.periodSeconds`
 type Recommendation struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -306,6 +308,12 @@ type RecommendationContent struct {
 	// Action is the recommended action: Patch, Create, Delete or None.
 	// +optional
 	Action Action `json:"action,omitempty"`
+
+	// Change is the recommended change in short, such as "cpu 1 → 778m, memory 1136Mi → 512Mi": requests of one pod, replicas,
+	// or the action.
+	// +optional
+	// +kubebuilder:validation:MaxLength=60
+	Change string `json:"change,omitempty"`
 
 	// Description is the reason for the recommendation.
 	// +optional

@@ -16,10 +16,12 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=rr
 // +kubebuilder:printcolumn:name="RunInterval",type=string,JSONPath=`.spec.runInterval`
-// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Run",type=integer,priority=1,JSONPath=`.status.runNumber`
-// +kubebuilder:printcolumn:name="LastRun",type=date,priority=1,JSONPath=`.status.lastUpdateTime`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.targets`
+// +kubebuilder:printcolumn:name="LastRun",type=date,JSONPath=`.status.lastUpdateTime`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Run",type=integer,priority=1,JSONPath=`.status.runNumber`
 type RecommendationRule struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -119,6 +121,11 @@ type RecommendationRuleStatus struct {
 	// RunNumber is the number of the last completed round, from 1 up.
 	// +optional
 	RunNumber int32 `json:"runNumber,omitempty"`
+
+	// Targets is the number of targets that the last round evaluated, once for each recommender.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Targets *int32 `json:"targets,omitempty"`
 
 	// Conditions report whether the last round succeeded. Types: Ready.
 	// +optional

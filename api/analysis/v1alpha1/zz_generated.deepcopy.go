@@ -633,6 +633,11 @@ func (in *RecommendationRuleStatus) DeepCopyInto(out *RecommendationRuleStatus) 
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Targets != nil {
+		in, out := &in.Targets, &out.Targets
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

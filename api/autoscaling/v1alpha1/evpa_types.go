@@ -64,10 +64,14 @@ const DefaultContainer = "*"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=evpa
-// +kubebuilder:printcolumn:name="Mode",type=string,priority=1,JSONPath=`.spec.updatePolicy.updateMode`
-// +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Applied",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.updatePolicy.updateMode`
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.cpu`,description="The recommended request of the first container."
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.memory`,description="The recommended request of the first container."
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`,description="The reason of the condition Applied."
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Applied",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
 type EffectiveVerticalPodAutoscaler struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -28,6 +28,12 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodeqoss,singular=nodeqos,scope=Cluster,shortName=nq
+// +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.rules[0].name`,description="The first rule."
+// +kubebuilder:printcolumn:name="Metric",type=string,JSONPath=`.spec.rules[0].metricRule.name`,description="The metric of the first rule."
+// +kubebuilder:printcolumn:name="Threshold",type=string,JSONPath=`.spec.rules[0].metricRule.value`,description="The threshold of the first rule."
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.rules[0].actionName`,description="The action of the first rule."
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Strategy",type=string,priority=1,JSONPath=`.spec.rules[0].strategy`,description="None executes the action of the first rule, Preview records an event."
 type NodeQOS struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

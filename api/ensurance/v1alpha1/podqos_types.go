@@ -42,6 +42,9 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=podqoss,singular=podqos,scope=Cluster,shortName=pq
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.allowedActions[0]`,description="The first allowed action."
+// +kubebuilder:printcolumn:name="CPUPriority",type=integer,JSONPath=`.spec.resourceQOS.cpuQOS.cpuPriority`,description="The CPU priority of the pods."
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodQOS struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

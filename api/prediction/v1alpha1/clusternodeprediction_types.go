@@ -13,6 +13,11 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cnp
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.desiredNumberCreated`,description="The number of nodes that match."
+// +kubebuilder:printcolumn:name="Created",type=integer,JSONPath=`.status.currentNumberCreated`,description="The number of nodes that have a TimeSeriesPrediction."
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterNodePrediction struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

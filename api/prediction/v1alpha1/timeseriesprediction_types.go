@@ -62,13 +62,15 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=tsp
-// +kubebuilder:printcolumn:name="TargetRefName",type=string,JSONPath=`.spec.targetRef.name`
-// +kubebuilder:printcolumn:name="TargetRefKind",type=string,JSONPath=`.spec.targetRef.kind`
-// +kubebuilder:printcolumn:name="PredictionWindowSeconds",type=integer,JSONPath=`.spec.predictionWindowSeconds`
-// +kubebuilder:printcolumn:name="READY",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Skill",type=string,JSONPath=`.status.predictionMetrics[0].skill`,description="The skill of the first metric."
 // +kubebuilder:printcolumn:name="STALE",type=string,JSONPath=`.status.conditions[?(@.type=="Stale")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="TargetRefKind",type=string,priority=1,JSONPath=`.spec.targetRef.kind`
+// +kubebuilder:printcolumn:name="PredictionWindowSeconds",type=integer,priority=1,JSONPath=`.spec.predictionWindowSeconds`
+// +kubebuilder:printcolumn:name="ORIGINS",type=integer,priority=1,JSONPath=`.status.predictionMetrics[0].skillOrigins`,description="The number of origins that the skill rests on."
 // +kubebuilder:validation:XValidation:rule="has(self.spec.targetRef) && has(self.spec.targetRef.name) && size(self.spec.targetRef.name) > 0",fieldPath=".spec.targetRef",reason="FieldValueRequired",message="the name of the target is required"
 type TimeSeriesPrediction struct {
 	metav1.TypeMeta `json:",inline"`
@@ -248,11 +250,15 @@ type PredictionMetricStatus struct {
 	// +optional
 	LastSampleTime *metav1.Time `json:"lastSampleTime,omitempty"`
 
-	// Skill compares the forecast with a constant on the history of the metric: "1" is perfect, "0" equal to the constant,
-	// less is worse. It is the minimum over the series. Absent where the history is too short, and for percentile, which
-	// is a constant.
+	// Skill compares the forecast with a constant, the 0.95 quantile of earlier samples, in a replay of the metric at daily
+	// origins: "1" is perfect, "0" equal to the constant, less is worse. It is the minimum over the series. Absent where the
+	// history is too short, and for percentile, which is a constant.
 	// +optional
 	Skill string `json:"skill,omitempty"`
+
+	// SkillOrigins is the number of origins that the skill rests on, the minimum over the series.
+	// +optional
+	SkillOrigins int32 `json:"skillOrigins,omitempty"`
 
 	// Scaling is the part of the forecast that justifies its replicas. Absent where the spec does not request it.
 	// +optional

@@ -153,7 +153,7 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 			out.LastSampleTime = &last
 		}
 	}
-	out.Skill = skillOf(all)
+	out.Skill, out.SkillOrigins = skillOf(all)
 	if advice != nil {
 		out.Scaling = choiceOf(*advice)
 	}
@@ -161,16 +161,16 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 	return out
 }
 
-// skillOf returns the lowest skill of the series; empty if that of one is unknown.
-func skillOf(all []predictor.SeriesForecast) string {
-	least := math.Inf(1)
+// skillOf returns the lowest skill of the series and the least number of origins; empty if the skill of one is unknown.
+func skillOf(all []predictor.SeriesForecast) (string, int32) {
+	least, origins := math.Inf(1), math.MaxInt32
 	for _, f := range all {
 		if math.IsNaN(f.Skill) || math.IsInf(f.Skill, 0) {
-			return ""
+			return "", 0
 		}
-		least = math.Min(least, f.Skill)
+		least, origins = math.Min(least, f.Skill), min(origins, f.Origins)
 	}
-	return strconv.FormatFloat(least, 'f', 2, 64)
+	return strconv.FormatFloat(least, 'f', 2, 64), int32(origins)
 }
 
 func labelsOf(labels map[string]string) []predictionv1alpha1.Label {

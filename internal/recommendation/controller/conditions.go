@@ -25,19 +25,23 @@ const (
 
 // Reasons of conditions and events.
 const (
-	reasonLearning        = "InsufficientHistory"
-	reasonLearned         = "EnoughHistory"
-	reasonNoUsage         = "NoUsage"
-	reasonEvaluated       = "Evaluated"
-	reasonRoundCompleted  = "RoundCompleted"
-	reasonTargetsYoung    = "TargetsTooYoung"
-	reasonInvalidInterval = "InvalidRunInterval"
-	reasonInvalidConfig   = "InvalidRecommender"
-	reasonSelectorFailed  = "SelectorFailed"
-	reasonSourceFailed    = "DataSourceFailed"
-	reasonWriteFailed     = "WriteFailed"
-	reasonTargetsFailed   = "TargetsFailed"
-	reasonReadFailed      = "ReadFailed"
+	reasonLearning       = "InsufficientHistory"
+	reasonLearned        = "EnoughHistory"
+	reasonNoUsage        = "NoUsage"
+	reasonEvaluated      = "Evaluated"
+	reasonRoundCompleted = "RoundCompleted"
+	reasonTargetsYoung   = "TargetsTooYoung"
+	// reasonNoTargets and reasonNamespaceNotFound are of rules whose selectors match nothing, and of rules that name a namespace
+	// that does not exist.
+	reasonNoTargets         = "NoTargets"
+	reasonNamespaceNotFound = "NamespaceNotFound"
+	reasonInvalidInterval   = "InvalidRunInterval"
+	reasonInvalidConfig     = "InvalidRecommender"
+	reasonSelectorFailed    = "SelectorFailed"
+	reasonSourceFailed      = "DataSourceFailed"
+	reasonWriteFailed       = "WriteFailed"
+	reasonTargetsFailed     = "TargetsFailed"
+	reasonReadFailed        = "ReadFailed"
 
 	reasonUnreadable    = "TargetUnreadable"
 	reasonTargetRefused = "TargetRefused"

@@ -85,6 +85,7 @@ func (p *proposal) status() (analysisv1alpha1.RecommendationContent, *analysisv1
 	}
 	content.CurrentInfo, content.RecommendedInfo, content.RecommendedValue = p.current, p.recommended, p.value
 	content.Action = analysisv1alpha1.Action(p.plan.Action)
+	content.Change = formatChange(content)
 	if p.pricesUnknown && p.existing != nil {
 		return content, p.existing.Status.Savings
 	}
@@ -95,7 +96,7 @@ func (p *proposal) status() (analysisv1alpha1.RecommendationContent, *analysisv1
 func conditionsOf(p proposal) []condition {
 	ready := condition{
 		conditionType: analysisv1alpha1.ConditionReady, status: true,
-		reason: analysisv1alpha1.ReasonRecommendationReady, message: "The description says what should change and why.",
+		reason: analysisv1alpha1.ReasonRecommendationReady, message: "The recommended change and its reasons are in status.description.",
 	}
 	learning := condition{conditionType: conditionLearning, status: p.plan.Incomplete, reason: reasonLearning, message: p.plan.Description}
 	failed := condition{conditionType: conditionFailed, reason: reasonEvaluated, message: "The last evaluation succeeded."}
@@ -114,9 +115,9 @@ func conditionsOf(p proposal) []condition {
 		failed.status, failed.reason, failed.message = true, because, p.plan.Description
 	}
 	if !learning.status {
-		learning.reason, learning.message = reasonLearned, "Every part of the target has a value."
+		learning.reason, learning.message = reasonLearned, "Every container of the target has enough history."
 		if failed.status {
-			learning.reason, learning.message = because, "There is nothing to learn from."
+			learning.reason, learning.message = because, "No history of this target was read."
 		}
 	}
 	return []condition{ready, learning, failed}

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +34,8 @@ type selection struct {
 	failures []error
 	// unreadable are the errors of targets that exist and could not be read.
 	unreadable map[identity]error
+	// empty describes the selectors that match nothing, missing are named namespaces that do not exist.
+	empty, missing []string
 }
 
 // errorOf returns the error that made the target of a task unreadable; nil if it was read.
@@ -61,6 +65,7 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 		return true
 	}
 	for i, selector := range rule.Spec.ResourceSelectors {
+		before := len(seen)
 		err := r.resolveSelector(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
 			if take(w) && broken != nil {
 				s.unreadable[identityOf(w.Ref, "")] = broken
@@ -71,6 +76,8 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 		}
 		if err != nil {
 			s.failures = append(s.failures, fmt.Errorf("spec.resourceSelectors[%d]: %w", i, err))
+		} else if len(seen) == before {
+			s.empty = append(s.empty, fmt.Sprintf("spec.resourceSelectors[%d] (%s)", i, strings.TrimSpace(selector.Kind+" "+selector.Name)))
 		}
 	}
 	slices.SortFunc(s.targets, func(a, b workload.Workload) int {
@@ -78,6 +85,21 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 			cmp.Compare(a.APIVersion, b.APIVersion))
 	})
 	return s, nil
+}
+
+// missingNamespaces returns the namespaces that a rule names and that do not exist. Those that cannot be read count as existing.
+func (r *RuleReconciler) missingNamespaces(ctx context.Context, s analysisv1alpha1.NamespaceSelector) []string {
+	var out []string
+	if s.Any {
+		return nil
+	}
+	for _, name := range s.MatchNames {
+		ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, ns); apierrors.IsNotFound(err) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func (r *RuleReconciler) resolveSelector(

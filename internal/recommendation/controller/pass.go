@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func planPass(rule *analysisv1alpha1.RecommendationRule, settings Settings, now 
 	for i, spec := range rule.Spec.Recommenders {
 		configured, err := settings.configure(spec)
 		if err == nil && named[spec.Name] {
-			err = fmt.Errorf("recommender %q stands there twice; the first one counts", spec.Name)
+			err = fmt.Errorf("recommender %q is listed twice; the first entry is used", spec.Name)
 		}
 		if err != nil {
 			p.problems = append(p.problems, fmt.Errorf("spec.recommenders[%d]: %w", i, err))
@@ -173,7 +174,7 @@ func (p pass) complete(stats passStats, targets selection, progress *progress, n
 	if p.catchUp {
 		end.wait = p.schedule.next(p.rule.Status.LastUpdateTime.Time, now)
 	} else {
-		end = outcome{completed: now, number: p.number, wait: p.schedule.next(now, now)}
+		end = outcome{completed: now, number: p.number, targets: int32(stats.evaluated), wait: p.schedule.next(now, now)}
 	}
 	switch {
 	case len(progress.failed) > 0:
@@ -185,15 +186,36 @@ func (p pass) complete(stats passStats, targets selection, progress *progress, n
 		}
 	case len(p.problems) > 0:
 		end.condition = notReady(reasonInvalidConfig, joinErrors(p.problems))
+	case len(targets.missing) > 0:
+		end.condition = notReady(reasonNamespaceNotFound, fmt.Sprintf("spec.namespaceSelector.matchNames: %s not found. %s Correct the names, or create the namespaces.",
+			namespaceList(targets.missing), stats.String()))
 	case stats.young > 0:
 		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonTargetsYoung, message: stats.String()}
 		if wait := max(stats.oldEnoughAt.Sub(now), time.Second); end.wait == 0 || wait < end.wait {
 			end.wait = wait
 		}
+	case len(targets.targets) == 0:
+		end.condition = condition{
+			conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonNoTargets,
+			message: "No object matches " + strings.Join(targets.empty, " or ") + ". Check the kinds, names and labels of the selectors.",
+		}
 	default:
 		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonRoundCompleted, message: stats.String()}
 	}
 	return end
+}
+
+// namespaceList returns the names with their noun.
+func namespaceList(names []string) string {
+	return count(len(names), "namespace", "namespaces") + " (" + strings.Join(names, ", ") + ")"
+}
+
+// count returns a number and its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // passStats counts the targets of a round, once for each recommender that supports them.
@@ -231,15 +253,15 @@ func (s *passStats) count(p pass, recommender *configuredRecommender, w workload
 // String returns the message of the Ready condition.
 func (s *passStats) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d targets were evaluated.", s.evaluated)
+	fmt.Fprintf(&b, "%s evaluated.", count(s.evaluated, "target was", "targets were"))
 	if s.young > 0 {
-		fmt.Fprintf(&b, " %d are younger than %s (%s) and follow at %s.", s.young, keyCooldown, s.cooldown, s.oldEnoughAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, " %s younger than %s (%s) and follow at %s.", count(s.young, "is", "are"), keyCooldown, s.cooldown, s.oldEnoughAt.UTC().Format(time.RFC3339))
 	}
 	if s.notAccepted > 0 {
-		fmt.Fprintf(&b, " %d are left out: the acceptedResources of the recommender do not include them.", s.notAccepted)
+		fmt.Fprintf(&b, " %s left out by the acceptedResources of the recommender.", count(s.notAccepted, "is", "are"))
 	}
 	if s.unsupported > 0 {
-		fmt.Fprintf(&b, " %d are of kinds that no recommender of the rule supports.", s.unsupported)
+		fmt.Fprintf(&b, " %s of a kind that no recommender of the rule supports.", count(s.unsupported, "is", "are"))
 	}
 	return b.String()
 }

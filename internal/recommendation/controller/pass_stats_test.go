@@ -45,7 +45,7 @@ func TestYoungTargets(t *testing.T) {
 				t.Errorf("back in %s", r.RequeueAfter)
 			}
 			reason, message := f.ready()
-			if reason != reasonTargetsYoung || !strings.HasPrefix(message, "1 targets were evaluated. 2 are younger than creation-cooldown (3m0s)") {
+			if reason != reasonTargetsYoung || !strings.HasPrefix(message, "1 target was evaluated. 2 are younger than creation-cooldown (3m0s)") {
 				t.Errorf("%s: %s", reason, message)
 			}
 			last := f.clock.Now()
@@ -117,7 +117,7 @@ recommenders:
 	}
 	f.Settings = func() Settings { return settings }
 	f.reconcile()
-	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "0 targets were evaluated. 1 are left out") {
+	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "0 targets were evaluated. 1 is left out") {
 		t.Errorf("%s: %s", reason, message)
 	}
 }

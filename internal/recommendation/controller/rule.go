@@ -64,6 +64,7 @@ type outcome struct {
 	// completed is the time at which the round ended, and number its number; zero while it has not ended.
 	completed time.Time
 	number    int32
+	targets   int32
 	// retry requests the same pass again after a backoff; otherwise the rule is reconciled again after wait, or when it
 	// changes if wait is 0.
 	retry bool
@@ -139,7 +140,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 		return outcome{}, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
 	}
 	progress.record(r.act(ctx, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
-	return r.finish(p, work, targets, progress), nil
+	return r.finish(ctx, p, work, targets, progress), nil
 }
 
 // read returns the rule from the cache. A rule that is due is read from the API server, because the cache may lack the end
@@ -159,7 +160,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 }
 
 // finish returns the outcome of a pass that wrote everything it could, and of the round if it was the last pass.
-func (r *RuleReconciler) finish(p pass, work passWork, targets selection, progress *progress) outcome {
+func (r *RuleReconciler) finish(ctx context.Context, p pass, work passWork, targets selection, progress *progress) outcome {
 	if len(work.remaining) > 0 {
 		return outcome{wait: time.Millisecond}
 	}
@@ -180,6 +181,7 @@ func (r *RuleReconciler) finish(p pass, work passWork, targets selection, progre
 		return end
 	}
 	r.progress.forget(p.rule.Name)
+	targets.missing = r.missingNamespaces(ctx, p.rule.Spec.NamespaceSelector)
 	end := p.complete(work.stats, targets, progress, now)
 	if !end.completed.IsZero() {
 		r.Metrics.recordEvaluation(p.rule, end.completed)
@@ -191,6 +193,7 @@ func (r *RuleReconciler) finish(p pass, work passWork, targets selection, progre
 func (r *RuleReconciler) conclude(req ctrl.Request, rule *analysisv1alpha1.RecommendationRule, end outcome) ctrl.Result {
 	if !end.completed.IsZero() {
 		rule.Status.LastUpdateTime, rule.Status.RunNumber = &metav1.Time{Time: end.completed}, end.number
+		rule.Status.Targets = &end.targets
 	}
 	if c := end.condition; c.conditionType != "" && c.set(&rule.Status.Conditions, rule.Generation, r.Clock.Now()) && !c.status {
 		r.Events.Eventf(rule, nil, corev1.EventTypeWarning, c.reason, "Evaluate", "%s", c.message)

@@ -409,3 +409,37 @@ func TestWriteFailureAfterOutage(t *testing.T) {
 		t.Errorf("after the first failed write the next try is in %s", r.RequeueAfter)
 	}
 }
+
+// TestRuleWithoutTargets checks that a rule that can select nothing says so and why.
+func TestRuleWithoutTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		change          func(*analysisv1alpha1.RecommendationRuleSpec)
+		status          metav1.ConditionStatus
+		reason, message string
+	}{
+		"missing namespace": {
+			func(s *analysisv1alpha1.RecommendationRuleSpec) {
+				s.NamespaceSelector = analysisv1alpha1.NamespaceSelector{MatchNames: []string{"shop", "shopp"}}
+			}, metav1.ConditionFalse, reasonNamespaceNotFound, "1 namespace (shopp) not found",
+		},
+		"unknown kind": {
+			func(s *analysisv1alpha1.RecommendationRuleSpec) { s.ResourceSelectors[0].Kind = "Deploymint" },
+			metav1.ConditionFalse, reasonSelectorFailed, "Deploymint",
+		},
+		"no match": {
+			func(s *analysisv1alpha1.RecommendationRuleSpec) { s.ResourceSelectors[0].Name = "absent" },
+			metav1.ConditionTrue, reasonNoTargets, "No object matches spec.resourceSelectors[0] (Deployment absent)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := testRule("24h")
+			c.change(&rule.Spec)
+			f := newFixture(t, rule, deployment("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			f.reconcile()
+			ready := meta.FindStatusCondition(f.rule().Status.Conditions, analysisv1alpha1.ConditionReady)
+			if ready == nil || ready.Status != c.status || ready.Reason != c.reason || !strings.Contains(ready.Message, c.message) {
+				t.Errorf("condition %+v", ready)
+			}
+		})
+	}
+}

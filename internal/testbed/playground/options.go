@@ -66,8 +66,10 @@ type Options struct {
 	Once bool
 	// Only lists the components to start; empty for all.
 	Only []string
-	// Demo is the name of a built-in scenario, or the path of a scenario file; empty for none.
+	// Demo is the name of a built-in scenario, or the path of a scenario file; empty for none. The playground stops at its end.
 	Demo string
+	// Keep keeps the playground running after the demo.
+	Keep bool
 
 	// RealNodes is the number of real nodes in addition to the simulated ones, 0 to 3. They require Linux and root.
 	RealNodes int
@@ -101,10 +103,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, history included: at 48 one of its days lasts half an hour")
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory that keeps the state across restarts (default: a temporary directory, removed on exit)")
 	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of Crane's binaries (default: that of this binary)")
-	fs.BoolVar(&o.Once, "once", o.Once, "exit after the first recommendations and, with --demo, after the demo")
+	fs.BoolVar(&o.Once, "once", o.Once, "exit after the first recommendations; with --demo, after the demo")
 	fs.IntVar(&o.RealNodes, "real-nodes", o.RealNodes, "number of real nodes in addition to the simulated ones (requires Linux, root and make build-nodes)")
 	fs.StringSliceVar(&o.Only, "only", o.Only, "start only these components: "+strings.Join(components(), ", "))
-	fs.StringVar(&o.Demo, "demo", o.Demo, "play a scenario: "+strings.Join(demo.Names(), ", ")+", or the path of a scenario file")
+	fs.StringVar(&o.Demo, "demo", o.Demo, "play a scenario: "+strings.Join(demo.Names(), ", ")+", or the path of a scenario file; the playground stops at its end")
+	fs.BoolVar(&o.Keep, "keep", o.Keep, "keep the playground running after the demo")
 }
 
 // Complete sets defaults that depend on other options or on the machine, and loads the scenario.
@@ -158,6 +161,7 @@ func (o *Options) Validate() error {
 	for _, c := range o.Only {
 		check(slices.Contains(components(), c), "--only: %q is not one of %s", c, strings.Join(components(), ", "))
 	}
+	check(!o.Keep || o.Demo != "" && !o.Once, "--keep: requires --demo, and excludes --once")
 	check(!o.runs(componentCraned) || o.runs(componentPrometheus),
 		"--only: craned reads its history from prometheus; name both")
 	if o.Traces != "" {
@@ -174,3 +178,6 @@ func (o *Options) runs(component string) bool {
 
 // hasAgents reports whether the scenario has nodes with an agent.
 func (o *Options) hasAgents() bool { return o.scenario != nil && o.scenario.AgentNodes > 0 }
+
+// ends reports whether the playground stops by itself.
+func (o *Options) ends() bool { return o.Once || o.scenario != nil && !o.Keep }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,8 +85,8 @@ type playground struct {
 	children map[string]child // by component
 }
 
-// Run starts a playground and returns when it has ended: after the first recommendations with Once, otherwise when ctx
-// ends. It writes results to out and progress to errOut, and stops everything it started before it returns.
+// Run starts a playground and returns when it has ended: after the first recommendations with Once, after a demo unless Keep is set,
+// otherwise when ctx ends. It writes results to out and progress to errOut, and stops everything it started before it returns.
 func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
 	p := &playground{options: o, console: newConsole(out, errOut), children: map[string]child{}}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -101,7 +102,7 @@ func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
 			return ignoreCancellation(ctx, err)
 		}
 	}
-	if o.Once {
+	if o.ends() {
 		return nil
 	}
 	p.console.resultf("Press Ctrl-C to stop the playground and remove everything it started.")
@@ -261,8 +262,14 @@ func (p *playground) controllerManagerArgs() []string {
 	return args
 }
 
-// reportExit prints the unrequested exit of a child process with its last lines.
-func (p *playground) reportExit(e process.Exit) { p.console.progressf("%s", e) }
+// reportExit prints the unrequested exit of a child process with its last lines. In a demo, which lets processes fail, it prints one line.
+func (p *playground) reportExit(e process.Exit) {
+	text := e.String()
+	if p.options.scenario != nil {
+		text, _, _ = strings.Cut(text, "\n")
+	}
+	p.console.progressf("%s", text)
+}
 
 // onStop registers a cleanup function; they run in reverse order.
 func (p *playground) onStop(f func(context.Context) error) { p.closers = append(p.closers, f) }

@@ -79,18 +79,29 @@ type row struct {
 	note                                 string
 }
 
-// podTemplatePatch is the part of status.recommendedInfo and status.currentInfo that the table shows.
+// podTemplatePatch is the part of status.currentInfo that the table shows. The patch of a CronJob has the pod template below its job template.
 type podTemplatePatch struct {
 	Spec struct {
-		Template struct {
+		Template    podTemplate `json:"template"`
+		JobTemplate struct {
 			Spec struct {
-				Containers []struct {
-					Name      string                      `json:"name"`
-					Resources corev1.ResourceRequirements `json:"resources"`
-				} `json:"containers"`
+				Template podTemplate `json:"template"`
 			} `json:"spec"`
-		} `json:"template"`
+		} `json:"jobTemplate"`
 	} `json:"spec"`
+}
+
+type podTemplate struct {
+	Spec struct {
+		InitContainers []patchedContainer `json:"initContainers"`
+		Containers     []patchedContainer `json:"containers"`
+	} `json:"spec"`
+}
+
+// patchedContainer is a container of a patch; sidecars are among the init containers.
+type patchedContainer struct {
+	Name      string                      `json:"name"`
+	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
 // rows converts Recommendations to rows of the table; a recommendation without a value becomes a row with the reason.
@@ -149,8 +160,10 @@ func currentRequests(r analysisv1alpha1.Recommendation) (map[string]corev1.Resou
 		return nil, fmt.Errorf("recommendation %s/%s: status.currentInfo: %w", r.Namespace, r.Name, err)
 	}
 	byName := map[string]corev1.ResourceList{}
-	for _, c := range patch.Spec.Template.Spec.Containers {
-		byName[c.Name] = c.Resources.Requests
+	for _, template := range []podTemplate{patch.Spec.Template, patch.Spec.JobTemplate.Spec.Template} {
+		for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+			byName[c.Name] = c.Resources.Requests
+		}
 	}
 	return byName, nil
 }

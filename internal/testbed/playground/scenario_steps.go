@@ -134,6 +134,9 @@ func (p *playground) Crane(ctx context.Context, args []string) error {
 	path := filepath.Join(p.options.BinDir, "crane")
 	cmd := exec.CommandContext(ctx, path, full...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.control.Kubeconfig())
+	if p.prometheus != nil {
+		cmd.Env = append(cmd.Env, "CRANE_PROMETHEUS_URL="+p.prometheus.URL())
+	}
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)

@@ -5,7 +5,9 @@ package playground
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -40,8 +42,31 @@ func (p *playground) printSummary(ctx context.Context) error {
 	if p.options.Once {
 		return nil
 	}
-	p.console.resultf("Try: kubectl --kubeconfig %s get recommendations -A", p.control.Kubeconfig())
+	path := filepath.Join(p.dir, environmentFile)
+	address := ""
+	if p.prometheus != nil {
+		address = p.prometheus.URL()
+	}
+	if err := os.WriteFile(path, []byte(environment(p.control.Kubeconfig(), address, p.options.BinDir)), 0o600); err != nil {
+		return fmt.Errorf("writing the environment of a shell: %w", err)
+	}
+	p.console.resultf("In another terminal:\n\n  source %s\n  kubectl get recommendations -A\n  crane recommend\n", quoteArgs([]string{path}))
 	return nil
+}
+
+// environmentFile is the file in the data directory with the settings of a shell.
+const environmentFile = "env"
+
+// environment returns the settings with which kubectl and crane use this playground.
+func environment(kubeconfig, prometheus, binDir string) string {
+	if absolute, err := filepath.Abs(binDir); err == nil {
+		binDir = absolute
+	}
+	text := "export KUBECONFIG=" + quoteArgs([]string{kubeconfig}) + "\nexport PATH=" + quoteArgs([]string{binDir}) + ":\"$PATH\"\n"
+	if prometheus != "" {
+		text += "export CRANE_PROMETHEUS_URL=" + prometheus + "\n"
+	}
+	return text
 }
 
 // recommend applies the RecommendationRule, waits for craned and prints the recommendations.

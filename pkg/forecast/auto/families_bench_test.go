@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/forecast/backtest"
 	"crane.io/crane/pkg/forecast/baseline"
 	"crane.io/crane/pkg/series"
 )
@@ -90,7 +89,7 @@ func (f *figures) add(actual []float64, middle, upper func(i int) float64) {
 			continue
 		}
 		f.errors += math.Abs(y - middle(i))
-		f.pinball += backtest.Pinball(y, upper(i), 0.95)
+		f.pinball += forecast.Pinball(y, upper(i), 0.95)
 		f.points++
 		if y <= upper(i) {
 			f.covered++

@@ -34,7 +34,7 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	ahead := int((horizon + day - 1) / day)
 	h := newHedge(newOutlook(rows, ahead), defaultTuning())
 	out := forecast.Forecast{
-		Start: m.now(), Step: m.step, Model: h.name(), Period: day, Periods: rows.fullRows(), Skill: h.skill,
+		Start: m.now(), Step: m.step, Model: h.name(), Period: day, Periods: rows.fullRows(), Skill: h.skill, Origins: h.origins,
 		Reason: h.reason(whole.recent.count), Values: make([]forecast.Quantiles, n),
 	}
 	m.fill(out, h, time.Unix(whole.head*m.layout.seconds(), 0))

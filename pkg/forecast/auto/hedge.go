@@ -33,21 +33,65 @@ func segmentHours() [segmentCount + 1]int { return [...]int{0, 1, 6, 24} }
 // hedge is the weighted mixture of the experts.
 type hedge struct {
 	*outlook
-	// weights are by segment, for the median and for the upper quantiles, then by expert.
-	weights [segmentCount][replayLevels][]float64
+	weights mixtureWeights
 	width   float32 // correction of the distance of the upper quantiles from the median
 	skill   float64
+	origins int // replays that skill rests on
 }
 
 func newHedge(o *outlook, t tuning) *hedge {
 	h := &hedge{outlook: o, width: 1, skill: math.NaN()}
+	var losses segmentLosses
 	for s := range segmentCount {
 		for level := range replayLevels {
-			h.weights[s][level] = o.weigh(t, level, o.losses(level, s))
+			losses[s][level] = o.losses(level, s)
 		}
 	}
+	h.weights = o.weightsBefore(t, &losses, 0)
 	h.calibrate(t)
+	h.measureSkill(t, &losses)
 	return h
+}
+
+// mixtureWeights are weights by segment, for the median and for the upper quantiles, then by expert.
+type mixtureWeights [segmentCount][replayLevels][]float64
+
+// segmentLosses are losses by segment, for the median and for the upper quantiles, by expert, then by replay.
+type segmentLosses [segmentCount][replayLevels][][]float64
+
+// weightsBefore returns the weights from the replays of first and of older days.
+func (o *outlook) weightsBefore(t tuning, losses *segmentLosses, first int) mixtureWeights {
+	var out mixtureWeights
+	older := make([][]float64, len(o.experts))
+	for s := range segmentCount {
+		for level := range replayLevels {
+			for e, all := range losses[s][level] {
+				older[e] = all[min(first, len(all)):]
+			}
+			out[s][level] = o.weigh(t, level, older)
+		}
+	}
+	return out
+}
+
+// measureSkill sets the skill: each replay is of the mixture as it was known at that origin, weighted by older replays.
+func (h *hedge) measureSkill(t tuning, losses *segmentLosses) {
+	rows, slots := h.h, h.h.slots
+	mixed, of := make(profile, replayLevels*slots), make([]profile, len(h.experts))
+	loss, reference := 0.0, 0.0
+	for i := range h.flat {
+		known := hedge{outlook: h.outlook, weights: h.weightsBefore(t, losses, i+1)}
+		for e := range of {
+			of[e] = h.past[e][i]
+		}
+		known.mix(mixed, of)
+		loss += rows.pinball(i, mixed.level(1, slots), aboveReplayed()[0], 0, slots)
+		reference += rows.pinball(i, h.flat[i].level(1, slots), aboveReplayed()[0], 0, slots)
+	}
+	h.origins = len(h.flat)
+	if reference > 0 {
+		h.skill = 1 - loss/reference
+	}
 }
 
 // bounds returns the slots of a segment in a day.
@@ -113,12 +157,11 @@ func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 	return out
 }
 
-// calibrate sets the width and the skill from the replays of the mixture.
+// calibrate sets the width from the replays of the mixture.
 func (h *hedge) calibrate(t tuning) {
 	rows, slots := h.h, h.h.slots
 	scores := h.space.pool[:0]
 	mixed, of := make(profile, replayLevels*slots), make([]profile, len(h.experts))
-	loss, reference := 0.0, 0.0
 	var total float32
 	for i := range h.flat {
 		for e := range of {
@@ -143,11 +186,6 @@ func (h *hedge) calibrate(t tuning) {
 				scores = append(scores, pack(score, 0, k))
 			}
 		}
-		loss += rows.pinball(i, upper, aboveReplayed()[0], 0, slots)
-		reference += rows.pinball(i, h.flat[i].level(1, slots), aboveReplayed()[0], 0, slots)
-	}
-	if reference > 0 {
-		h.skill = 1 - loss/reference
 	}
 	var q [1]float32
 	if scores.sort(h.space.scratch).upper(rows.shares[:], total, aboveReplayed(), q[:]) {

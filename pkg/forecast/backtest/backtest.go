@@ -29,7 +29,7 @@ type Config struct {
 	First time.Duration
 	// Quantile is the level of pinball loss and coverage, within [0.5, 0.99]; default 0.95.
 	Quantile float64
-	// Reference is the algorithm that skill is relative to; the first algorithm by default and if there is none of
+	// Reference is the algorithm that ratios are relative to; the first algorithm by default and if there is none of
 	// that name.
 	Reference string
 	// Clock measures the time of a fit; without it fit times are 0.
@@ -85,8 +85,10 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 		return nil, fmt.Errorf("back-test %s: %w", name, err)
 	}
 	runs := make([][]origin, len(algorithms))
+	var constants []float64
 	for _, at := range origins(cfg, values) {
 		past, future := cut(values, at-steps(cfg.History, values.Step), at), cut(values, at, at+steps(cfg.Horizon, values.Step))
+		constants = append(constants, forecast.ConstantLoss(past.Values, future.Values, cfg.Quantile))
 		for i, algorithm := range algorithms {
 			scored, err := score(cfg, algorithm, past, future)
 			if err != nil {
@@ -99,7 +101,7 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 	reference := max(0, slices.IndexFunc(algorithms, func(a forecast.Algorithm) bool { return a.Name() == cfg.Reference }))
 	results := make([]Result, len(algorithms))
 	for i, algorithm := range algorithms {
-		results[i] = summarise(name, algorithm.Name(), runs[i], runs[reference])
+		results[i] = summarise(name, algorithm.Name(), runs[i], runs[reference], constants)
 	}
 	return results, nil
 }
@@ -169,19 +171,10 @@ func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series)
 
 func (o *origin) add(actual, median, quantile, level float64) {
 	o.errors += max(actual-median, median-actual)
-	o.pinball += Pinball(actual, quantile, level)
+	o.pinball += forecast.Pinball(actual, quantile, level)
 	o.actual += actual
 	o.points++
 	if actual <= quantile {
 		o.covered++
 	}
-}
-
-// Pinball returns the pinball (quantile) loss of a forecast: level*(y-q) where y is above q, (1-level)*(q-y) where it is
-// below. Its expectation is least where q is the level's quantile of y. Koenker and Bassett, 1978.
-func Pinball(actual, quantile, level float64) float64 {
-	if actual > quantile {
-		return level * (actual - quantile)
-	}
-	return (1 - level) * (quantile - actual)
 }

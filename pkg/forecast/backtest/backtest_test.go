@@ -166,8 +166,8 @@ func TestBadConfig(t *testing.T) {
 
 func TestReportIsJSON(t *testing.T) {
 	report := NewReport([]Result{
-		{Name: "a", Algorithm: "x", Origins: 1, Issued: 1, WAPE: 0.5, Skill: 0.5, WAPERatio: 0.5},
-		{Name: "b", Algorithm: "x", Origins: 1, WAPE: Figure(math.NaN()), Skill: Figure(math.NaN()), WAPERatio: Figure(math.NaN())},
+		{Name: "a", Algorithm: "x", Origins: 1, Issued: 1, WAPE: 0.5, Skill: 0.5, WAPERatio: 0.5, PinballRatio: 0.5},
+		{Name: "b", Algorithm: "x", Origins: 1, WAPE: Figure(math.NaN()), Skill: Figure(math.NaN()), WAPERatio: Figure(math.NaN()), PinballRatio: Figure(math.NaN())},
 	})
 	data, err := json.Marshal(report)
 	if err != nil {

@@ -108,17 +108,17 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 	covered, points := 0.0, 0.0
 	var wape, pinball average
 	for _, r := range results {
-		t.Logf("%-28s wape %.3f (x%.3f) pinball %.4f (x%.3f) coverage %.3f", r.Name, r.WAPE, r.WAPERatio, r.Pinball, 1-r.Skill, r.Coverage)
+		t.Logf("%-28s wape %.3f (x%.3f) pinball %.4f (x%.3f) coverage %.3f", r.Name, r.WAPE, r.WAPERatio, r.Pinball, r.PinballRatio, r.Coverage)
 		if r.Issued != r.Origins {
 			t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
 		}
 		wape.addLog(r.WAPERatio)
-		pinball.addLog(1 - r.Skill)
+		pinball.addLog(r.PinballRatio)
 		most := b.worst
 		if apart[r.Name] {
 			most = b.apart
 		}
-		if worst := max(float64(r.WAPERatio), 1-float64(r.Skill)); worst > most {
+		if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > most {
 			t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, most)
 		}
 		if apart[r.Name] {

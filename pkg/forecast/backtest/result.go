@@ -35,12 +35,13 @@ type Result struct {
 	Pinball Figure `json:"pinball"`
 	// Coverage is the share of points at or below the quantile.
 	Coverage Figure `json:"coverage"`
-	// Skill is 1 - pinball / pinball of the reference, both over the origins at which the algorithm issued a
-	// forecast.
+	// Skill is 1 - pinball / pinball of a constant, the quantile of the samples before each origin, both over the origins
+	// at which the algorithm issued a forecast; as forecast.Forecast.Skill.
 	Skill Figure `json:"skill"`
-	// WAPERatio is WAPE over that of the reference, both over the origins at which the algorithm issued a forecast;
-	// the same ratio of pinball is 1 - skill.
-	WAPERatio Figure `json:"wapeRatio"`
+	// WAPERatio and PinballRatio are the figures over those of the reference, both over the origins at which the algorithm
+	// issued a forecast.
+	WAPERatio    Figure `json:"wapeRatio"`
+	PinballRatio Figure `json:"pinballRatio"`
 	// FitMillis is the median time of one forecast in milliseconds, from raw samples to quantiles.
 	FitMillis Figure `json:"fitMillis"`
 	// Points is the number of scored points, for pooling coverage over series.
@@ -110,7 +111,7 @@ func mean(algorithm string, results []Result) Mean {
 			points += r.Points
 		}
 		wapeRatio.addLog(r.WAPERatio)
-		pinballRatio.addLog(1 - r.Skill)
+		pinballRatio.addLog(r.PinballRatio)
 	}
 	out.WAPE, out.Pinball, out.Skill, out.FitMillis = wape.mean(), pinball.mean(), skill.mean(), fit.mean()
 	out.Coverage = ratio(covered, float64(points))
@@ -149,10 +150,10 @@ func ratio(a, b float64) Figure {
 	return Figure(a / b)
 }
 
-func summarise(name, algorithm string, own, reference []origin) Result {
+func summarise(name, algorithm string, own, reference []origin, constants []float64) Result {
 	out := Result{Name: name, Algorithm: algorithm, Origins: len(own)}
 	var sum origin
-	var referencePinball, referenceErrors float64
+	var referencePinball, referenceErrors, constant float64
 	var took []time.Duration
 	for i, o := range own {
 		took = append(took, o.took)
@@ -165,6 +166,7 @@ func summarise(name, algorithm string, own, reference []origin) Result {
 		sum.actual += o.actual
 		sum.covered += o.covered
 		sum.points += o.points
+		constant += constants[i]
 		referencePinball += reference[i].pinball
 		referenceErrors += reference[i].errors
 	}
@@ -173,7 +175,8 @@ func summarise(name, algorithm string, own, reference []origin) Result {
 	out.Pinball = ratio(sum.pinball, sum.actual)
 	out.Coverage = ratio(float64(sum.covered), float64(sum.points))
 	out.WAPERatio = ratio(sum.errors, referenceErrors)
-	out.Skill = 1 - ratio(sum.pinball, referencePinball)
+	out.PinballRatio = ratio(sum.pinball, referencePinball)
+	out.Skill = 1 - ratio(sum.pinball, constant)
 	out.FitMillis = Figure(math.NaN())
 	if len(took) > 0 {
 		slices.Sort(took)

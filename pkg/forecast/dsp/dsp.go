@@ -53,6 +53,15 @@ func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (fore
 		cut := len(history.Values) - keep
 		history = series.Series{Start: history.Time(cut), Step: history.Step, Values: history.Values[cut:]}
 	}
+	out, err := a.forecast(history, horizon)
+	if err == nil && out.Reason == "" {
+		out.Skill, out.Origins = forecast.Skill(history, 24*time.Hour, a.forecast)
+	}
+	return out, err
+}
+
+// forecast is Forecast of a checked history, without the skill.
+func (a *Algorithm) forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
 	s, reason := prepare(history, a.config.interval)
 	period := 0
 	if reason == "" {
@@ -79,26 +88,19 @@ func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *si
 	past, actual := values[:len(values)-period], values[len(values)-period:]
 	spectrum := newSpectrum(past, s.rate())
 	var best estimator
-	least, reference := math.Inf(1), math.Inf(1)
-	for i, e := range a.config.estimators {
+	least := math.Inf(1)
+	for _, e := range a.config.estimators {
 		loss := holdOut(actual, e.estimate(past, spectrum, period))
 		if loss < least {
 			best, least = e, loss
-		}
-		if i == 0 {
-			reference = holdOut(actual, constant(past, period))
 		}
 	}
 	whole := newSpectrum(values, s.rate())
 	filtered := best.filter(values, whole, period)
 	errors := newErrors(values, filtered, period, s.perDay())
-	skill := math.NaN()
-	if reference > 0 {
-		skill = 1 - least/reference
-	}
 	out := forecast.Forecast{
 		Start: history.End(), Step: history.Step, Model: "dsp", Period: time.Duration(period) * s.step,
-		Periods: len(values) / period, Skill: skill,
+		Periods: len(values) / period, Skill: math.NaN(),
 		Values: make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
 	}
 	last := filtered[len(filtered)-period:]
@@ -120,14 +122,4 @@ func holdOut(actual, estimate []float64) float64 {
 		}
 	}
 	return sum
-}
-
-// constant returns the reference of the skill: one quantile of the past.
-func constant(past []float64, period int) []float64 {
-	out := make([]float64, period)
-	q := series.Quantile(past, holdOutLevel)
-	for i := range out {
-		out[i] = q
-	}
-	return out
 }

@@ -29,13 +29,13 @@ func contracts() []contract {
 	status := []string{"status"}
 	return []contract{
 		{"Recommendation", "recommendations", "recommendation", "recommend", "Namespaced", []string{
-			"Type=.spec.type", "TargetKind=.spec.targetRef.kind", "TargetNamespace=.spec.targetRef.namespace", "TargetName=.spec.targetRef.name",
-			"Strategy=.spec.completionStrategy.completionStrategyType", "PeriodSeconds=.spec.completionStrategy.periodSeconds",
-			"AdoptionType=.spec.adoptionType", "AGE=.metadata.creationTimestamp",
+			"Target=.spec.targetRef.name", "Change=.status.change", "Saving=.status.savings.monthly", readyColumn, "AGE=.metadata.creationTimestamp",
 		}, status},
 		{
 			"RecommendationRule", "recommendationrules", "recommendationrule", "rr", "Cluster",
-			[]string{"RunInterval=.spec.runInterval", "AGE=.metadata.creationTimestamp"},
+			[]string{
+				"RunInterval=.spec.runInterval", readyColumn, reasonColumn, "Targets=.status.targets", "LastRun=.status.lastUpdateTime", "AGE=.metadata.creationTimestamp",
+			},
 			status,
 		},
 		{"Analytics", "analytics", "analytics", "analytics", "Namespaced", []string{
@@ -43,8 +43,8 @@ func contracts() []contract {
 		}, status},
 		{"ConfigSet", "configsets", "configset", "cs", "Namespaced", nil, nil},
 		{"EffectiveHorizontalPodAutoscaler", "effectivehorizontalpodautoscalers", "effectivehorizontalpodautoscaler", "ehpa", "Namespaced", []string{
-			"STRATEGY=.spec.scaleStrategy", "MINPODS=.spec.minReplicas", "MAXPODS=.spec.maxReplicas", "SPECIFICPODS=.spec.specificReplicas",
-			"REPLICAS=.status.expectReplicas", "AGE=.metadata.creationTimestamp",
+			"Target=.spec.scaleTargetRef.name", "STRATEGY=.spec.scaleStrategy", "MINPODS=.spec.minReplicas", "MAXPODS=.spec.maxReplicas",
+			"REPLICAS=.status.expectReplicas", readyColumn, reasonColumn, "AGE=.metadata.creationTimestamp",
 		}, status},
 		{
 			"Substitute", "substitutes", "substitute", "subs", "Namespaced",
@@ -53,18 +53,27 @@ func contracts() []contract {
 		},
 		{
 			"EffectiveVerticalPodAutoscaler", "effectiveverticalpodautoscalers", "effectiveverticalpodautoscaler", "evpa", "Namespaced",
-			[]string{"AGE=.metadata.creationTimestamp"},
+			[]string{
+				"Target=.spec.targetRef.name", "Mode=.spec.updatePolicy.updateMode",
+				"CPU=.status.recommendation.containerRecommendations[0].target.cpu", "Memory=.status.recommendation.containerRecommendations[0].target.memory",
+				readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
+			},
 			status,
 		},
 		{"TimeSeriesPrediction", "timeseriespredictions", "timeseriesprediction", "tsp", "Namespaced", []string{
-			"TargetRefName=.spec.targetRef.name", "TargetRefKind=.spec.targetRef.kind",
-			"PredictionWindowSeconds=.spec.predictionWindowSeconds",
-			`READY=.status.conditions[?(@.type=="Ready")].status`, `STALE=.status.conditions[?(@.type=="Stale")].status`,
-			"AGE=.metadata.creationTimestamp", `MESSAGE=.status.conditions[?(@.type=="Ready")].message`,
+			"Target=.spec.targetRef.name", readyColumn, reasonColumn, "Skill=.status.predictionMetrics[0].skill",
+			`STALE=.status.conditions[?(@.type=="Stale")].status`, "AGE=.metadata.creationTimestamp",
 		}, status},
-		{"ClusterNodePrediction", "clusternodepredictions", "clusternodeprediction", "cnp", "Namespaced", nil, status},
-		{"NodeQOS", "nodeqoss", "nodeqos", "nq", "Cluster", nil, status},
-		{"PodQOS", "podqoss", "podqos", "pq", "Cluster", nil, status},
+		{"ClusterNodePrediction", "clusternodepredictions", "clusternodeprediction", "cnp", "Namespaced", []string{
+			"Nodes=.status.desiredNumberCreated", "Created=.status.currentNumberCreated", readyColumn, reasonColumn, "AGE=.metadata.creationTimestamp",
+		}, status},
+		{"NodeQOS", "nodeqoss", "nodeqos", "nq", "Cluster", []string{
+			"Rule=.spec.rules[0].name", "Metric=.spec.rules[0].metricRule.name", "Threshold=.spec.rules[0].metricRule.value", "Action=.spec.rules[0].actionName",
+			"AGE=.metadata.creationTimestamp",
+		}, status},
+		{"PodQOS", "podqoss", "podqos", "pq", "Cluster", []string{
+			"Action=.spec.allowedActions[0]", "CPUPriority=.spec.resourceQOS.cpuQOS.cpuPriority", "AGE=.metadata.creationTimestamp",
+		}, status},
 		{"AvoidanceAction", "avoidanceactions", "avoidanceaction", "avoid", "Cluster", nil, status},
 		{"NodeResourceTopology", "noderesourcetopologies", "noderesourcetopology", "nrt", "Cluster", []string{
 			"CRANE CPU MANAGER POLICY=.craneManagerPolicy.cpuManagerPolicy",
@@ -73,7 +82,7 @@ func contracts() []contract {
 	}
 }
 
-// TestNamesColumnsAndSubresources compares what the server established with what gocrane's users know.
+// TestNamesColumnsAndSubresources compares what the server established with what gocrane's users know; columns are those of kubectl get.
 func TestNamesColumnsAndSubresources(t *testing.T) {
 	list, err := client.Resource(crdResource).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -94,6 +103,12 @@ func TestNamesColumnsAndSubresources(t *testing.T) {
 	}
 }
 
+// Columns of several kinds.
+const (
+	readyColumn  = `Ready=.status.conditions[?(@.type=="Ready")].status`
+	reasonColumn = `Reason=.status.conditions[?(@.type=="Ready")].reason`
+)
+
 // contractOf reads accepted names from status: what conflicts with another definition is not accepted.
 func contractOf(crd *unstructured.Unstructured) contract {
 	version := versionOf(crd)
@@ -113,7 +128,7 @@ func contractOf(crd *unstructured.Unstructured) contract {
 			continue
 		}
 		if priority, _ := fields["priority"].(int64); priority > 0 {
-			continue // shown with -o wide alone; gocrane had none
+			continue // shown with -o wide alone, as are the columns of gocrane that are the same for all objects
 		}
 		result.columns = append(result.columns, fmt.Sprintf("%s=%s", fields["name"], fields["jsonPath"]))
 	}

@@ -61,6 +61,8 @@ type Step struct {
 	At metav1.Duration `json:"at"`
 	// Say is printed before the action.
 	Say string `json:"say,omitempty"`
+	// Means is printed after the action: what its output shows.
+	Means string `json:"means,omitempty"`
 	// Stop stops a component until a later Start.
 	Stop string `json:"stop,omitempty"`
 	// Start starts a component that was stopped.
@@ -162,7 +164,7 @@ func (s Step) validate() error {
 		return fmt.Errorf("at: %s is negative", s.At.Duration)
 	case actions > 1:
 		return errors.New("only one of stop, start, kill, apply, show, policy, crane and chart may be set")
-	case actions == 0 && s.Say == "":
+	case actions == 0 && s.Say == "" && s.Means == "":
 		return errors.New("one of say, stop, start, kill, apply, show, policy, crane and chart is required")
 	case s.Chart != nil:
 		return s.Chart.validate()
@@ -183,6 +185,9 @@ func (s *Scenario) Play(ctx context.Context, clk clock.Clock, stage Executor) er
 		}
 		if err := step.play(ctx, stage); err != nil {
 			return fmt.Errorf("scenario: steps[%d]: %w", i, err)
+		}
+		if step.Means != "" {
+			stage.Say("=> " + strings.TrimSpace(step.Means) + "\n")
 		}
 	}
 	return nil

@@ -1,0 +1,356 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+const explainWorkloadLong = `Explain workload prints everything that decides the size of a workload: its pod template, the Recommendations, vertical and horizontal
+autoscalers that select it, the number of each, which of them act, and why the others do not. Requests are those of one pod.
+
+It reads the Kubernetes API only. crane recommend --explain prints how a request was computed from the history.
+
+NAME is the name of a workload, as in frontend, deployment/frontend, shop/frontend or shop/deployment/frontend.
+
+Exit codes: 0 success; 1 the API server cannot be read; 2 the flags are invalid; 3 there is no such workload.`
+
+// explainWorkloadOptions are the flags of `crane explain workload`.
+type explainWorkloadOptions struct {
+	kubernetes kubernetesFlags
+	namespace  string
+	output     string
+}
+
+func newExplainWorkloadCommand(s Streams) *cobra.Command {
+	o := &explainWorkloadOptions{}
+	cmd := &cobra.Command{
+		Use:     "workload NAME",
+		Short:   "Explain what decides the size of a workload",
+		Long:    explainWorkloadLong,
+		Example: "  crane explain workload shop/frontend\n  crane explain workload deployment/frontend -n shop -o json",
+		Args:    func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args[0]) },
+	}
+	fs := cmd.Flags()
+	o.kubernetes.addFlags(fs)
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the workload, unless it is part of NAME (default: all namespaces)")
+	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	return cmd
+}
+
+func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string) error {
+	if err := checkTableOrJSON(o.output); err != nil {
+		return usageError(err)
+	}
+	config, err := o.kubernetes.config()
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("failed to build the scheme: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	target, err := o.find(ctx, c, scheme, name)
+	if err != nil {
+		return err
+	}
+	found, err := readSizeSources(ctx, c, target)
+	if err != nil {
+		return err
+	}
+	return writeReport(s.Out, o.output, "explanation", found, renderSizeSources)
+}
+
+// find returns the workload of a name.
+func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, scheme *runtime.Scheme, name string) (workload.Workload, error) {
+	var namespaces []string
+	if o.namespace != "" {
+		namespaces = []string{o.namespace}
+	}
+	direct := workload.Source{Reader: c, PageSize: pageSize}
+	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: scheme}
+	all, err := lister.Inventory(ctx, namespaces)
+	if err != nil {
+		return workload.Workload{}, fmt.Errorf("failed to list workloads: %w", err)
+	}
+	namespace, _, qualified := strings.Cut(name, "/")
+	if !qualified {
+		namespace = o.namespace
+	}
+	var found []workload.Workload
+	for _, w := range all {
+		if refMatches(w.Ref, name) {
+			found = append(found, w)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return workload.Workload{}, usageError(fmt.Errorf("%s is the name of several workloads: use one of %s", name, listRefs(found)))
+	}
+	hint := didYouMean(name[strings.LastIndex(name, "/")+1:], workloadNames(all))
+	if hint == "" && namespace != "" {
+		if missing := missingNamespace(ctx, c, namespace); missing != nil {
+			return workload.Workload{}, &exitError{code: exitNoResult, err: missing}
+		}
+	}
+	return workload.Workload{}, &exitError{code: exitNoResult, err: fmt.Errorf("no workload %s%s", name, hint)}
+}
+
+// sizeSource is one origin of the size of a workload.
+type sizeSource struct {
+	Source   string `json:"source"`
+	CPU      string `json:"cpu,omitempty"`
+	Memory   string `json:"memory,omitempty"`
+	Replicas string `json:"replicas,omitempty"`
+	Acts     bool   `json:"acts"`
+	Why      string `json:"why"`
+}
+
+// sizeSources are all origins of the size of a workload; the first is its pod template.
+type sizeSources struct {
+	Workload string       `json:"workload"`
+	Sources  []sizeSource `json:"sources"`
+}
+
+// readSizeSources reads the origins of the size of a workload. Kinds that are not installed have none.
+func readSizeSources(ctx context.Context, c client.Reader, target workload.Workload) (sizeSources, error) {
+	out := sizeSources{Workload: target.String(), Sources: []sizeSource{templateSource(target)}}
+	for _, read := range []func(context.Context, client.Reader, workload.Workload) ([]sizeSource, error){
+		recommendationSources, verticalSources, horizontalSources,
+	} {
+		found, err := read(ctx, c, target)
+		if err != nil && !meta.IsNoMatchError(err) {
+			return out, err
+		}
+		out.Sources = append(out.Sources, found...)
+	}
+	for i := range out.Sources[1:] {
+		if one := &out.Sources[1+i]; one.Acts && (one.CPU != "" || one.Memory != "") {
+			out.Sources[0].Acts, out.Sources[0].Why = false, "running pods and new pods get the requests of "+one.Source
+		}
+	}
+	return out, nil
+}
+
+func templateSource(w workload.Workload) sizeSource {
+	out := sizeSource{Source: "pod template", Replicas: fmt.Sprint(w.Replicas), Acts: true, Why: "nothing else sets requests"}
+	var sum workload.Resources
+	for _, c := range w.Containers {
+		if c.Role != workload.Init {
+			sum.CPU, sum.Memory = sum.CPU+c.Requests.CPU, sum.Memory+c.Requests.Memory
+		}
+	}
+	out.setRequests(sum)
+	return out
+}
+
+// recommendationSources returns the Recommendations of a workload.
+func recommendationSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {
+	var list analysisv1alpha1.RecommendationList
+	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list recommendations: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(r analysisv1alpha1.Recommendation) bool {
+		return r.Spec.TargetRef.Kind != target.Kind || r.Spec.TargetRef.Name != target.Name
+	})
+	owned, err := targetsnapshot.AutoscalerOwned(ctx, c, list.Items)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the owners of recommendations: %w", err)
+	}
+	var out []sizeSource
+	for i := range list.Items {
+		rec := &list.Items[i]
+		one := sizeSource{Source: "Recommendation " + rec.Name + recommendationOwner(rec)}
+		if size, err := targetsnapshot.DesiredSize(rec); err == nil {
+			var sum workload.Resources
+			for _, c := range size.Containers {
+				sum.CPU, sum.Memory = sum.CPU+valueOrZero(c.CPURequest), sum.Memory+valueOrZero(c.MemoryRequest)
+			}
+			one.setRequests(sum)
+			if size.Replicas != nil {
+				one.Replicas = fmt.Sprint(*size.Replicas)
+			}
+		}
+		active := targetsnapshot.ActiveRecommendation(list.Items, rec.Spec.Type, owned)
+		one.Acts, one.Why = recommendationActs(rec, active)
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// recommendationOwner returns the rule or the autoscaler of a Recommendation.
+func recommendationOwner(rec *analysisv1alpha1.Recommendation) string {
+	if rule := rec.Labels[analysisv1alpha1.LabelRuleName]; rule != "" {
+		return " (rule " + rule + ")"
+	}
+	if of := metav1.GetControllerOfNoCopy(rec); of != nil {
+		return fmt.Sprintf(" (%s %s)", of.Kind, of.Name)
+	}
+	return ""
+}
+
+// recommendationActs reports whether a Recommendation is applied, and why or why not.
+func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, string) {
+	isFalse := func(kind string) *metav1.Condition {
+		if c := meta.FindStatusCondition(rec.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			return c
+		}
+		return nil
+	}
+	switch {
+	case isFalse(analysisv1alpha1.ConditionReady) != nil:
+		return false, explainCondition(isFalse(analysisv1alpha1.ConditionReady))
+	case targetsnapshot.StateAnnotations()[rec.Spec.Type] == "":
+		return false, fmt.Sprintf("a proposal: Crane does not apply recommendations of type %s", rec.Spec.Type)
+	case isFalse(analysisv1alpha1.ConditionApplicable) != nil:
+		return false, explainCondition(isFalse(analysisv1alpha1.ConditionApplicable))
+	case rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto:
+		return false, fmt.Sprintf("its adoptionType is %s: crane adopt %s/%s -n %s --yes applies it", cmp.Or(rec.Spec.AdoptionType, analysisv1alpha1.AdoptionTypeStatusAndAnnotation),
+			strings.ToLower(rec.Spec.TargetRef.Kind), rec.Spec.TargetRef.Name, rec.Namespace)
+	case active != nil && active.Name != rec.Name:
+		return false, "Recommendation " + active.Name + recommendationOwner(active) + " has precedence"
+	case isFalse(analysisv1alpha1.ConditionAdopted) != nil:
+		return false, explainCondition(isFalse(analysisv1alpha1.ConditionAdopted))
+	case rec.Status.Adoption != nil:
+		return true, strings.TrimSuffix(rec.Status.Adoption.Phase+": "+rec.Status.Adoption.Message, ": ")
+	}
+	return true, "its adoptionType is Auto; craned has not started yet"
+}
+
+func explainCondition(c *metav1.Condition) string { return c.Reason + ": " + c.Message }
+
+// verticalSources returns the EffectiveVerticalPodAutoscalers of a workload.
+func verticalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {
+	var list autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
+	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list vertical autoscalers: %w", err)
+	}
+	var out []sizeSource
+	for i := range list.Items {
+		evpa := &list.Items[i]
+		if evpa.Spec.TargetRef.Kind != target.Kind || evpa.Spec.TargetRef.Name != target.Name {
+			continue
+		}
+		one := sizeSource{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
+		if evpa.Status.Recommendation != nil {
+			var sum workload.Resources
+			for _, container := range evpa.Status.Recommendation.ContainerRecommendations {
+				sum.CPU += series.MilliCPU(container.Target.Cpu().MilliValue())
+				sum.Memory += series.Bytes(container.Target.Memory().Value())
+			}
+			one.setRequests(sum)
+		}
+		one.Why = "it has no status yet"
+		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
+			one.Acts, one.Why = applied.Status == metav1.ConditionTrue, explainCondition(applied)
+		}
+		if basis := estimatorsOf(evpa); basis != "" {
+			one.Why += "; sized by its estimators " + basis + ", not by a rule"
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// estimatorsOf returns the estimators whose results apply.
+func estimatorsOf(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) string {
+	var names []string
+	for _, d := range evpa.Status.Decisions {
+		if d.Estimator != "" && !slices.Contains(names, d.Estimator) {
+			names = append(names, d.Estimator)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// horizontalSources returns the HorizontalPodAutoscalers of a workload.
+func horizontalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {
+	var list autoscalingv2.HorizontalPodAutoscalerList
+	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list horizontal autoscalers: %w", err)
+	}
+	var out []sizeSource
+	for i := range list.Items {
+		hpa := &list.Items[i]
+		if hpa.Spec.ScaleTargetRef.Kind != target.Kind || hpa.Spec.ScaleTargetRef.Name != target.Name {
+			continue
+		}
+		why := fmt.Sprintf("sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
+		for _, m := range hpa.Spec.Metrics {
+			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
+				why += fmt.Sprintf(", at %d %% of the %s request. crane recommend keeps that request, because a change of it alone would move the "+
+					"usage at which pods are added", *m.Resource.Target.AverageUtilization, m.Resource.Name)
+			}
+		}
+		out = append(out, sizeSource{
+			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: fmt.Sprint(hpa.Status.DesiredReplicas), Acts: true, Why: why,
+		})
+	}
+	return out, nil
+}
+
+// setRequests sets the requests of a pod; 0 means none.
+func (s *sizeSource) setRequests(sum workload.Resources) {
+	if sum.CPU > 0 {
+		s.CPU = rightsize.FormatCPU(sum.CPU)
+	}
+	if sum.Memory > 0 {
+		s.Memory = rightsize.FormatMemory(sum.Memory)
+	}
+}
+
+func valueOrZero[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
+
+func renderSizeSources(w io.Writer, found sizeSources) error {
+	const whyWidth = 70
+	t := newTable()
+	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth}})
+	t.AppendHeader(table.Row{"SOURCE", "CPU", "MEMORY", "REPLICAS", "ACTS", "WHY"})
+	for _, s := range found.Sources {
+		acts := "no"
+		if s.Acts {
+			acts = "yes"
+		}
+		t.AppendRow(table.Row{s.Source, cmp.Or(s.CPU, emptyCell), cmp.Or(s.Memory, emptyCell), cmp.Or(s.Replicas, emptyCell), acts, s.Why})
+	}
+	_, err := fmt.Fprintf(w, "%s\n\n%s\n", found.Workload, t.Render())
+	return err
+}
