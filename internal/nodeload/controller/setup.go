@@ -5,8 +5,10 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +35,27 @@ func NewPatcher(config *rest.Config, qps float32, burst int) (Patcher, error) {
 func (p metadataPatcher) PatchNode(ctx context.Context, name string, patch []byte) error {
 	_, err := p.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	return err
+}
+
+// PatchUnchangedNode sets annotations (nil values remove them) and fields of the spec of a node. The API server rejects
+// the patch with a conflict if the node has changed since n was read, because lists and whole values are replaced.
+func PatchUnchangedNode(ctx context.Context, p Patcher, n *corev1.Node, annotations, spec map[string]any) error {
+	metadata := map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	fields := map[string]any{"metadata": metadata}
+	if len(spec) > 0 {
+		fields["spec"] = spec
+	}
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	if err := p.PatchNode(ctx, n.Name, patch); err != nil {
+		return fmt.Errorf("patching node %s: %w", n.Name, err)
+	}
+	return nil
 }
 
 // metricsServer lists the usage of nodes from metrics.k8s.io.

@@ -5,8 +5,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -81,22 +79,16 @@ func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ra
 	return share, known
 }
 
-// setTaint patches the taints of a node. The resource version is a precondition, because a merge patch replaces the
-// whole list.
+// LoadTaint is the taint of nodes that are too loaded for new pods.
+func LoadTaint() corev1.Taint {
+	return corev1.Taint{Key: TaintKey, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// setTaint adds or removes the taint of a node. A merge patch replaces the whole list.
 func (c *Controller) setTaint(ctx context.Context, n *corev1.Node, want bool) error {
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), ourTaint)
 	if want {
-		taints = append(taints, corev1.Taint{Key: TaintKey, Effect: corev1.TaintEffectNoSchedule})
+		taints = append(taints, LoadTaint())
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion},
-		"spec":     map[string]any{"taints": taints},
-	})
-	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
-	}
-	if err := c.cfg.Patches.PatchNode(ctx, n.Name, patch); err != nil {
-		return fmt.Errorf("patching node %s: %w", n.Name, err)
-	}
-	return nil
+	return PatchUnchangedNode(ctx, c.cfg.Patches, n, nil, map[string]any{"taints": taints})
 }

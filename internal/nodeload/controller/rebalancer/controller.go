@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/kube/optout"
+	"crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
@@ -66,7 +67,7 @@ type Config struct {
 	// Usage returns the usage of pods.
 	Usage   Vectors
 	Evictor Evictor
-	Patches NodePatcher
+	Patches controller.Patcher
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.WithTicker

@@ -5,7 +5,6 @@ package rebalancer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/pkg/nodeload"
 	"crane.io/crane/pkg/rebalance"
 )
@@ -21,11 +21,6 @@ import (
 // holdTime is how long the target of a move is held: controllers replace an evicted pod at once, and a scheduler tries
 // it within its backoff of ten seconds.
 const holdTime = time.Minute
-
-// NodePatcher sends a JSON merge patch of a node.
-type NodePatcher interface {
-	PatchNode(ctx context.Context, name string, patch []byte) error
-}
 
 // hold reserves the load of a pod on its target, before the pod is evicted, in an annotation that plugin Dynamic of
 // the scheduler counts. The resource version is a precondition, so that no other hold is lost.
@@ -72,14 +67,5 @@ func (c *Controller) writeHolds(ctx context.Context, node *corev1.Node, holds []
 		}
 		value = text
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": node.UID, "resourceVersion": node.ResourceVersion, "annotations": map[string]any{nodeload.HoldsKey: value},
-	}})
-	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
-	}
-	if err := c.cfg.Patches.PatchNode(ctx, node.Name, patch); err != nil {
-		return fmt.Errorf("patching node %s: %w", node.Name, err)
-	}
-	return nil
+	return controller.PatchUnchangedNode(ctx, c.cfg.Patches, node, map[string]any{nodeload.HoldsKey: value}, nil)
 }
