@@ -175,3 +175,17 @@ type AggregateReader interface {
 	// NodeUsage returns the usage of each node, by its name.
 	NodeUsage(ctx context.Context, req NodesRequest) (map[string]series.Series, error)
 }
+
+// WithPublicMessage returns err with a text for readers of one namespace.
+func WithPublicMessage(err error, message string) error { return &redactedError{err, message} }
+
+type redactedError struct {
+	error
+	public string
+}
+
+// Unwrap returns the whole error.
+func (e *redactedError) Unwrap() error { return e.error }
+
+// PublicMessage implements PublicError.
+func (e *redactedError) PublicMessage() string { return e.public }

@@ -69,7 +69,7 @@ func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metr
 	return func(yield func(metrics.Chunk, error) bool) {
 		names, err := d.list()
 		if err != nil {
-			yield(metrics.Chunk{}, err)
+			yield(metrics.Chunk{}, metrics.WithPublicMessage(err, "the directory of data source csv cannot be read"))
 			return
 		}
 		for _, name := range names {
@@ -81,8 +81,8 @@ func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metr
 			if errors.Is(err, ErrNotSeries) || errors.Is(err, os.ErrNotExist) {
 				continue // Another kind of file with that name, or one that was just removed.
 			}
-			if err != nil {
-				yield(metrics.Chunk{}, err)
+			if err != nil { // The name of the file may be that of another namespace's workload.
+				yield(metrics.Chunk{}, metrics.WithPublicMessage(err, "a file of data source csv cannot be read"))
 				return
 			}
 			all := req

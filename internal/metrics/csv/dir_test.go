@@ -76,3 +76,32 @@ func TestDir(t *testing.T) {
 		t.Error("a file is opened as a directory")
 	}
 }
+
+// TestErrorsNameNoPath checks that errors for readers of a namespace name neither the directory nor a file.
+func TestErrorsNameNoPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret-place")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want string) {
+		t.Helper()
+		var failure error
+		for _, failure = range dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
+		}
+		if failure == nil || metrics.PublicMessage(failure) != want || !strings.Contains(failure.Error(), path) {
+			t.Errorf("%v, for tenants %q, want %q", failure, metrics.PublicMessage(failure), want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(path, "bank_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a file of data source csv cannot be read")
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	check("the directory of data source csv cannot be read")
+}

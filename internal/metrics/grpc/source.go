@@ -94,13 +94,14 @@ func (s *Source) call(ctx context.Context, method string, request proto.Message)
 	defer cancel()
 	var out datasourcepb.QueryTimeSeriesResponse
 	err := s.conn.Invoke(ctx, method, request, &out)
-	if status.Code(err) == codes.Unimplemented {
-		err = metrics.ErrUnsupported
+	switch code := status.Code(err); code {
+	case codes.OK:
+		return out.GetTimeSeriesList(), nil
+	case codes.Unimplemented:
+		return nil, fmt.Errorf("data source grpc: %s: %w", method, metrics.ErrUnsupported)
+	default: // The text may contain the address, also if it is the server's.
+		return nil, metrics.WithPublicMessage(fmt.Errorf("data source grpc: %s: %w", method, err), fmt.Sprintf("data source grpc: %s: %s", method, code))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("data source grpc: %s: %w", method, err)
-	}
-	return out.GetTimeSeriesList(), nil
 }
 
 // history requests the series of a metric on the grid of a window.
@@ -122,7 +123,7 @@ func checkResource(resource metrics.Resource) error {
 func (s *Source) containers(ctx context.Context, namespaces []string) ([]metrics.ContainerKey, error) {
 	all, err := s.config.Inventory.Inventory(ctx, namespaces)
 	if err != nil {
-		return nil, fmt.Errorf("listing workloads for data source grpc: %w", err)
+		return nil, metrics.WithPublicMessage(fmt.Errorf("listing workloads for data source grpc: %w", err), "the workloads for data source grpc cannot be listed")
 	}
 	var out []metrics.ContainerKey
 	for i := range all {

@@ -206,6 +206,30 @@ func TestRealtimeOptional(t *testing.T) {
 	}
 }
 
+// TestErrorsNameNoAddress checks that errors for readers of a namespace contain no address.
+func TestErrorsNameNoAddress(t *testing.T) {
+	failing := serve(t, &server{answer: func(string) ([]timeSeries, error) {
+		return nil, status.Error(codes.Unavailable, "dial tcp 10.1.2.3:9090: connection refused")
+	}}, methodHistory)
+	gone, err := New(Config{
+		Address: "127.0.0.1:1", Timeout: 20 * time.Second, Clock: failing.config.Clock, Inventory: failing.config.Inventory,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gone.Close() })
+	for name, source := range map[string]*Source{"the server's error": failing, "no server": gone} {
+		err := usageError(t, source, metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now})
+		text := metrics.PublicMessage(err)
+		if text != "data source grpc: /History/QueryTimeSeries: Unavailable" {
+			t.Errorf("%s: %s", name, text)
+		}
+		if !strings.Contains(err.Error(), "dial tcp") || status.Code(err) != codes.Unavailable {
+			t.Errorf("%s: the log has %v", name, err)
+		}
+	}
+}
+
 // TestFailures checks that failures are returned as errors and that a window that does not fit into memory is
 // rejected.
 func TestFailures(t *testing.T) {

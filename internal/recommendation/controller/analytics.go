@@ -158,6 +158,10 @@ func analyticsCondition(rule *analysisv1alpha1.RecommendationRule, ignored []str
 	if c := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); c != nil && c.ObservedGeneration == rule.Generation {
 		out.status, out.reason = c.Status == metav1.ConditionTrue, c.Reason
 		out.message = fmt.Sprintf("RecommendationRule %s: %s", rule.Name, c.Message)
+		switch c.Reason {
+		case reasonSourceFailed, reasonReadFailed, reasonWriteFailed: // The message may contain addresses of servers.
+			out.message = fmt.Sprintf("RecommendationRule %s failed and is tried again; its status has the error.", rule.Name)
+		}
 		if out.status {
 			out.reason = reasonAnalyticsReady
 		}

@@ -12,6 +12,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/recommend"
 )
 
@@ -58,7 +59,7 @@ func (t task) propose(data *passData, unreadable error) proposal {
 	}
 	if p.err != nil {
 		p.decision = decision{plan: recommend.Plan{
-			State: recommend.Refused, Reason: reasonUnreadable, Description: "The target could not be evaluated: " + p.err.Error() + ".",
+			State: recommend.Refused, Reason: reasonUnreadable, Description: "The target could not be evaluated: " + metrics.PublicMessage(p.err) + ".",
 		}}
 	}
 	if p.plan.State != recommend.Ready {
