@@ -16,6 +16,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 func averageTarget(q string) autoscalingv2.MetricTarget {
@@ -125,13 +126,20 @@ func TestTargetOfAnyKind(t *testing.T) {
 	set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = template.Replicas, template.Selector, template.Template
 	w.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
 	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
-	w.forecast("bare", "0.5", 0.3) // The requests are read from a pod.
+	// The requests are read from a pod. Before one exists, a forecast cannot be rated for its target.
+	harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-bare", "has the target of a pod", func(p *predictionv1alpha1.TimeSeriesPrediction) error {
+		if p.Spec.PredictionMetrics[0].Scaling == nil {
+			return fmt.Errorf("spec %+v", p.Spec)
+		}
+		return nil
+	})
+	w.forecast("bare", "0.5", 0.3)
 	w.awaitCondition("bare", "PredictionReady=True/Predicting")
-	e := w.awaitExpectedReplicas("bare", 6)
-	if *e.Status.CurrentReplicas == 0 || e.Status.Winner != "resource.cpu" {
-		t.Errorf("status %+v", e.Status)
-	}
-	if p := proposal(e, "prediction of resource.cpu"); p.Target != "150m" {
-		t.Errorf("%+v", e.Status.Proposals)
-	}
+	w.awaitScaler("bare", "6 replicas for the present load", func(e *ehpa) error {
+		if s := e.Status; s.ExpectReplicas == nil || *s.ExpectReplicas != 6 || s.CurrentReplicas == nil || *s.CurrentReplicas == 0 ||
+			s.Winner != "resource.cpu" || proposal(e, "prediction of resource.cpu").Target != "150m" {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
 }
