@@ -60,8 +60,11 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 				f.core.topologyGone(klog.Background(), name)
 			}
 		case 2, 3, 4:
-			if f.reserve(t, pod, name).IsSuccess() {
+			state, status := f.filter(t, pod, name)
+			if status.IsSuccess() && f.Reserve(t.Context(), state, pod, name).IsSuccess() {
+				check(pod, f.info(name)) // before the scheduler's view shows the pod
 				held[pod.UID] = bindCopy(pod, name)
+				f.info(name).add(held[pod.UID])
 			}
 		}
 		for uid, p := range held { // any of them
@@ -69,10 +72,14 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 			case 0:
 				held[uid] = f.bound(p, p.Spec.NodeName)
 			case 1:
+				other := newPod("other", "6")
+				check(other, f.info(p.Spec.NodeName))
 				f.Unreserve(t.Context(), newCycleState(), p, p.Spec.NodeName)
+				check(other, f.info(p.Spec.NodeName))
 				f.info(p.Spec.NodeName).remove(uid)
 				delete(held, uid)
 			case 2:
+				check(newPod("other", "2"), f.info(p.Spec.NodeName))
 				if _, err := f.podDeleted(klog.Background(), newPod("waiting", "2"), p, nil); err != nil {
 					t.Fatal(err)
 				}
