@@ -129,6 +129,10 @@ install-nodes: ## Install the Debian packages that real nodes need (root)
 test-nodes: build-nodes $(BIN)/crane-scheduler ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -p 1 -timeout 30m -v $(ARGS) ./test/e2e/node/...
 
+.PHONY: test-autoscaler
+test-autoscaler: ## The taint of loaded nodes in Karpenter's scheduling simulation, which is built from its module
+	cd hack/autoscaler && $(GO) test -vet=off ./...
+
 .PHONY: test-agent
 test-agent: build-nodes $(BIN)/crane-scheduler ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -v $(ARGS) ./test/e2e/node/agent
@@ -185,8 +189,9 @@ bench-decisions: ## Print the scores of forecasts on series of each family in ..
 	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
 
 .PHONY: nightly
-nightly: ## What does not fit into CI: all tests with the race detector, emulated machines, CRI-O and fuzzing
+nightly: ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
+	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes
 	$(MAKE) fuzz FUZZTIME=1m
 
