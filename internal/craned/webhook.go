@@ -17,10 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/adoption/optoutlist"
 	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/craned/admission"
 	"crane.io/crane/internal/craned/qosinitializer"
 	"crane.io/crane/internal/kube/certificates"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
@@ -91,7 +93,11 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	chain.Stopped = p.pause.Paused
 	endpoints, err := admission.Endpoints(admission.CachedFacts{
 		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender, DisabledKinds: p.disabledKinds(),
-	}, chain)
+	}, chain, admission.EvictionGuard{
+		Pods: p.mgr.GetAPIReader(), OptOuts: func(ctx context.Context) (optout.Set, error) {
+			return optoutlist.Read(ctx, p.mgr.GetCache(), p.mgr.GetScheme())
+		},
+	})
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 func sendRequest(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
 	t.Helper()
 	facts := CachedFacts{Namespace: "crane-system", DisabledKinds: map[string]string{"ClusterNodePrediction": "the gate is off"}}
-	endpoints, err := Endpoints(facts, podwebhook.NewChain(nil))
+	endpoints, err := Endpoints(facts, podwebhook.NewChain(nil), EvictionGuard{})
 	if err != nil {
 		t.Fatal(err)
 	}

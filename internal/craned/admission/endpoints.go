@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -31,7 +32,7 @@ type Endpoint struct {
 }
 
 // Endpoints returns all endpoints. The manifests in config/webhook have the same.
-func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error) {
+func Endpoints(actions CachedFacts, chain *podwebhook.Chain, evictions EvictionGuard) ([]Endpoint, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error)
 	facts.Cache = nil
 	analysis, prediction := analysisv1alpha1.GroupVersion.WithKind, predictionv1alpha1.GroupVersion.WithKind
 	autoscaling, ensurance := autoscalingv1alpha1.GroupVersion.WithKind, ensurancev1alpha1.GroupVersion.WithKind
-	pod := corev1.SchemeGroupVersion.WithKind("Pod")
+	pod, eviction := corev1.SchemeGroupVersion.WithKind("Pod"), policyv1.SchemeGroupVersion.WithKind("Eviction")
 	return []Endpoint{
 		newValidatingEndpoint(scheme, analysis("RecommendationRule"), facts, validation.ValidateRecommendationRule),
 		newValidatingEndpoint(scheme, analysis("Recommendation"), facts, validation.ValidateRecommendation),
@@ -54,6 +55,7 @@ func Endpoints(actions CachedFacts, chain *podwebhook.Chain) ([]Endpoint, error)
 		newValidatingEndpoint(scheme, ensurance("PodQOS"), actions, validation.ValidatePodQOS),
 		newValidatingEndpoint(scheme, ensurance("AvoidanceAction"), facts, validation.ValidateAvoidanceAction),
 		newValidatingEndpoint(scheme, topologyv1alpha1.GroupVersion.WithKind("NodeResourceTopology"), facts, validation.ValidateNodeResourceTopology),
+		{Path: webhookPath("validate", eviction), Kind: eviction, webhook: &admission.Webhook{Handler: evictions}},
 
 		newDefaultingEndpoint(scheme, analysis("Recommendation"), validation.DefaultRecommendation),
 		newDefaultingEndpoint(scheme, analysis("Analytics"), validation.DefaultAnalytics),

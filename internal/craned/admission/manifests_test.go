@@ -74,7 +74,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 // TestManifestsNameWhatIsServed checks that each endpoint is configured and each configured path is served, for the resource of
 // its kind.
 func TestManifestsNameWhatIsServed(t *testing.T) {
-	endpoints, err := Endpoints(CachedFacts{}, podwebhook.NewChain(nil))
+	endpoints, err := Endpoints(CachedFacts{}, podwebhook.NewChain(nil), EvictionGuard{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 		scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
 		crds[group+"/v1alpha1/"+kind] = group + "/v1alpha1/" + plural + " " + scope
 	}
-	crds["v1/Pod"] = "v1/pods Namespaced"
+	crds["v1/Pod"], crds["policy/v1/Eviction"] = "v1/pods Namespaced", "v1/pods/eviction Namespaced"
 	all := manifests(t)
 	if len(all) != len(endpoints) {
 		t.Errorf("%d webhooks are configured, %d served", len(all), len(endpoints))
@@ -123,6 +123,12 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 		}
 		if slices.ContainsFunc(c.operations, func(o admissionregistrationv1.OperationType) bool { return o != "CREATE" && o != "UPDATE" }) {
 			t.Errorf("%s: %v: a deletion must not depend on craned", c.path, c.operations)
+		}
+		if c.resource == "v1/pods/eviction" {
+			if c.policy != admissionregistrationv1.Fail || c.conditions != 1 {
+				t.Errorf("evictions: %+v", c)
+			}
+			continue
 		}
 		if c.conditions != 2 {
 			t.Errorf("%s: Crane's own writes and unchanged specs must not depend on craned", c.path)

@@ -45,8 +45,9 @@ func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
 		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = s.rotator.GetCertificate })
 	}
 	s.Server = ctrlwebhook.NewServer(options)
+	limits := newRequestLimits()
 	for _, e := range endpoints {
-		s.Register(e.Path, e.webhook)
+		s.Register(e.Path, limits.wrap(e.webhook))
 	}
 	return s
 }

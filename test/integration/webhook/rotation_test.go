@@ -101,7 +101,7 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 		t.Fatal(err)
 	}
 	chain := podwebhook.NewChain(nil)
-	endpoints, err := admission.Endpoints(admission.CachedFacts{Namespace: namespace}, chain)
+	endpoints, err := admission.Endpoints(admission.CachedFacts{Namespace: namespace}, chain, admission.EvictionGuard{})
 	if err != nil {
 		t.Fatal(err)
 	}
