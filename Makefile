@@ -79,6 +79,10 @@ $(BIN)/helm: hack/tools/helm/go.mod
 	cd hack/tools/helm && $(GO) build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)" \
 	  -o $@ helm.sh/helm/v4/cmd/helm
 
+.PHONY: chart
+chart: $(BIN)/helm ## Package the chart into dist/
+	$(BIN)/helm package charts/crane --destination dist
+
 ##@ Test
 
 .PHONY: test
@@ -87,7 +91,7 @@ test: ## Unit, property and architecture tests; packages with goroutines with th
 	$(GO) test -race $(TEST_FLAGS) $(RACE)
 
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
 	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 
@@ -204,8 +208,8 @@ generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf
 verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
-	@git diff --exit-code -- api config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
-	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api charts config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
 	$(GO) test -count=1 ./test/docs ./test/apiusage
 
 .PHONY: clean
