@@ -79,6 +79,18 @@ $(BIN)/helm: hack/tools/helm/go.mod
 	cd hack/tools/helm && $(GO) build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)" \
 	  -o $@ helm.sh/helm/v4/cmd/helm
 
+# Container images, built without a daemon. They have the time of the commit, so that the same commit has the same digests.
+IMAGES := craned metric-adapter crane-scheduler crane-agent
+PLATFORMS ?= linux/amd64,linux/arm64
+# Registry and path to push to, for example PUSH=registry.example/crane; none by default.
+PUSH ?=
+
+.PHONY: images
+images: ## Build the images for amd64 and arm64 into dist/images, with SBOMs; PUSH=registry.example/crane pushes them
+	cd hack/images && $(GO) run . -source $(CURDIR) -out $(CURDIR)/dist/images -version '$(VERSION)' -platforms '$(PLATFORMS)' -push '$(PUSH)' \
+	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%ct)" \
+	  -ldflags '$(LDFLAGS);crane-scheduler:$(KUBERNETES_LDFLAGS)' $(IMAGES)
+
 .PHONY: chart
 chart: $(BIN)/helm ## Package the chart into dist/
 	$(BIN)/helm package charts/crane --destination dist
@@ -89,6 +101,7 @@ chart: $(BIN)/helm ## Package the chart into dist/
 test: ## Unit, property and architecture tests; packages with goroutines with the race detector
 	$(GO) test $(TEST_FLAGS) $(PURE)
 	$(GO) test -race $(TEST_FLAGS) $(RACE)
+	cd hack/images && $(GO) test ./...
 
 .PHONY: test-integration
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
@@ -192,6 +205,7 @@ bench-decisions: ## Print the scores of forecasts on series of each family in ..
 nightly: ## What does not fit into CI: all tests with the race detector, emulated machines, CRI-O and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	$(MAKE) install-nodes build-crio test-nodes
+	$(MAKE) images
 	$(MAKE) fuzz FUZZTIME=1m
 
 ##@ Check
