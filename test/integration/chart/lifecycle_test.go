@@ -132,7 +132,12 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, control: control, client: c, dynamic: d}
+	f := &fixture{T: t, control: control, client: c, dynamic: d}
+	// The API server creates it after it is ready.
+	f.eventually("the Service of the API server exists", func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})
+	})
+	return f
 }
 
 func (f *fixture) helm(args ...string) {
