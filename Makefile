@@ -79,15 +79,32 @@ $(BIN)/helm: hack/tools/helm/go.mod
 	cd hack/tools/helm && $(GO) build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)" \
 	  -o $@ helm.sh/helm/v4/cmd/helm
 
+# Container images, built without a daemon. They have the time of the commit, so that the same commit has the same digests.
+IMAGES := craned metric-adapter crane-scheduler crane-agent
+PLATFORMS ?= linux/amd64,linux/arm64
+# Registry and path to push to, for example PUSH=registry.example/crane; none by default.
+PUSH ?=
+
+.PHONY: images
+images: ## Build the images for amd64 and arm64 into dist/images, with SBOMs; PUSH=registry.example/crane pushes them
+	cd hack/images && $(GO) run . -source $(CURDIR) -out $(CURDIR)/dist/images -version '$(VERSION)' -platforms '$(PLATFORMS)' -push '$(PUSH)' \
+	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%ct)" \
+	  -ldflags '$(LDFLAGS);crane-scheduler:$(KUBERNETES_LDFLAGS)' $(IMAGES)
+
+.PHONY: chart
+chart: $(BIN)/helm ## Package the chart into dist/
+	$(BIN)/helm package charts/crane --destination dist
+
 ##@ Test
 
 .PHONY: test
 test: ## Unit, property and architecture tests; packages with goroutines with the race detector
 	$(GO) test $(TEST_FLAGS) $(PURE)
 	$(GO) test -race $(TEST_FLAGS) $(RACE)
+	cd hack/images && $(GO) test ./...
 
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
 	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 
@@ -193,6 +210,7 @@ nightly: ## What does not fit into CI: all tests with the race detector, Karpent
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes
+	$(MAKE) images
 	$(MAKE) fuzz FUZZTIME=1m
 
 ##@ Check
@@ -209,8 +227,8 @@ generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf
 verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
 	$(GO) mod tidy -diff
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
-	@git diff --exit-code -- api config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
-	@test -z "$$(git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api charts config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
+	@test -z "$$(git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
 	$(GO) test -count=1 ./test/docs ./test/apiusage
 
 .PHONY: clean

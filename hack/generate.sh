@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes the generated files: api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml, the protobuf types of the data source
-# grpc, and the pages of fields, flags and metrics in docs/reference. The generators are built from the versions that hack/tools/go.mod and
+# grpc, the pages of fields, flags, metrics and values in docs/reference, and the servers that the chart finds. The generators are built from the versions that hack/tools/go.mod and
 # hack/tools/protogen/go.mod pin, so that the same sources always give the same files.
 # Usage: hack/generate.sh
 set -euo pipefail
@@ -33,4 +33,4 @@ mv "${out}"/*.yaml config/crd/
 bin/protogen . internal/metrics/grpc/datasource.proto internal/metrics/grpc/datasourcepb/datasource.pb.go
 
 # The pages come last: they describe the definitions above.
-CRANE_UPDATE_DOCS=1 go test -count=1 -run '^TestGenerated$' ./test/docs
+CRANE_UPDATE_DOCS=1 go test -count=1 -run '^(TestGenerated|TestChartKnowsTheSameServers)$' ./test/docs ./internal/metrics/discover

@@ -16,6 +16,7 @@ func TestGenerated(t *testing.T) {
 	pages := map[string]string{
 		"docs/reference/api.md":                   apiPage(t, "config/crd"),
 		"docs/reference/metrics.md":               metricsPage(t),
+		"docs/reference/chart-values.md":          chartPage(t, "charts/crane/values.yaml"),
 		"docs/reference/flags-crane-scheduler.md": schedulerPage(t),
 	}
 	for name, command := range commands() {

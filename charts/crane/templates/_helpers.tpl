@@ -1,0 +1,138 @@
+{{/*
+Copyright The Crane Authors.
+SPDX-License-Identifier: Apache-2.0
+
+The manifests are those of config/ (files/config), the one source for the chart and for kustomize. The templates select
+files by component, put the namespace of the release into them, and change what values say.
+*/}}
+
+{{- define "crane.labels" -}}
+app.kubernetes.io/part-of: crane
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* crane.metadata renders the labels and annotations of an object that only the chart has. */}}
+{{- define "crane.metadata" -}}
+labels:
+  {{- include "crane.labels" . | nindent 2 }}
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* crane.file returns the text of a file of config/ with the namespace of the release. Arguments: root, path. */}}
+{{- define "crane.file" -}}
+{{- $root := index . 0 }}
+{{- $text := $root.Files.Get (printf "files/config/%s" (index . 1)) }}
+{{- if not $text }}{{ fail (printf "config/%s is not part of the chart" (index . 1)) }}{{ end }}
+{{- $text | replace "crane-system" $root.Release.Namespace }}
+{{- end }}
+
+{{/* crane.render prints an object of config/ with the labels and annotations of the release. Arguments: root, object. */}}
+{{- define "crane.render" -}}
+{{- $root := index . 0 }}{{ $object := index . 1 }}
+{{- $labels := merge (fromYaml (include "crane.labels" $root)) (default (dict) $object.metadata.labels) }}
+{{- $_ := set $object.metadata "labels" $labels }}
+{{- with $root.Values.commonAnnotations }}
+{{- $_ := set $object.metadata "annotations" (merge (deepCopy .) (default (dict) $object.metadata.annotations)) }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+
+{{/* crane.objects prints all objects of files of config/. Arguments: root, path... */}}
+{{- define "crane.objects" -}}
+{{- $root := index . 0 }}
+{{- range $path := rest . }}
+{{- range $document := regexSplit "(?m)^---$" (include "crane.file" (list $root $path)) -1 }}
+{{- include "crane.render" (list $root (fromYaml $document)) }}
+{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* crane.image returns the reference of an image. Arguments: root, values of the component. */}}
+{{- define "crane.image" -}}
+{{- $root := index . 0 }}{{ $image := (index . 1).image }}
+{{- $registry := required "image.registry: set the registry to which Crane's images were pushed" $root.Values.image.registry }}
+{{- if $image.digest }}
+{{- printf "%s/%s@%s" $registry $image.repository $image.digest }}
+{{- else }}
+{{- printf "%s/%s:%s" $registry $image.repository (default $root.Chart.AppVersion $root.Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/*
+crane.workload prints a Deployment or DaemonSet of config/ as values say. Arguments, as a dictionary: root, path, values (of the component),
+args (replace those with the same name of config/), drop (names of arguments to leave out), env, volumes, volumeMounts, podAnnotations.
+*/}}
+{{- define "crane.workload" -}}
+{{- $root := .root }}{{ $values := .values }}
+{{- $object := fromYaml (include "crane.file" (list $root .path)) }}
+{{- $template := $object.spec.template }}{{ $pod := $template.spec }}{{ $container := first $pod.containers }}
+{{- if hasKey $values "replicas" }}{{ $_ := set $object.spec "replicas" $values.replicas }}{{ end }}
+{{- if hasKey $values "maxUnavailable" }}{{ $_ := set $object.spec.updateStrategy.rollingUpdate "maxUnavailable" $values.maxUnavailable }}{{ end }}
+{{- $_ := set $container "image" (include "crane.image" (list $root $values)) }}
+{{- $_ := set $container "imagePullPolicy" $root.Values.image.pullPolicy }}
+{{- $replaced := default (list) .drop }}
+{{- range default (list) .args }}{{ $replaced = append $replaced (first (splitList "=" .)) }}{{ end }}
+{{- $args := list }}
+{{- range $container.args }}
+{{- if not (has (first (splitList "=" .)) $replaced) }}{{ $args = append $args . }}{{ end }}
+{{- end }}
+{{- $_ := set $container "args" (concat $args (default (list) .args) $values.extraArgs) }}
+{{- with concat (default (list) $container.env) (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
+{{- $_ := set $container "volumeMounts" (concat $container.volumeMounts (default (list) .volumeMounts) $values.extraVolumeMounts) }}
+{{- $_ := set $pod "volumes" (concat $pod.volumes (default (list) .volumes) $values.extraVolumes) }}
+{{- $_ := set $container "resources" $values.resources }}
+{{- $_ := set $pod "containers" (concat (list $container) $values.extraContainers) }}
+{{- with $root.Values.image.pullSecrets }}
+{{- $secrets := list }}
+{{- range . }}{{ $secrets = append $secrets (dict "name" .) }}{{ end }}
+{{- $_ := set $pod "imagePullSecrets" $secrets }}
+{{- end }}
+{{- range $name := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" }}
+{{- with index $values $name }}{{ $_ := set $pod $name . }}{{ end }}
+{{- end }}
+{{- with merge (deepCopy $values.podAnnotations) (default (dict) .podAnnotations) }}{{ $_ := set $template.metadata "annotations" . }}{{ end }}
+{{- $_ := set $template.metadata "labels" (merge (dict) $template.metadata.labels $values.podLabels) }}
+{{- if and $root.Values.openshift.enabled (ne $object.kind "DaemonSet") }}{{ $_ := unset $pod.securityContext "runAsUser" }}{{ end }}
+{{- include "crane.render" (list $root $object) }}
+{{ end }}
+
+{{/* crane.account prints the objects of an RBAC file, with the annotations of its ServiceAccount. Arguments: root, path, values. */}}
+{{- define "crane.account" -}}
+{{- $root := index . 0 }}{{ $values := index . 2 }}
+{{- range $document := regexSplit "(?m)^---$" (include "crane.file" (list $root (index . 1))) -1 }}
+{{- $object := fromYaml $document }}
+{{- if and (eq $object.kind "ServiceAccount") $values.serviceAccountAnnotations }}
+{{- $_ := set $object.metadata "annotations" (deepCopy $values.serviceAccountAnnotations) }}
+{{- end }}
+{{- include "crane.render" (list $root $object) }}
+{{ end }}
+{{- end }}
+
+{{/* crane.monitors is not empty if objects of the Prometheus operator are rendered. Arguments: root, setting (auto, true or false), kind. */}}
+{{- define "crane.monitors" -}}
+{{- $root := index . 0 }}{{ $setting := toString (index . 1) }}
+{{- if or (eq $setting "true") (and (eq $setting "auto") ($root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" (index . 2)))) }}yes{{ end }}
+{{- end }}
+
+{{/* crane.monitorMetadata renders the labels and annotations of an object of the Prometheus operator. */}}
+{{- define "crane.monitorMetadata" -}}
+labels:
+  {{- include "crane.labels" . | nindent 2 }}
+  {{- with .Values.monitoring.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,437 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// presets returns the files of values beside values.yaml.
+func presets(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(chart + "/values-*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("presets %v: %v", files, err)
+	}
+	return files
+}
+
+func TestLint(t *testing.T) {
+	for _, file := range append(presets(t), chart+"/values.yaml") {
+		out := runHelm(t, "lint", "--strict", chart, "--values", file, "--set", registry, "--set", server)
+		if !strings.Contains(out, "0 chart(s) failed") {
+			t.Errorf("%s: %s", file, out)
+		}
+	}
+}
+
+// TestSameObjectsAsConfig compares what the chart renders by default with config/, which kustomize and the tests install.
+func TestSameObjectsAsConfig(t *testing.T) {
+	want, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := map[string]*unstructured.Unstructured{}
+	for _, o := range render(t, "--set", "namespace.create=true", "--set", "recommendationRules.create=false") {
+		rendered[nameOf(o)] = o
+	}
+	for _, o := range want {
+		have := rendered[nameOf(o)]
+		delete(rendered, nameOf(o))
+		if have == nil {
+			t.Errorf("the chart has no %s", nameOf(o))
+			continue
+		}
+		if diff := cmp.Diff(withoutRelease(t, o), withoutRelease(t, have)); diff != "" {
+			t.Errorf("%s (-config +chart):\n%s", nameOf(o), diff)
+		}
+	}
+	if len(rendered) > 0 {
+		t.Errorf("config/ does not have %v", slices.Sorted(maps.Keys(rendered)))
+	}
+}
+
+// withoutRelease returns a copy without what a release adds: labels, images and the checksum of the scheduler's configuration.
+func withoutRelease(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	// Numbers have one type afterwards.
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := out["metadata"].(map[string]any)
+	if labels, ok := metadata["labels"].(map[string]any); ok {
+		for _, name := range []string{"app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
+			delete(labels, name)
+		}
+		for name := range labels {
+			if strings.HasPrefix(name, "pod-security.kubernetes.io/") {
+				delete(labels, name)
+			}
+		}
+		if len(labels) == 0 {
+			delete(metadata, "labels")
+		}
+	}
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		delete(annotations, "helm.sh/resource-policy")
+		if len(annotations) == 0 {
+			delete(metadata, "annotations")
+		}
+	}
+	withoutPodRelease(out)
+	return out
+}
+
+func withoutPodRelease(o map[string]any) {
+	template, found, _ := unstructured.NestedMap(o, "spec", "template")
+	if !found {
+		return
+	}
+	if metadata, ok := template["metadata"].(map[string]any); ok {
+		delete(metadata, "annotations")
+	}
+	spec, _ := template["spec"].(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	for _, c := range containers {
+		container, _ := c.(map[string]any)
+		delete(container, "image")
+		delete(container, "imagePullPolicy")
+		// Arguments that the chart sets follow the others.
+		args, _ := container["args"].([]any)
+		slices.SortFunc(args, func(x, y any) int { return strings.Compare(x.(string), y.(string)) })
+	}
+	o["spec"].(map[string]any)["template"] = template
+}
+
+// TestSchemaListsTheValues checks that values.schema.json has the names of values.yaml and no others.
+func TestSchemaListsTheValues(t *testing.T) {
+	var schema map[string]any
+	var values map[string]any
+	for path, into := range map[string]*map[string]any{chart + "/values.schema.json": &schema, chart + "/values.yaml": &values} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(content, into); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	defs, _ := schema["$defs"].(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
+	delete(properties, "global") // Helm adds it.
+	compareNames(t, "", schema, defs, values)
+}
+
+func compareNames(t *testing.T, path string, schema, defs, values map[string]any) {
+	t.Helper()
+	if schema["additionalProperties"] != false {
+		t.Errorf("%s: unknown names are accepted", path)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if _, ok := values[name]; !ok {
+			t.Errorf("values.yaml has no %s", path+name)
+		}
+	}
+	for name, value := range values {
+		property, _ := properties[name].(map[string]any)
+		if ref, ok := property["$ref"].(string); ok {
+			property, _ = defs[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
+		}
+		nested, isObject := value.(map[string]any)
+		switch {
+		case property == nil:
+			t.Errorf("the schema has no %s", path+name)
+		case isObject && property["properties"] != nil && name != "resources":
+			compareNames(t, path+name+".", property, defs, nested)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	for value, message := range map[string]string{
+		"imag.tag=1":                      "additional properties 'imag' not allowed",
+		"craned.replica=3":                "additional properties 'replica' not allowed",
+		"craned.image.tag=v1":             "additional properties 'tag' not allowed",
+		"craned.mode=recommend":           "/craned/mode",
+		"craned.replicas=two":             "/craned/replicas",
+		"craned.extraArgs[0]=v":           "/craned/extraArgs/0",
+		"craned.image.digest=sha256:1":    "/craned/image/digest",
+		"craned.resources.request.cpu=1":  "additional properties 'request' not allowed",
+		"prometheus.url=prometheus:9090":  "/prometheus/url",
+		"namespace.podSecurity=strict":    "/namespace/podSecurity",
+		"monitoring.monitors=yes":         "/monitoring/monitors",
+		"networkPolicy.prometheusPorts=1": "/networkPolicy/prometheusPorts",
+	} {
+		_, err := tryHelm(t, "template", release, chart, "--set", registry, "--set", value)
+		if err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%s: %v, want %q", value, err, message)
+		}
+	}
+}
+
+// TestRequiredValues checks the messages for values that have no default.
+func TestRequiredValues(t *testing.T) {
+	for set, message := range map[string]string{
+		registry: "prometheus.url: set the URL of Prometheus",
+		server:   "image.registry: set the registry",
+	} {
+		_, err := tryHelm(t, "template", release, chart, "--set", set)
+		if err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("with %s: %v, want %q", set, err, message)
+		}
+	}
+}
+
+// TestAdvisoryWritesNothingOfOthers checks the rights of the preset for recommendations alone.
+func TestAdvisoryWritesNothingOfOthers(t *testing.T) {
+	objects := render(t, "--values", chart+"/values-advisory.yaml")
+	writes := 0
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" || !strings.HasPrefix(o.GetName(), "craned") {
+			continue
+		}
+		for _, rule := range convert[rbacv1.ClusterRole](t, o).Rules {
+			if !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
+				continue
+			}
+			writes++
+			for _, group := range rule.APIGroups {
+				// Events, reviews of callers and the authority of webhooks, which is limited by name.
+				allowed := strings.HasSuffix(group, ".crane.io") || group == "events.k8s.io" || strings.HasSuffix(group, "authentication.k8s.io") ||
+					strings.HasSuffix(group, "authorization.k8s.io") || group == "admissionregistration.k8s.io" && len(rule.ResourceNames) > 0
+				if !allowed {
+					t.Errorf("%s may %v %v of group %q", o.GetName(), rule.Verbs, rule.Resources, group)
+				}
+			}
+		}
+	}
+	if writes == 0 {
+		t.Error("no right to write was found, not even Recommendations")
+	}
+	for _, o := range objects {
+		if o.GetKind() == "MutatingWebhookConfiguration" && o.GetName() == "crane-pods" {
+			t.Error("new pods are sent to craned")
+		}
+		if o.GetKind() == "Deployment" && !slices.Contains(container(t, o).Args, "--controllers=cost,oom,recommendation") {
+			t.Errorf("%s runs with %v", o.GetName(), container(t, o).Args)
+		}
+	}
+}
+
+// TestReleaseNamespace checks that nothing refers to the namespace of config/ in another one.
+func TestReleaseNamespace(t *testing.T) {
+	out := runHelm(t, "template", release, chart, "--namespace", "finops", "--values", chart+"/values-full.yaml", "--set", registry, "--set", server)
+	for _, line := range strings.Split(out, "\n") {
+		// Descriptions of fields name the default.
+		if strings.Contains(line, "crane-system") && !strings.Contains(line, "description") && strings.Contains(line, ": ") {
+			t.Errorf("line %q", line)
+		}
+	}
+}
+
+func TestPrometheusSettings(t *testing.T) {
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	const text = `
+prometheus:
+  extensionLabels: {cluster: eu, tenant: a}
+  tls: {insecureSkipVerify: true, ca: {configMap: ca}, clientSecret: client}
+  bearerToken: {secret: token}
+  basicAuth: {secret: basic}
+  headers: {X-Scope-OrgID: team-a}
+  headersSecret: {secret: headers}
+`
+	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, o := range render(t, "--values", values) {
+		if o.GetKind() != "Deployment" || o.GetName() == "crane-scheduler" {
+			continue
+		}
+		found++
+		c := container(t, o)
+		for _, arg := range []string{
+			"--prometheus-address=http://prometheus.monitoring:9090", "--prometheus-insecure-skip-verify=true",
+			"--prometheus-ca-file=/etc/prometheus/ca/ca.crt", "--prometheus-cert-file=/etc/prometheus/client/tls.crt",
+			"--prometheus-key-file=/etc/prometheus/client/tls.key", "--prometheus-auth-bearertoken-file=/etc/prometheus/token/token",
+			"--prometheus-auth-password=$(CRANE_PROMETHEUS_PASSWORD)", "--prometheus-header=X-Scope-OrgID: team-a",
+			"--prometheus-headers-file=/etc/prometheus/headers/headers", "--prometheus-adapter-extension-labels=cluster=eu,tenant=a",
+		} {
+			if !slices.Contains(c.Args, arg) {
+				t.Errorf("%s: no %s in %v", o.GetName(), arg, c.Args)
+			}
+		}
+		mounts := map[string]string{}
+		for _, m := range c.VolumeMounts {
+			mounts[m.Name] = m.MountPath
+		}
+		for _, name := range []string{"ca", "client", "token", "headers"} {
+			if mounts["prometheus-"+name] != "/etc/prometheus/"+name {
+				t.Errorf("%s: %s is mounted at %q", o.GetName(), name, mounts["prometheus-"+name])
+			}
+		}
+		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+			return e.Name == "CRANE_PROMETHEUS_PASSWORD" && e.ValueFrom.SecretKeyRef.Name == "basic" && e.ValueFrom.SecretKeyRef.Key == "password"
+		}) {
+			t.Errorf("%s: environment %v", o.GetName(), c.Env)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d Deployments", found)
+	}
+}
+
+// TestPodValues checks the values that each component has.
+func TestPodValues(t *testing.T) {
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	const component = `
+  image: {digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"}
+  extraArgs: [--v=2]
+  extraEnv: [{name: EXTRA, value: "1"}]
+  extraVolumes: [{name: extra, emptyDir: {}}]
+  extraVolumeMounts: [{name: extra, mountPath: /extra}]
+  extraContainers: [{name: proxy, image: proxy}]
+  resources: {requests: {cpu: 7m}}
+  podLabels: {team: finops}
+  podAnnotations: {note: yes it is}
+  serviceAccountAnnotations: {role: arn}
+  nodeSelector: {pool: system}
+  tolerations: [{key: system, operator: Exists}]
+  affinity: {nodeAffinity: {}}
+  priorityClassName: high
+`
+	text := "image: {tag: v9, pullSecrets: [regcred]}\ncommonLabels: {owner: me}\ncommonAnnotations: {contact: me}\n"
+	for _, name := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
+		text += name + ":" + component
+	}
+	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	workloads, accounts := 0, 0
+	for _, o := range render(t, "--values", values, "--set", "monitoring.monitors=true,monitoring.rules=true,certManager.enabled=true,networkPolicy.enabled=true") {
+		if o.GetKind() != "CustomResourceDefinition" && (o.GetLabels()["owner"] != "me" || o.GetAnnotations()["contact"] != "me") {
+			t.Errorf("%s: labels %v, annotations %v", nameOf(o), o.GetLabels(), o.GetAnnotations())
+		}
+		if o.GetKind() == "ServiceAccount" && o.GetAnnotations()["role"] == "arn" {
+			accounts++
+		}
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
+			continue
+		}
+		workloads++
+		template := convert[appsv1.Deployment](t, o).Spec.Template
+		pod, c := template.Spec, container(t, o)
+		if c.Image != "registry.example/crane/"+o.GetName()+"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" {
+			t.Errorf("image %s", c.Image)
+		}
+		ok := c.Args[len(c.Args)-1] == "--v=2" && c.Env[len(c.Env)-1].Name == "EXTRA" && c.VolumeMounts[len(c.VolumeMounts)-1].Name == "extra" &&
+			pod.Volumes[len(pod.Volumes)-1].Name == "extra" && len(pod.Containers) == 2 && c.Resources.Requests.Cpu().String() == "7m" &&
+			!c.Resources.Limits.Memory().IsZero() && template.Labels["team"] == "finops" && template.Labels["app.kubernetes.io/name"] == o.GetName() &&
+			template.Annotations["note"] == "yes it is" && pod.NodeSelector["pool"] == "system" && len(pod.Tolerations) == 1 &&
+			pod.Affinity != nil && pod.PriorityClassName == "high" && pod.ImagePullSecrets[0].Name == "regcred"
+		if !ok {
+			t.Errorf("%s: a value is not used: %+v", o.GetName(), template)
+		}
+	}
+	if workloads != 4 || accounts != 4 {
+		t.Errorf("%d workloads, %d accounts", workloads, accounts)
+	}
+}
+
+// TestOptionalObjects checks objects that depend on values or on the kinds of the cluster.
+func TestOptionalObjects(t *testing.T) {
+	tests := map[string]struct {
+		args, want []string
+	}{
+		"Kubernetes before 1.36": {[]string{"--kube-version", "1.35"}, []string{
+			"-MutatingAdmissionPolicy.admissionregistration.k8s.io /crane-topology-result-of-new-pods",
+			"-MutatingAdmissionPolicyBinding.admissionregistration.k8s.io /crane-topology-result-of-new-pods",
+		}},
+		"alerts": {[]string{"--api-versions", "monitoring.coreos.com/v1/PrometheusRule"}, []string{"PrometheusRule.monitoring.coreos.com crane-system/crane"}},
+		"operator of Prometheus": {[]string{"--api-versions", "monitoring.coreos.com/v1/ServiceMonitor"}, []string{
+			"Service crane-system/crane-agent", "ServiceMonitor.monitoring.coreos.com crane-system/crane-agent",
+			"Service crane-system/crane-scheduler", "ServiceMonitor.monitoring.coreos.com crane-system/crane-scheduler",
+			"ServiceMonitor.monitoring.coreos.com crane-system/craned", "ServiceMonitor.monitoring.coreos.com crane-system/metric-adapter",
+		}},
+		"cert-manager": {[]string{"--set", "certManager.enabled=true"}, []string{
+			"Issuer.cert-manager.io crane-system/crane", "Certificate.cert-manager.io crane-system/craned-webhook",
+			"Certificate.cert-manager.io crane-system/metric-adapter",
+		}},
+		"OpenShift": {[]string{"--set", "openshift.enabled=true"}, []string{"SecurityContextConstraints.security.openshift.io /crane-agent"}},
+		"network policies": {[]string{"--set", "networkPolicy.enabled=true"}, []string{
+			"NetworkPolicy.networking.k8s.io crane-system/craned", "NetworkPolicy.networking.k8s.io crane-system/metric-adapter",
+			"NetworkPolicy.networking.k8s.io crane-system/crane-scheduler", "NetworkPolicy.networking.k8s.io crane-system/crane-agent",
+		}},
+	}
+	plain := map[string]bool{}
+	for _, o := range render(t) {
+		plain[nameOf(o)] = true
+	}
+	for name, test := range tests {
+		var changed []string
+		missing := maps.Clone(plain)
+		for _, o := range render(t, test.args...) {
+			if !plain[nameOf(o)] {
+				changed = append(changed, nameOf(o))
+			}
+			delete(missing, nameOf(o))
+		}
+		for name := range missing {
+			changed = append(changed, "-"+name)
+		}
+		slices.Sort(changed)
+		slices.Sort(test.want)
+		if diff := cmp.Diff(test.want, changed); diff != "" {
+			t.Errorf("%s (-want +have):\n%s", name, diff)
+		}
+	}
+}
+
+func TestPodSecurityOfNamespace(t *testing.T) {
+	for file, want := range map[string]string{"values-advisory.yaml": "restricted", "values-full.yaml": "privileged"} {
+		for _, o := range render(t, "--values", chart+"/"+file, "--set", "namespace.create=true") {
+			if o.GetKind() == "Namespace" && o.GetLabels()["pod-security.kubernetes.io/enforce"] != want {
+				t.Errorf("%s: %v, want %s", file, o.GetLabels(), want)
+			}
+		}
+	}
+}
+
+func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
+	t.Helper()
+	var out T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
+		t.Fatalf("%s: %v", nameOf(o), err)
+	}
+	return out
+}
+
+// container returns the first container of a workload.
+func container(t *testing.T, o *unstructured.Unstructured) corev1.Container {
+	t.Helper()
+	return convert[appsv1.Deployment](t, o).Spec.Template.Spec.Containers[0]
+}
