@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/rightsize/requestbacktest"
 	"crane.io/crane/pkg/rightsize/requestbacktest/generate"
 	"crane.io/crane/pkg/series"
@@ -23,7 +25,8 @@ import (
 const backtestRightsizeLong = `Backtest rightsize evaluates sizing policies against measured series. Each policy decides at midnight UTC from earlier samples
 only, the first time after seven days of history. Most policies set one request a day. For CPU, crane-time-of-day schedules the
 requests of the day from a forecast and reacts to usage that is at least two minutes old; blocks-3h requests a quantile of the
-same three hours of the previous days.
+same three hours of the previous days. crane-calibrated requests a quantile of each three hours times the factor that met --target in a
+replay of the previous days, and reacts; crane-calibrated-constant does so with one request a day and without reactions.
 
   cost       sum of the requests over the sum of the need, the largest sample of each day that is scored
   min/day    time above the request in minutes a day
@@ -48,6 +51,7 @@ type backtestRightsizeOptions struct {
 	policies  []string
 	resource  string
 	output    string
+	target    float64
 	generated int
 	days      int
 	seed      uint64
@@ -69,8 +73,9 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, gocrane, vpa, krr-p95, krr-p99, crane-time-of-day and blocks-3h (CPU only), or a policy file")
+	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, crane-calibrated-constant, gocrane, vpa, krr-p95, krr-p99, crane-time-of-day, blocks-3h and crane-calibrated (CPU only), or a policy file")
 	fs.StringVar(&o.resource, "resource", string(series.CPU), "resource of the series: cpu or memory")
+	fs.Float64Var(&o.target, "target", float64(calibrate.DefaultTarget), targetFlagHelp)
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
 	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
@@ -81,7 +86,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 func (o *backtestRightsizeOptions) validate() error {
 	const most = 10_000
 	var errs []error
-	errs = append(errs, checkTableOrJSON(o.output))
+	errs = append(errs, checkTableOrJSON(o.output), checkTarget(o.target))
 	switch {
 	case o.generated < 0 || o.generated > most:
 		errs = append(errs, fmt.Errorf("--generated %d: must be 0 to %d", o.generated, most))
@@ -127,8 +132,10 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 // rules returns the named policies and policy files in the given order, or all built-in policies if none is given.
 func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 	resource := series.Resource(o.resource)
+	target := series.Ratio(o.target)
 	if len(o.policies) == 0 {
-		return requestbacktest.Rules(resource)
+		rules, err := requestbacktest.Rules(resource)
+		return withTarget(rules, target, resource), err
 	}
 	var rules []requestbacktest.Rule
 	for _, name := range o.policies {
@@ -146,7 +153,25 @@ func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 		}
 		rules = append(rules, named...)
 	}
-	return rules, nil
+	return withTarget(rules, target, resource), nil
+}
+
+// withTarget replaces the calibrated rules by those of a target.
+func withTarget(rules []requestbacktest.Rule, target series.Ratio, resource series.Resource) []requestbacktest.Rule {
+	for i, r := range rules {
+		switch r.Name {
+		case requestbacktest.Calibrated:
+			s := calibrate.DefaultSettings()
+			s.Target = target
+			rules[i] = requestbacktest.OfCalibration(r.Name, s)
+		case requestbacktest.CalibratedConstant:
+			if policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy); err == nil {
+				policy.CPU.Target = target
+				rules[i] = requestbacktest.OfPolicy(policy, resource)
+			}
+		}
+	}
+	return rules
 }
 
 // readSeries reads files and directories. An invalid file is skipped with a warning in a directory, and an error if

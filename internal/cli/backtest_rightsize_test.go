@@ -90,8 +90,8 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 		names = append(names, fmt.Sprint(s["policy"]))
 	}
 	want := []string{
-		"crane-default", "crane-latency-sensitive", "crane-batch", "gocrane", "vpa", "krr-p95", "krr-p99",
-		"crane-time-of-day", "blocks-3h",
+		"crane-default", "crane-latency-sensitive", "crane-batch", "crane-calibrated-constant", "gocrane", "vpa", "krr-p95",
+		"krr-p99", "crane-time-of-day", "blocks-3h", "crane-calibrated",
 	}
 	if !slices.Equal(names, want) || len(report) != 3 {
 		t.Errorf("%v, want %v", names, want)
@@ -153,5 +153,41 @@ func TestBacktestRightsizeErrors(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s: exit code %d, want %d", name, code, c.code)
 		}
+	}
+}
+
+// TestBacktestTarget checks that a laxer target costs less, and that one which cannot be promised is refused.
+func TestBacktestTarget(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "web.csv")
+	var b strings.Builder
+	b.WriteString("ts,value\n")
+	for i := range 12 * 288 {
+		v := 1.0
+		if i%97 == 0 {
+			v = 2
+		}
+		fmt.Fprintf(&b, "%d,%v\n", 1772409600+300*i, v)
+	}
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cost := map[string]float64{}
+	for _, target := range []string{"0.0025", "0.02"} {
+		out, _, err := runBacktest(t, "-o", "json", "--policy", "crane-calibrated-constant", "--target", target, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report requestbacktest.Report
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatal(err)
+		}
+		cost[target] = report.Mean[0].Cost
+	}
+	if cost["0.02"] >= cost["0.0025"] {
+		t.Errorf("cost %v", cost)
+	}
+	if _, _, err := runBacktest(t, "--target", "0.001", file); err == nil || !strings.Contains(err.Error(), "--target") {
+		t.Errorf("a target of 0.1 %%: %v", err)
 	}
 }

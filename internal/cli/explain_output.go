@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -163,9 +164,33 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 			e.writeText("   -  ", string(f.Code)+": "+f.Detail)
 		}
 	}
+	if s.sizing.Calibration != nil {
+		e.writeCalibration(s, *s.sizing.Calibration)
+	}
 	if replay != nil {
 		e.writeReplay(s, *replay)
 	}
+}
+
+// writeCalibration writes the results of the factors in the replay of the workload's own days.
+func (e *explainer) writeCalibration(s resourceSize, c calibrate.Calibration) {
+	result := "met"
+	if !c.Met() {
+		result = "missed"
+	}
+	e.writeHeading(fmt.Sprintf("calibration: %s minutes a day above the request in %s, target %s: %s", minutesText(c.Achieved),
+		plural(c.Days, "day"), minutesText(c.Target), result))
+	t := newTable()
+	header := table.Row{"  FACTOR", "MIN/DAY OVER", "MEAN REQUEST", ""}
+	t.AppendHeader(header)
+	for _, p := range c.Points {
+		mark := ""
+		if p.Multiplier == c.Multiplier {
+			mark = "selected"
+		}
+		t.AppendRow(table.Row{fmt.Sprintf("  %.3g", p.Multiplier), minutesText(p.Violation), s.formatMeasured(p.Request), mark})
+	}
+	e.WriteString(t.Render() + "\n")
 }
 
 func changeText(s resourceSize, now, target float64) string {
@@ -225,6 +250,9 @@ func (r *report) policyText(s resourceSize) string {
 	if c.Method == rightsize.Envelope {
 		text = fmt.Sprintf("lowest-cost point of each day of %s between %s and its maximum, covering %s of the days",
 			series.FormatDuration(c.Window), quantileText(c.Percentile), percent(c.Envelope.Cover))
+	}
+	if c.Method == rightsize.Calibrated {
+		return text + fmt.Sprintf(" times the cheapest factor that left at most %s minutes a day above the request in a replay", minutesText(c.Target))
 	}
 	text += ", margin " + percent(c.Margin)
 	if c.Envelope.MaxMargin > c.Margin {

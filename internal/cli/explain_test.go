@@ -193,3 +193,28 @@ func TestSelectExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainCalibration checks that the target, the achieved time and the results of the factors are printed, and that JSON has them.
+func TestExplainCalibration(t *testing.T) {
+	dir := t.TempDir()
+	writeSeries(t, dir, "web.csv", 15)
+	out, _, err := execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--target", "0.01", "--explain", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"calibration: ", "target 14.4: met", "FACTOR", "selected", "at most 14.4 minutes a day above the request"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, out)
+		}
+	}
+	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "json")
+	if err != nil || !strings.Contains(out, `"achieved"`) || !strings.Contains(out, `"target": 0.005`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, _, err := execute(t, "recommend", "--from", dir, "--target", "0.01"); err == nil || !strings.Contains(err.Error(), "--policy calibrated") {
+		t.Errorf("a target without a calibrated policy: %v", err)
+	}
+	if _, _, err := execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--target", "0.001"); err == nil || !strings.Contains(err.Error(), "--target") {
+		t.Errorf("a target of 0.1 %%: %v", err)
+	}
+}

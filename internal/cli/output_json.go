@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -81,6 +82,9 @@ type jsonResource struct {
 	Reasons  []jsonReason     `json:"reasons,omitempty"`
 	Flags    []rightsize.Flag `json:"flags,omitempty"`
 	Evidence jsonEvidence     `json:"evidence"`
+	// Calibration has the target for the time above the request, what was achieved in the replay of the past days, and the results of
+	// other factors; only with a calibrated policy.
+	Calibration *calibrate.Calibration `json:"calibration,omitempty"`
 	// Replay is the result of the policy, of the current setting and of the formulas of other tools over the history,
 	// with each day computed from the preceding days; only with --evidence.
 	Replay *rightsize.Replay `json:"replay,omitempty"`
@@ -252,7 +256,7 @@ func (c *jsonContainer) addReplays(e rightsize.Evidence) {
 
 func jsonSizing(s rightsize.Sizing, u usageSummary, current, target jsonAmounts) *jsonResource {
 	out := &jsonResource{
-		Status: string(s.Status), Message: s.Message, Current: current, Reasons: reasons(s.Steps), Flags: s.Flags,
+		Status: string(s.Status), Message: s.Message, Current: current, Reasons: reasons(s.Steps), Flags: s.Flags, Calibration: s.Calibration,
 		Evidence: jsonEvidence{
 			Days: s.Days, Confidence: float64(s.Confidence), Samples: u.samples, Mean: u.mean,
 			P50: u.p50, P95: u.p95, P99: u.p99, Max: u.max, Estimate: s.Estimate,

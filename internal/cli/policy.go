@@ -11,7 +11,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
+	"crane.io/crane/pkg/series"
+	"crane.io/crane/pkg/settings"
 )
+
+const targetFlagHelp = "share of the time that CPU usage may exceed the request, 0.0025 to 0.5, for calibrated policies (0.005: 7.2 minutes a day)"
+
+// checkTarget returns an error for a share of the time that cannot be a target.
+func checkTarget(target float64) error {
+	var errs settings.Errors
+	calibrate.CheckTarget(&errs, "--target", series.Ratio(target))
+	return errs.Err()
+}
 
 // isPolicyFile reports whether name is a file, by its extension or directory, and not the name of a policy.
 func isPolicyFile(name string) bool {

@@ -50,6 +50,7 @@ type recommendOptions struct {
 	resource   string
 	history    string
 	policyName string
+	target     float64
 	output     string
 	evidence   bool
 
@@ -97,6 +98,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
 	fs.StringVar(&o.history, "history", "", "length of the history, for example 7d (default: the window of the policy)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON (see docs/reference/sizing-policy.md)")
+	fs.Float64Var(&o.target, "target", 0, targetFlagHelp+"; 0: the target of the policy")
 	fs.BoolVar(&o.evidence, "evidence", false, "replay each recommendation, the current setting and the formulas of other tools over the history (json and yaml; the default for html)")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputFormats(), ", "))
@@ -111,6 +113,9 @@ func (o *recommendOptions) complete() error {
 	var err error
 	if o.policies, err = loadPolicies(o.policyName); err != nil {
 		return fmt.Errorf("--policy: %w", err)
+	}
+	if err := o.applyTarget(); err != nil {
+		return err
 	}
 	if o.prices, err = pricebook.Load(o.priceBook); err != nil {
 		return fmt.Errorf("--price-book: %w", err)
@@ -139,6 +144,27 @@ func (o *recommendOptions) complete() error {
 	}
 	o.historyLength = o.policies.Window()
 	return nil
+}
+
+// applyTarget sets the target of the calibrated policies; it is an error if there is none.
+func (o *recommendOptions) applyTarget() error {
+	if o.target == 0 {
+		return nil
+	}
+	if err := checkTarget(o.target); err != nil {
+		return err
+	}
+	found := false
+	err := o.policies.Each(func(p *rightsize.Policy) error {
+		if p.CPU.Method == rightsize.Calibrated {
+			p.CPU.Target, found = series.Ratio(o.target), true
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("--target requires a policy with the method calibrated, for example --policy %s", rightsize.CalibratedPolicy)
+	}
+	return err
 }
 
 func (o *recommendOptions) validate(fs *pflag.FlagSet) error {

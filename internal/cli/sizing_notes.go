@@ -69,5 +69,8 @@ func flagNotes() map[rightsize.FlagCode]string {
 		rightsize.FlagOOM:        "raised after OOM kills",
 		rightsize.FlagAutoscaled: "unchanged, managed by an autoscaler",
 		rightsize.FlagLevelShift: "level shift",
+
+		rightsize.FlagTargetMissed:  "misses the target",
+		rightsize.FlagNotCalibrated: "not calibrated, history too short",
 	}
 }

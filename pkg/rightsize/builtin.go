@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
-// The names of the built-in policies, one for each class of workload.
+// The names of the built-in policies.
 const (
 	// DefaultPolicy is for workloads of an unknown class.
 	DefaultPolicy = "default"
@@ -19,6 +20,8 @@ const (
 	LatencySensitivePolicy = "latency-sensitive"
 	// BatchPolicy is for workloads that may take longer.
 	BatchPolicy = "batch"
+	// CalibratedPolicy is for workloads with a target for the time above the request.
+	CalibratedPolicy = "calibrated"
 )
 
 const (
@@ -27,7 +30,9 @@ const (
 )
 
 // PolicyNames returns the names of the built-in policies.
-func PolicyNames() []string { return []string{DefaultPolicy, LatencySensitivePolicy, BatchPolicy} }
+func PolicyNames() []string {
+	return []string{DefaultPolicy, LatencySensitivePolicy, BatchPolicy, CalibratedPolicy}
+}
 
 // PolicyByName returns a built-in policy. The error for an unknown name lists the known ones.
 func PolicyByName(name string) (Policy, error) {
@@ -45,6 +50,9 @@ func PolicyByName(name string) (Policy, error) {
 		p.CPU.Percentile, p.CPU.Envelope = 0.90, EnvelopePolicy{ViolationPrice: 2, Cover: 0.75, SpreadMargin: 0.5, MaxMargin: 0.10, HoldMean: true}
 		p.Memory.PageCache.LeaveOut = 0.75
 		p.MinHistory = 3 * day
+	case CalibratedPolicy:
+		p.Name = CalibratedPolicy
+		p.CPU.Method, p.CPU.Target = Calibrated, calibrate.DefaultTarget
 	default:
 		return Policy{}, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(PolicyNames(), ", "))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -52,7 +53,10 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	}
 	s.spike(found.points, false)
 	s.throttled(days, floatOf(in.Current.CPULimit)/1000)
-	s.margin(found.margin, found.marginDetail)
+	s.calibration(found)
+	if found.calibration == nil {
+		s.margin(found.margin, found.marginDetail)
+	}
 	if found.busiest > s.value {
 		s.step(StepBusiestDay, found.busiest, "the mean of the busiest day: its work must fit in the day")
 	}
@@ -112,11 +116,17 @@ type cpuEstimate struct {
 	detail, marginDetail string
 	// points are those of the days; only with Envelope.
 	points []dayValue
+	// calibration is the result of the replay; only with Calibrated. If it is nil there, notCalibrated has the reason.
+	calibration   *calibrate.Calibration
+	notCalibrated error
 }
 
 func (p CPUPolicy) estimate(days []*Day, now time.Time) cpuEstimate {
-	if p.Method == Envelope {
+	switch p.Method {
+	case Envelope:
 		return p.envelope(days, now)
+	case Calibrated:
+		return p.calibrated(days, now)
 	}
 	h := histogram.Histogram{}
 	for _, d := range days {

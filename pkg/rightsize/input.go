@@ -6,6 +6,7 @@ package rightsize
 import (
 	"time"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -119,6 +120,9 @@ type Sizing struct {
 	Steps []Step `json:"steps,omitempty"`
 	// Flags are findings about the container.
 	Flags []Flag `json:"flags,omitempty"`
+	// Calibration has the target, the share of the time above the request that was achieved in the replay of the past days, and the
+	// results of other multipliers; only with the method Calibrated.
+	Calibration *calibrate.Calibration `json:"calibration,omitempty"`
 }
 
 // Ready reports whether both resources have a number.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/settings"
 )
@@ -23,6 +24,9 @@ const (
 	Percentile Method = "percentile"
 	// Envelope finds the best point in the upper tail of each day and covers most of the days: see EnvelopePolicy. CPU only.
 	Envelope Method = "envelope"
+	// Calibrated meets a target for the share of the time above the request in a replay of the container's own past days: see
+	// package calibrate. CPU only.
+	Calibrated Method = "calibrated"
 )
 
 // Policy defines how a container is sized. It is data: see PolicyByName, ParsePolicy and GocranePolicy.
@@ -42,7 +46,7 @@ type Policy struct {
 
 // CPUPolicy defines how the CPU request and limit are computed.
 type CPUPolicy struct {
-	// Method is Percentile or Envelope.
+	// Method is Percentile, Envelope or Calibrated.
 	Method Method `json:"method"`
 	// Percentile, 0 < p <= 1, is the quantile of all samples of the window; with Envelope, the lowest quantile of a day that
 	// may be the point of that day.
@@ -51,8 +55,12 @@ type CPUPolicy struct {
 	Window time.Duration `json:"window"`
 	// HalfLife is the age at which a day has half its weight; 0 gives all days of the window the same weight.
 	HalfLife time.Duration `json:"halfLife"`
-	// Envelope defines how the days are covered; only with the method Envelope.
+	// Envelope defines how the days are covered; only with the method Envelope, and with Calibrated for histories that are too
+	// short to be replayed.
 	Envelope EnvelopePolicy `json:"envelope"`
+	// Target is the share of the time that usage may exceed the request: 0.005 is 7 minutes a day. Only with the method
+	// Calibrated.
+	Target series.Ratio `json:"target"`
 	// Margin is added: 0.15 is 15 %. >= 0.
 	Margin series.Ratio `json:"margin"`
 	// TargetUtilization divides: with 0.8 the estimate is 80 % of the request. 0 < u <= 1.
@@ -166,7 +174,8 @@ func (p Policy) problems() settings.Errors {
 	v := &validator{}
 	v.Check(p.MinHistory > 0, "minHistory", p.MinHistory, "must be above zero")
 	cpu := p.CPU
-	v.Check(cpu.Method == Percentile || cpu.Method == Envelope, "cpu.method", cpu.Method, "must be percentile or envelope")
+	v.Check(slices.Contains([]Method{Percentile, Envelope, Calibrated}, cpu.Method), "cpu.method", cpu.Method, "must be percentile, envelope or calibrated")
+	v.target(cpu)
 	v.share("cpu.percentile", cpu.Percentile)
 	v.envelope(cpu)
 	v.window("cpu", cpu.Window, cpu.HalfLife)
@@ -210,8 +219,8 @@ func (v *validator) share(path string, r series.Ratio) {
 
 func (v *validator) envelope(cpu CPUPolicy) {
 	e := cpu.Envelope
-	if cpu.Method != Envelope {
-		v.Check(e == EnvelopePolicy{}, "cpu.envelope", e, "contradicts the method: only envelope has one")
+	if cpu.Method == Percentile {
+		v.Check(e == EnvelopePolicy{}, "cpu.envelope", e, "contradicts the method: percentile has none")
 		return
 	}
 	v.Check(e.ViolationPrice >= 0 && e.ViolationPrice <= 1000, "cpu.envelope.violationPrice", e.ViolationPrice, "must be 0 to 1000")
@@ -219,6 +228,17 @@ func (v *validator) envelope(cpu CPUPolicy) {
 	v.Check(e.SpreadMargin >= 0 && e.SpreadMargin <= 10, "cpu.envelope.spreadMargin", e.SpreadMargin, "must be 0 to 10")
 	v.Check(e.MaxMargin >= cpu.Margin && e.MaxMargin <= 10, "cpu.envelope.maxMargin", e.MaxMargin, "must be cpu.margin to 10")
 	v.Check(e.Recent >= 0 && e.Recent < 1, "cpu.envelope.recent", e.Recent, "must be 0 (off) or below 1")
+}
+
+func (v *validator) target(cpu CPUPolicy) {
+	if cpu.Method != Calibrated {
+		v.Check(cpu.Target == 0, "cpu.target", cpu.Target, "contradicts the method: only calibrated has one")
+		return
+	}
+	calibrate.CheckTarget(&v.Errors, "cpu.target", cpu.Target)
+	least := time.Duration(calibrate.ConstantSettings().MinDays) * day
+	v.Check(cpu.Window >= least, "cpu.window", cpu.Window, "must be 7d or more with the method calibrated")
+	v.Check(cpu.HalfLife == 0, "cpu.halfLife", cpu.HalfLife, "contradicts the method: calibrated counts all days the same")
 }
 
 func (v *validator) window(resource string, window, halfLife time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/settings"
 )
 
@@ -65,8 +66,8 @@ func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
 		return errs
 	}
 	f.Name = ""
-	if m := first.CPU.Method; m != nil && *m != Envelope {
-		f.CPU.Envelope = EnvelopePolicy{}
+	if m := first.CPU.Method; m != nil {
+		f.CPU.selectMethod(*m)
 	}
 	errs = settings.Decode(data, into)
 	errs.Check(f.Name != "" || len(errs) > 0, "name", "", "must be given: it is shown with each recommendation")
@@ -74,6 +75,19 @@ func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
 		errs = f.problems()
 	}
 	return errs
+}
+
+// selectMethod clears the fields of other methods than m, and sets the default target of Calibrated.
+func (p *CPUPolicy) selectMethod(m Method) {
+	if m == Percentile {
+		p.Envelope = EnvelopePolicy{}
+	}
+	switch {
+	case m != Calibrated:
+		p.Target = 0
+	case p.Target == 0:
+		p.Target = calibrate.DefaultTarget
+	}
 }
 
 // ParsePolicySet reads a policy as ParsePolicy does, which becomes the default, and with it "rules", a list of matches and

@@ -46,7 +46,7 @@ func (s *sizer) runs(seen int) bool {
 func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 	cover, margin := p.Percentile, p.Margin
 	wide := spread(peaks)
-	if p.Method == Envelope {
+	if p.Method != Percentile {
 		cover = p.Envelope.Cover
 		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
 	}

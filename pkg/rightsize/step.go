@@ -33,6 +33,7 @@ const (
 	StepThrottled     StepCode = "throttled"
 	StepOOM           StepCode = "oom"
 	StepJVM           StepCode = "jvm"
+	StepCalibration   StepCode = "calibration"
 	StepMargin        StepCode = "margin"
 	StepBusiestDay    StepCode = "busiest-day"
 	StepRecent        StepCode = "recent"
@@ -172,6 +173,10 @@ const (
 	// FlagDissimilarNodes means that the node groups of a DaemonSet need sizes so different that one size wastes resources
 	// on some.
 	FlagDissimilarNodes FlagCode = "unlike-nodes"
+	// FlagTargetMissed means that usage exceeded the request for longer than the target in the replay of the past days.
+	FlagTargetMissed FlagCode = "target-missed"
+	// FlagNotCalibrated means that the history is too short to be replayed, so that the request promises no target.
+	FlagNotCalibrated FlagCode = "not-calibrated"
 	// FlagLevelShift means that usage moved to another level, and only the new level counts.
 	FlagLevelShift FlagCode = "level-shift"
 )

@@ -35,6 +35,7 @@ rules:
 		"a name":           {map[string]string{"policy": "batch"}, "batch", "latency-sensitive", "batch"},
 		"written out":      {map[string]string{"policy": own}, "batch", "latency-sensitive", "ours"},
 		"gocrane's keys":   {map[string]string{"cpu-request-percentile": "0.95"}, "gocrane", "gocrane", "gocrane"},
+		"calibrated":       {map[string]string{"policy": "calibrated", "target": "0.01"}, "calibrated", "latency-sensitive", "calibrated"},
 		"JSON on one line": {map[string]string{"policy": `{"name": "ours"}`}, "ours", "latency-sensitive", "ours"},
 	} {
 		run, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
@@ -81,4 +82,32 @@ func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, 
 		out.policies = job.policies
 	}
 	return out, err
+}
+
+// TestTargetOfCalibratedPolicy checks the setting target, which only the policy calibrated has.
+func TestTargetOfCalibratedPolicy(t *testing.T) {
+	run := func(config map[string]string) (rightsize.Policy, error) {
+		evaluator, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: config})
+		if err != nil {
+			return rightsize.Policy{}, err
+		}
+		return evaluator.policies.Default, nil
+	}
+	for target, want := range map[string]float64{"": 0.005, "0.01": 0.01, "0.0025": 0.0025} {
+		config := map[string]string{"policy": "calibrated"}
+		if target != "" {
+			config["target"] = target
+		}
+		if p, err := run(config); err != nil || float64(p.CPU.Target) != want {
+			t.Errorf("target %q: %v, %v", target, p.CPU.Target, err)
+		}
+	}
+	for _, config := range []map[string]string{
+		{"policy": "calibrated", "target": "0.001"}, {"policy": "calibrated", "target": "NaN"}, {"policy": "calibrated", "target": "x"},
+		{"policy": "calibrated", "cpu-request-percentile": "0.9"}, {"policy": "batch", "target": "0.01"},
+	} {
+		if _, err := run(config); err == nil {
+			t.Errorf("%v was accepted", config)
+		}
+	}
 }

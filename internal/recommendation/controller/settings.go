@@ -24,6 +24,8 @@ import (
 const (
 	// keyPolicy names a built-in policy of package rightsize, or holds a policy with optional rules as YAML or JSON.
 	keyPolicy = "policy"
+	// keyTarget is the share of the time that CPU usage may exceed the request, with the policy calibrated.
+	keyTarget = "target"
 	// keyCooldown is the age below which a workload is not evaluated, a duration. gocrane's default is 3m; Crane's is 0,
 	// because Recommendations of young workloads have the condition Learning.
 	keyCooldown = "creation-cooldown"
@@ -168,6 +170,9 @@ func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	name, named := config[keyPolicy]
 	delete(config, keyPolicy)
+	if name == rightsize.CalibratedPolicy {
+		return calibratedPolicy(config)
+	}
 	switch {
 	case named && len(config) > 0:
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: a named policy cannot be combined with %s",
@@ -188,6 +193,29 @@ func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	policy, err := rightsize.GocranePolicy(config)
 	if err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config: %w", err)
+	}
+	return policy, nil
+}
+
+// calibratedPolicy returns the policy calibrated, with the target of the settings if they have one, and removes it from them.
+func calibratedPolicy(config map[string]string) (rightsize.Policy, error) {
+	text, set := config[keyTarget]
+	delete(config, keyTarget)
+	if len(config) > 0 {
+		return rightsize.Policy{}, fmt.Errorf("config[%s]: the policy calibrated cannot be combined with %s",
+			keyPolicy, strings.Join(slices.Sorted(maps.Keys(config)), ", "))
+	}
+	policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy)
+	if err != nil || !set {
+		return policy, err
+	}
+	target, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return rightsize.Policy{}, fmt.Errorf("config[%s]: %q is not a number", keyTarget, text)
+	}
+	policy.CPU.Target = series.Ratio(target)
+	if err := policy.Validate(); err != nil {
+		return rightsize.Policy{}, fmt.Errorf("config[%s]: %w", keyTarget, err)
 	}
 	return policy, nil
 }

@@ -226,11 +226,13 @@ func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T,
 	return fmt.Sprintf("%s %s -> %s (%s)", resource, format(*now), format(*target), reasonsOf(s))
 }
 
-// reasonsOf returns the source of a number, and the findings that it exceeds the nodes or that node groups differ.
+// reasonsOf returns the source of a number, and the findings that it exceeds the nodes, that node groups differ, or that it misses its
+// target.
 func reasonsOf(s rightsize.Sizing) string {
 	parts := []string{s.Message}
 	for _, f := range s.Flags {
-		if f.Code == rightsize.FlagTooLarge || f.Code == rightsize.FlagDissimilarNodes {
+		switch f.Code {
+		case rightsize.FlagTooLarge, rightsize.FlagDissimilarNodes, rightsize.FlagTargetMissed, rightsize.FlagNotCalibrated:
 			parts = append(parts, f.Detail)
 		}
 	}

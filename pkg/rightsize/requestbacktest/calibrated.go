@@ -12,8 +12,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Calibrated is the name of the rule that follows a calibrated plan with reactions; CPU only.
-const Calibrated = CranePrefix + "calibrated"
+// Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedConstant is the built-in
+// policy, which requests one number a day without reactions.
+const (
+	Calibrated         = CranePrefix + "calibrated"
+	CalibratedConstant = Calibrated + "-constant"
+)
 
 // OfCalibration returns the rule of a calibrated plan every midnight, followed with the reaction of the settings. Where the
 // history is too short for a plan, the constant of the default policy is followed with the same reaction.

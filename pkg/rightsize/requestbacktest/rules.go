@@ -21,7 +21,7 @@ import (
 const CranePrefix = "crane-"
 
 // Rules returns the rules of the given names for a resource, or all of them: the built-in policies as crane-default,
-// crane-latency-sensitive and crane-batch, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day,
+// crane-latency-sensitive, crane-batch and crane-calibrated-constant, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day,
 // blocks-3h and crane-calibrated. The error for an unknown name lists the known ones.
 func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	if resource != series.CPU && resource != series.Memory {
@@ -61,6 +61,9 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 // request, or above it with the limit mode headroom.
 func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 	name := CranePrefix + p.Name
+	if p.Name == rightsize.CalibratedPolicy {
+		name = CalibratedConstant
+	}
 	if resource == series.Memory {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
