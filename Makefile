@@ -181,8 +181,9 @@ bench-forecast: ## Print the accuracy table of the forecasters on ../shared/trac
 	@hack/bench-forecast.sh
 
 .PHONY: bench-decisions
-bench-decisions: ## Print the scores of forecasts on series of each family in ../shared, with parameters chosen on the other families
+bench-decisions: $(BIN)/crane ## Print the scores of forecasts and of scaling ahead on series of each family in ../shared
 	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
+	@hack/bench-scaling.sh
 
 .PHONY: nightly
 nightly: ## What does not fit into CI: all tests with the race detector, emulated machines, CRI-O and fuzzing
