@@ -202,9 +202,10 @@ bench-forecast: ## Print the accuracy table of the forecasters on ../shared/trac
 	@hack/bench-forecast.sh
 
 .PHONY: bench-decisions
-bench-decisions: ## Print the scores of forecasts and sizing on series of each family in ../shared, with parameters chosen on the other families
-	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
-	@$(GO) test -run '^$$' -bench 'Families$$|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
+bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scaling ahead on series of each family in ../shared
+	@$(GO) test -run '^$$$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
+	@$(GO) test -run '^$$$$' -bench 'Families$$$$|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
+	@hack/bench-scaling.sh
 
 .PHONY: nightly
 nightly: ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O and fuzzing

@@ -57,7 +57,7 @@ func TestSimulateAutoscale(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if got, want := strings.Join(names, " "), "office/reactive office/ehpa office/cron office/oracle"; got != want {
+	if got, want := strings.Join(names, " "), "office/reactive office/ehpa office/plain office/low-target office/cron office/oracle"; got != want {
 		t.Errorf("rows %q, want %q", got, want)
 	}
 }
@@ -72,6 +72,7 @@ func TestSimulateAutoscaleErrors(t *testing.T) {
 		{"--pods 0 .", exitUsage, "--pods 0"},
 		{"--startup later .", exitUsage, "--startup"},
 		{"--target 1.2 .", exitUsage, "--target 1.2"},
+		{"--budget -1 .", exitUsage, "--budget"},
 		{"-o yaml .", exitUsage, "--output"},
 		{"/does/not/exist", exitFailure, "failed to read series"},
 	} {

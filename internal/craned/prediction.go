@@ -20,6 +20,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/controller"
 	"crane.io/crane/internal/prediction/predictor"
+	"crane.io/crane/pkg/scaling"
 )
 
 // Prediction are the settings of forecasts.
@@ -38,6 +39,8 @@ type Prediction struct {
 	MaxSeries int
 	// MaxMemory and MaxNamespaceMemory bound the memory of models, of all and of those for the objects of one namespace.
 	MaxMemory, MaxNamespaceMemory resource.QuantityValue
+	// ScalingBudget is the maximum of the additional replica hours of all EffectiveHorizontalPodAutoscalers, as a fraction.
+	ScalingBudget float64
 }
 
 func newPrediction() Prediction {
@@ -46,6 +49,7 @@ func newPrediction() Prediction {
 		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, AtOnce: 10, MaxSeries: c.MaxSeries,
 		MaxMemory:          bytesValue(c.MaxBytes),
 		MaxNamespaceMemory: bytesValue(c.MaxNamespaceBytes),
+		ScalingBudget:      c.ScalingBudget,
 	}
 }
 
@@ -69,6 +73,9 @@ func (p *Prediction) addFlags(fs *pflag.FlagSet) {
 	fs.Var(&p.MaxMemory, "prediction-max-memory", "Memory that the models of all forecasts use at most.")
 	fs.Var(&p.MaxNamespaceMemory, "prediction-max-memory-per-namespace",
 		"Memory that the models of the TimeSeriesPredictions of one namespace use at most. Crane's own namespace has no such limit.")
+	fs.Float64Var(&p.ScalingBudget, "scaling-ahead-budget", p.ScalingBudget,
+		"Additional replica hours that the forecasts of all EffectiveHorizontalPodAutoscalers together may cost, as a fraction of those of the "+
+			"HPAs alone, from 0 to 10. They are spent where they avoid most minutes under capacity.")
 }
 
 func (p *Prediction) validate() field.ErrorList {
@@ -92,6 +99,9 @@ func (p *Prediction) validate() field.ErrorList {
 		if q.Value() < 1 {
 			errs = append(errs, field.Invalid(flag(name), q.String(), "must be more than 0"))
 		}
+	}
+	if _, err := scaling.NewFleet(p.ScalingBudget); err != nil {
+		errs = append(errs, field.Invalid(flag("scaling-ahead-budget"), p.ScalingBudget, "must be from 0 to 10"))
 	}
 	if p.MaxSeries < 1 {
 		errs = append(errs, field.Invalid(flag("prediction-max-series"), p.MaxSeries, "must be 1 or more"))
@@ -166,7 +176,7 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
 	config.MaxBytes, config.MaxNamespaceBytes = p.Prediction.MaxMemory.Value(), p.Prediction.MaxNamespaceMemory.Value()
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
-	config.ModelUpdate = p.Prediction.ModelUpdate
+	config.ModelUpdate, config.ScalingBudget = p.Prediction.ModelUpdate, p.Prediction.ScalingBudget
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
 	owner, err := predictor.New(config)
 	if err != nil {

@@ -65,6 +65,9 @@ type Forecast struct {
 	Step time.Duration
 	// Values are the quantiles of each step, in the unit of the series.
 	Values []Quantiles
+	// Highs are the quantiles over the past days of the highest sample of each HighStep of the horizon; the first one contains Start.
+	// They are larger than the quantiles of single steps where load comes in short bursts. Empty where the model has none.
+	Highs []Quantiles
 	// Model names the model, for instance "auto: daily" or "percentile".
 	Model string
 	// Period is the season of the model; 0 if it has none.
@@ -80,6 +83,25 @@ type Forecast struct {
 	Origins int
 	// Reason is why the model fell back to a simpler one; empty if it did not.
 	Reason string
+}
+
+// HighStep is the step of Forecast.Highs, which begin at multiples of it.
+const HighStep = 15 * time.Minute
+
+// OfHighs returns the forecast with the values of Highs at its own steps; without values where it has no highs.
+func (f Forecast) OfHighs() Forecast {
+	first := f.Start.Truncate(HighStep)
+	values := f.Values
+	f.Values = nil
+	if len(f.Highs) == 0 {
+		return f
+	}
+	f.Values = make([]Quantiles, len(values))
+	for i := range values {
+		at := int(f.Start.Add(time.Duration(i)*f.Step).Sub(first) / HighStep)
+		f.Values[i] = f.Highs[min(at, len(f.Highs)-1)]
+	}
+	return f
 }
 
 // End returns the time just after the last value.

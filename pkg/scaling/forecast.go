@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// MinSkill is the minimum skill (1 is perfect, 0 no better than a constant) of a forecast that is used. Below it a forecast amounts
-// to a high constant, which minReplicas expresses more directly.
+// MinSkill is the minimum skill (1 is perfect, 0 no better than a constant) of a forecast that is used without a Ledger. Below it a
+// forecast amounts to a high constant, which minReplicas expresses more directly.
 const MinSkill = 0.1
 
 // Reasons why a forecast is not used.

@@ -9,27 +9,63 @@ import (
 	"time"
 )
 
+// Basis is what a Level computes replicas from.
+type Basis string
+
+const (
+	// BasisLoad is the forecast of the load of each step.
+	BasisLoad Basis = "load"
+	// BasisHighs are the quantiles over the past days of the highest load of a quarter of an hour. With the quantile 0.5 and full pods
+	// it is the plain plan that every forecast has to beat.
+	BasisHighs Basis = "highs"
+	// BasisTarget is the current load with a lower target of the HPA. It is compared with the others and never selected, because the
+	// target is the user's.
+	BasisTarget Basis = "target"
+)
+
 // Level converts a forecast to replicas: the Quantile of the coming load, on pods that are filled to Utilization of their capacity.
 type Level struct {
-	// Quantile of the forecast, in [0.5, 0.99].
+	Basis Basis
+	// Quantile of the forecast, in [0.5, 0.99]; 0 for BasisTarget.
 	Quantile float64
-	// Utilization is the fraction of a pod's capacity that the forecast may fill, in (0, 1].
+	// Utilization is the fraction of a pod's capacity that the forecast may fill, in (0, 1]. For BasisTarget it is the fraction of the
+	// HPA's own target.
 	Utilization float64
 }
 
-// levelCount is the number of levels.
-const levelCount = 11
+const (
+	// levelCount is the number of levels, of which the first targetLevels are of BasisTarget.
+	levelCount   = 16
+	targetLevels = 2
+)
 
-// Levels returns the levels that a Ledger compares, roughly from the cheapest to the most cautious.
+// Levels returns the levels that a Ledger compares.
 func Levels() [levelCount]Level {
 	return [levelCount]Level{
-		{0.5, 1}, {0.5, 0.85}, {0.5, 0.7}, {0.7, 1}, {0.7, 0.85}, {0.8, 1}, {0.8, 0.85}, {0.9, 1}, {0.9, 0.85}, {0.95, 1}, {0.95, 0.85},
+		{BasisTarget, 0, 0.85}, {BasisTarget, 0, 0.7},
+		{BasisHighs, 0.5, 1}, {BasisHighs, 0.5, 0.85}, {BasisHighs, 0.7, 1}, {BasisHighs, 0.7, 0.85}, {BasisHighs, 0.9, 1}, {BasisHighs, 0.9, 0.85},
+		{BasisLoad, 0.5, 1}, {BasisLoad, 0.5, 0.85}, {BasisLoad, 0.5, 0.7}, {BasisLoad, 0.75, 1},
+		{BasisLoad, 0.9, 1}, {BasisLoad, 0.9, 0.85}, {BasisLoad, 0.95, 1}, {BasisLoad, 0.95, 0.85},
 	}
 }
+
+// PlainPlan returns the level of the plain plan: the median over the past days of the highest load of each quarter of an hour.
+func PlainPlan() Level { return Level{BasisHighs, 0.5, 1} }
 
 // Replicas returns the replicas of a level for a forecast with a peak load.
 func (l Level) Replicas(peak, capacity float64) int32 {
 	return ReplicasForLoad(peak, capacity*l.Utilization)
+}
+
+// String describes the level for users.
+func (l Level) String() string {
+	switch l.Basis {
+	case BasisTarget:
+		return fmt.Sprintf("a target of the HPA at %.0f %% of the present one", 100*l.Utilization)
+	case BasisHighs:
+		return fmt.Sprintf("the %g quantile of the quarter-hour highs of past days at %.0f %% of capacity", l.Quantile, 100*l.Utilization)
+	}
+	return fmt.Sprintf("the %g quantile at %.0f %% of capacity", l.Quantile, 100*l.Utilization)
 }
 
 // Plant describes the scaled workload to a Ledger.
@@ -57,6 +93,8 @@ const (
 	maxLookback = 3 * time.Hour
 	// ledgerHalfLife is the half-life of the accounts: a week counts less than half as much a week later.
 	ledgerHalfLife = 4 * 24 * time.Hour
+	// maxAccrual is the longest time that is accounted with the same ready replicas.
+	maxAccrual = time.Minute
 	// ledgerMinHistory is the minimum observed time before a level is chosen.
 	ledgerMinHistory = 24 * time.Hour
 )
@@ -73,8 +111,11 @@ type Ledger struct {
 	plant      Plant
 	reactive   scalingCost
 	levels     [levelCount]scalingCost
+	actual     scalingCost // of the levels that were in use at the time
+	inUse      int         // index of the level in use; -1 for none
 	observed   time.Duration
 	lastSample time.Time
+	lastLoad   float64
 	requests   []replicaRequest // as far back as stabilization window and lag
 }
 
@@ -98,6 +139,7 @@ type replicaRequest struct {
 	at       time.Time
 	reactive int32
 	levels   [levelCount]int32
+	actual   int32
 }
 
 // NewLedger returns an empty ledger.
@@ -105,7 +147,7 @@ func NewLedger(plant Plant) (*Ledger, error) {
 	if err := plant.validate(); err != nil {
 		return nil, err
 	}
-	return &Ledger{plant: plant}, nil
+	return &Ledger{plant: plant, inUse: -1}, nil
 }
 
 func (p Plant) validate() error {
@@ -120,33 +162,41 @@ func (p Plant) validate() error {
 	return nil
 }
 
-// Observe records the load at a time. peak returns the maximum of a quantile of the forecast over the coming Lag, as known at that
+// Observe records the load at a time. peak returns the maximum of a level's quantile of the forecast over its lead, as known at that
 // time; ok is false without a forecast. Samples that are not newer than the last one or no valid load are ignored.
-func (l *Ledger) Observe(now time.Time, load float64, peak func(quantile float64) (value float64, ok bool)) {
+func (l *Ledger) Observe(now time.Time, load float64, peak func(Level) (value float64, ok bool)) {
 	if !(load >= 0) || math.IsInf(load, 0) || !now.After(l.lastSample) {
 		return
 	}
 	if span := now.Sub(l.lastSample); !l.lastSample.IsZero() && span <= maxSampleGap {
-		l.accrue(now, load, span)
+		l.accrueSpan(now, span)
 	}
-	l.lastSample = now
-	r := replicaRequest{at: now, reactive: ReplicasForLoad(load, l.plant.Capacity*l.plant.Target)}
-	var last, v float64
-	var ok bool
+	l.lastSample, l.lastLoad = now, load
+	hpa := l.plant.Capacity * l.plant.Target
+	r := replicaRequest{at: now, reactive: ReplicasForLoad(load, hpa)}
 	for i, level := range Levels() {
-		if level.Quantile != last { // neighbours share a quantile, and peak is expensive
-			last = level.Quantile
-			v, ok = peak(last)
-		}
-		if ok {
+		if level.Basis == BasisTarget {
+			r.levels[i] = level.Replicas(load, hpa)
+		} else if v, ok := peak(level); ok {
 			r.levels[i] = level.Replicas(v, l.plant.Capacity)
 		}
+	}
+	if l.inUse >= 0 {
+		r.actual = r.levels[l.inUse]
 	}
 	l.requests = append(l.requests, r)
 }
 
-// accrue accounts the time since the last sample: replicas requested between stabilization window plus lag and lag ago are ready
-// now.
+// accrueSpan accounts the time since the last sample, whose load was valid until now, in parts of maxAccrual.
+func (l *Ledger) accrueSpan(now time.Time, span time.Duration) {
+	for span > 0 {
+		part := min(span, maxAccrual)
+		span -= part
+		l.accrue(now.Add(-span-part/2), l.lastLoad, part)
+	}
+}
+
+// accrue accounts a span around now: replicas requested between stabilization window plus lag and lag ago are ready now.
 func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
 	from, to := now.Add(-l.plant.Lag-l.plant.StabilizationWindow), now.Add(-l.plant.Lag)
 	old := 0
@@ -158,21 +208,25 @@ func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
 		return // no observed request could be ready by now
 	}
 	ready := replicaRequest{reactive: 1}
-	for _, r := range l.requests {
+	for i := range l.requests {
+		r := &l.requests[i]
 		if r.at.After(to) {
 			break
 		}
-		ready.reactive = max(ready.reactive, r.reactive)
+		ready.reactive, ready.actual = max(ready.reactive, r.reactive), max(ready.actual, r.actual)
 		for i, n := range r.levels {
 			ready.levels[i] = max(ready.levels[i], n)
 		}
 	}
 	l.observed += span
 	keep := math.Exp2(-span.Seconds() / ledgerHalfLife.Seconds())
-	l.reactive.add(keep, span, ready.reactive, load > float64(ready.reactive)*l.plant.Capacity)
+	short := func(n int32) bool { return load > float64(n)*l.plant.Capacity }
+	l.reactive.add(keep, span, ready.reactive, short(ready.reactive))
+	n := max(ready.actual, ready.reactive)
+	l.actual.add(keep, span, n, short(n))
 	for i, n := range ready.levels {
 		n = max(n, ready.reactive)
-		l.levels[i].add(keep, span, n, load > float64(n)*l.plant.Capacity)
+		l.levels[i].add(keep, span, n, short(n))
 	}
 }
 
@@ -182,56 +236,4 @@ func (a *scalingCost) add(keep float64, span time.Duration, replicas int32, shor
 	if short {
 		a.shortageSeconds += span.Seconds()
 	}
-}
-
-// Choice is the level that a Ledger recommends.
-type Choice struct {
-	// Use is false where the forecast should be ignored.
-	Use   bool
-	Level Level
-	// ExtraCost is the additional cost of the level as a fraction of the replica hours without it; SparedShortage is the fraction of
-	// the time under capacity that it avoids.
-	ExtraCost, SparedShortage float64
-	Reason                    string
-}
-
-// Budgets of additional replica hours, as fractions of those of the HPA alone.
-const (
-	// SeasonalBudget applies to series whose forecast follows a season.
-	SeasonalBudget = 0.10
-	// NonSeasonalBudget applies to all other series, whose forecasts are right mostly by chance.
-	NonSeasonalBudget = 0.02
-)
-
-const (
-	// minSparedPerCost is the minimum ratio of SparedShortage to ExtraCost.
-	minSparedPerCost = 4.0
-	// minSparedShortage is the minimum SparedShortage.
-	minSparedShortage = 0.05
-)
-
-// Choose returns the level that avoids most shortage within a budget of additional replica hours (a fraction), and none without a
-// shortage or with too short a history.
-func (l *Ledger) Choose(budget float64) Choice {
-	if l.observed < ledgerMinHistory {
-		// The observed hours are omitted, because each change of the text would cause a status update.
-		return Choice{Reason: fmt.Sprintf("learning: less than %d hours of the past are known", int(ledgerMinHistory.Hours()))}
-	}
-	if l.reactive.shortageSeconds < 1 {
-		return Choice{Reason: "the HPA alone was never under capacity"}
-	}
-	best := Choice{Reason: fmt.Sprintf("on the past days no level of the forecast was worth its replica hours (at most %.0f %% more)", 100*budget)}
-	for i, level := range Levels() {
-		extra := l.levels[i].replicaSeconds/l.reactive.replicaSeconds - 1
-		spared := 1 - l.levels[i].shortageSeconds/l.reactive.shortageSeconds
-		if extra > budget || spared < minSparedPerCost*extra || spared < minSparedShortage {
-			continue
-		}
-		if !best.Use || spared-minSparedPerCost/2*extra > best.SparedShortage-minSparedPerCost/2*best.ExtraCost {
-			best = Choice{Use: true, Level: level, ExtraCost: extra, SparedShortage: spared}
-			best.Reason = fmt.Sprintf("on the past days the %g quantile at %.0f %% of capacity would have spared %.0f %% of the time under capacity for %.1f %% more replica hours",
-				level.Quantile, 100*level.Utilization, 100*spared, 100*extra)
-		}
-	}
-	return best
 }

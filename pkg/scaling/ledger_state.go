@@ -12,10 +12,13 @@ import (
 )
 
 // stateVersion is the first byte of a state.
-const stateVersion = 1
+const stateVersion = 2
+
+// accountCount is the number of accounts in a state: the HPA alone, the levels in use, and each level.
+const accountCount = 2 + levelCount
 
 // stateSize is the size of a state in bytes: the version, two times, and two numbers for each account.
-const stateSize = 1 + 2*8 + (1+levelCount)*2*4
+const stateSize = 1 + 2*8 + accountCount*2*4
 
 // ErrInvalidState means that a state cannot be decoded.
 var ErrInvalidState = errors.New("unusable state of a ledger")
@@ -30,7 +33,7 @@ func (l *Ledger) MarshalBinary() ([]byte, error) {
 	out = append(out, stateVersion)
 	out = binary.LittleEndian.AppendUint64(out, uint64(max(0, l.lastSample.Unix())))
 	out = binary.LittleEndian.AppendUint64(out, uint64(l.observed/time.Second))
-	for _, a := range append([]scalingCost{l.reactive}, l.levels[:]...) {
+	for _, a := range append([]scalingCost{l.reactive, l.actual}, l.levels[:]...) {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.replicaSeconds)))
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.shortageSeconds)))
 	}
@@ -46,7 +49,7 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 	if last > maxUnixSeconds || seen > last {
 		return fmt.Errorf("%w: %d s seen until %d", ErrInvalidState, seen, last)
 	}
-	var accounts [1 + levelCount]scalingCost
+	var accounts [accountCount]scalingCost
 	for i := range accounts {
 		at := data[17+8*i:]
 		a := scalingCost{
@@ -61,7 +64,7 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 	if last > 0 {
 		l.lastSample = time.Unix(int64(last), 0).UTC()
 	}
-	l.reactive = accounts[0]
-	copy(l.levels[:], accounts[1:])
+	l.reactive, l.actual, l.inUse = accounts[0], accounts[1], -1
+	copy(l.levels[:], accounts[2:])
 	return nil
 }

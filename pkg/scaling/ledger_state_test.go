@@ -13,10 +13,10 @@ import (
 
 // TestLedgerGoesOnFromItsState checks that a restart loses the accounting of some minutes, and no decision.
 func TestLedgerGoesOnFromItsState(t *testing.T) {
-	knowing := func(at time.Time, _ float64) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true }
+	knowing := func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true }
 	whole := days(t, 4, knowing)
 	state, err := whole.MarshalBinary()
-	if err != nil || len(state) > 128 {
+	if err != nil || len(state) > 256 {
 		t.Fatalf("%d bytes of state, error %v", len(state), err)
 	}
 	again, err := NewLedger(plant())
@@ -26,7 +26,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	if err := again.UnmarshalBinary(state); err != nil {
 		t.Fatal(err)
 	}
-	want, got := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget)
+	want, got := whole.Choose(testPrice), again.Choose(testPrice)
 	if !want.Use || got.Level != want.Level || math.Abs(got.ExtraCost-want.ExtraCost) > 1e-5 || math.Abs(got.SparedShortage-want.SparedShortage) > 1e-5 {
 		t.Errorf("chooses %+v, and %+v after a restart", want, got)
 	}
@@ -37,17 +37,17 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	for m := range 24 * 60 {
 		at := whole.LastSample().Add(time.Minute)
 		for _, l := range []*Ledger{whole, again} {
-			l.Observe(at, jump(at), func(q float64) (float64, bool) { return knowing(at, q) })
+			l.Observe(at, jump(at), func(q Level) (float64, bool) { return knowing(at, q) })
 		}
 		_ = m
 	}
-	if a, b := whole.Choose(SeasonalBudget), again.Choose(SeasonalBudget); a.Level != b.Level || math.Abs(a.ExtraCost-b.ExtraCost) > 0.01 {
+	if a, b := whole.Choose(testPrice), again.Choose(testPrice); a.Level != b.Level || math.Abs(a.ExtraCost-b.ExtraCost) > 0.01 {
 		t.Errorf("a day later: %+v and %+v", a, b)
 	}
 }
 
 func TestLedgerRefusesBadState(t *testing.T) {
-	good, err := days(t, 2, func(time.Time, float64) (float64, bool) { return 5, true }).MarshalBinary()
+	good, err := days(t, 2, func(time.Time, Level) (float64, bool) { return 5, true }).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,26 +66,26 @@ func TestLedgerRefusesBadState(t *testing.T) {
 		"NaN":                      append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
 		"negative":                 change(20, 0xc0),
 	} {
-		l := days(t, 1, func(time.Time, float64) (float64, bool) { return 5, true })
-		before := l.Choose(SeasonalBudget)
+		l := days(t, 1, func(time.Time, Level) (float64, bool) { return 5, true })
+		before := l.Choose(testPrice)
 		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrInvalidState) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if l.Choose(SeasonalBudget) != before {
+		if l.Choose(testPrice) != before {
 			t.Errorf("%s: changed the ledger", name)
 		}
 	}
 }
 
 func TestLedgerTakesAnotherPlant(t *testing.T) {
-	l := days(t, 4, func(at time.Time, _ float64) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
-	before := l.Choose(SeasonalBudget)
+	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
+	before := l.Choose(testPrice)
 	bigger := plant()
 	bigger.Capacity = 2
 	if err := l.SetPlant(bigger); err != nil {
 		t.Fatal(err)
 	}
-	if after := l.Choose(SeasonalBudget); after != before || !after.Use {
+	if after := l.Choose(testPrice); after != before || !after.Use {
 		t.Errorf("pods of another size: %+v, then %+v", before, after)
 	}
 	bigger.Target = 2
@@ -112,11 +112,11 @@ func FuzzLedgerState(f *testing.F) {
 		if l.UnmarshalBinary(state) != nil {
 			return
 		}
-		c := l.Choose(SeasonalBudget)
-		if c.Use && !(c.ExtraCost <= SeasonalBudget && c.SparedShortage <= 1) {
+		c := l.Choose(testPrice)
+		if c.Use && !(c.SparedShortage > 0 && c.SparedShortage <= 1) {
 			t.Errorf("chooses %+v", c)
 		}
-		l.Observe(l.LastSample().Add(time.Minute), 5, func(float64) (float64, bool) { return 6, true })
-		l.Choose(NonSeasonalBudget)
+		l.Observe(l.LastSample().Add(time.Minute), 5, func(Level) (float64, bool) { return 6, true })
+		l.Choose(0)
 	})
 }

@@ -10,13 +10,16 @@ import (
 	"time"
 )
 
+// testPrice is a price in minutes for a replica hour.
+const testPrice = 0.5
+
 func plant() Plant {
 	return Plant{Capacity: 1, Target: 0.7, Lag: 3 * time.Minute, StabilizationWindow: 5 * time.Minute}
 }
 
 // days returns a ledger after n days of a load that jumps from 5 to 20 for an hour, with the forecasts returned by
 // say.
-func days(t *testing.T, n int, say func(at time.Time, q float64) (float64, bool)) *Ledger {
+func days(t *testing.T, n int, say func(at time.Time, level Level) (float64, bool)) *Ledger {
 	t.Helper()
 	l, err := NewLedger(plant())
 	if err != nil {
@@ -24,7 +27,7 @@ func days(t *testing.T, n int, say func(at time.Time, q float64) (float64, bool)
 	}
 	for m := range n * 24 * 60 {
 		at := noon().Add(time.Duration(m) * time.Minute)
-		l.Observe(at, jump(at), func(q float64) (float64, bool) { return say(at, q) })
+		l.Observe(at, jump(at), func(level Level) (float64, bool) { return say(at, level) })
 	}
 	return l
 }
@@ -37,11 +40,11 @@ func jump(at time.Time) float64 {
 }
 
 func TestLedgerChoosesWhatSpares(t *testing.T) {
-	l := days(t, 4, func(at time.Time, _ float64) (float64, bool) {
+	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) {
 		return max(jump(at), jump(at.Add(4*time.Minute))), true
 	})
-	c := l.Choose(SeasonalBudget)
-	if !c.Use || c.SparedShortage < 0.9 || c.ExtraCost > SeasonalBudget {
+	c := l.Choose(testPrice)
+	if !c.Use || c.SparedShortage < 0.9 || c.ExtraCost > 0.1 {
 		t.Errorf("a forecast that is right: %+v", c)
 	}
 }
@@ -49,17 +52,17 @@ func TestLedgerChoosesWhatSpares(t *testing.T) {
 func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 	for name, c := range map[string]struct {
 		days int
-		say  func(time.Time, float64) (float64, bool)
+		say  func(time.Time, Level) (float64, bool)
 		want string
 	}{
-		"a forecast that never knows": {4, func(time.Time, float64) (float64, bool) { return 5, true }, "not worth"},
-		"one that always cries wolf":  {4, func(time.Time, float64) (float64, bool) { return 30, true }, "not worth"},
-		"none at all":                 {4, func(time.Time, float64) (float64, bool) { return 0, false }, "not worth"},
-		"NaN":                         {4, func(time.Time, float64) (float64, bool) { return math.NaN(), true }, "not worth"},
+		"a forecast that never knows": {4, func(time.Time, Level) (float64, bool) { return 5, true }, "not worth"},
+		"one that always cries wolf":  {4, func(time.Time, Level) (float64, bool) { return 30, true }, "not worth"},
+		"none at all":                 {4, func(time.Time, Level) (float64, bool) { return 0, false }, "not worth"},
+		"NaN":                         {4, func(time.Time, Level) (float64, bool) { return math.NaN(), true }, "not worth"},
 		"a past of less than a day":   {0, nil, "learning"},
 	} {
 		l := days(t, c.days, c.say)
-		got := l.Choose(SeasonalBudget)
+		got := l.Choose(testPrice)
 		want := strings.Replace(c.want, "not worth", "no level of the forecast was worth", 1)
 		if got.Use || !strings.Contains(got.Reason, want) {
 			t.Errorf("%s: %+v, want none because %q", name, got, want)
@@ -77,10 +80,65 @@ func TestLedgerBooksBetweenSamples(t *testing.T) {
 	}
 	for m := range 3 * 24 * 60 {
 		at := noon().Add(time.Duration(m) * time.Minute)
-		l.Observe(at, jump(at), func(float64) (float64, bool) { return max(jump(at), jump(at.Add(3*time.Minute))), true })
+		l.Observe(at, jump(at), func(Level) (float64, bool) { return max(jump(at), jump(at.Add(3*time.Minute))), true })
 	}
-	if c := l.Choose(SeasonalBudget); !c.Use || l.observed < 70*time.Hour {
+	if c := l.Choose(testPrice); !c.Use || l.observed < 70*time.Hour {
 		t.Errorf("%s seen, %+v", l.observed, c)
+	}
+}
+
+// TestLedgerAccountsWhatWasUsed checks that the choices of the past are accounted as they were made.
+func TestLedgerAccountsWhatWasUsed(t *testing.T) {
+	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
+	if c := l.Choose(testPrice); !c.Use || c.Actual != (Balance{}) {
+		t.Fatalf("before a choice was used: %+v", c)
+	}
+	for m := range 4 * 24 * 60 {
+		at := noon().Add(4*24*time.Hour + time.Duration(m)*time.Minute)
+		l.Observe(at, jump(at), func(Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
+	}
+	if c := l.Choose(testPrice); c.Actual.SparedShortage < 0.5 || c.Actual.SparedShortage > 0.9 || !(c.Actual.ExtraCost > 0) {
+		t.Errorf("half of the weight is of days with a choice: %+v", c)
+	}
+}
+
+// TestLedgerAccountsCoarseSamples checks that a sample of five minutes counts as under capacity until the pods are ready, and no
+// longer.
+func TestLedgerAccountsCoarseSamples(t *testing.T) {
+	l, err := NewLedger(plant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * 24 * 12 {
+		at := noon().Add(time.Duration(i) * 5 * time.Minute)
+		l.Observe(at, jump(at), func(Level) (float64, bool) { return 0, false })
+	}
+	// Two jumps, each short for the lag of 3 minutes; the first has lost part of its weight.
+	if got := l.reactive.shortageSeconds; got < 250 || got > 360 {
+		t.Errorf("%v s under capacity in two jumps of three minutes", got)
+	}
+}
+
+// TestLedgerComparesTargets checks that a lower target is reported where it is better, and never selected.
+func TestLedgerComparesTargets(t *testing.T) {
+	l, err := NewLedger(plant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range 4 * 24 * 60 {
+		at := noon().Add(time.Duration(m) * time.Minute)
+		load := 7.0
+		if m%97 < 6 { // above the capacity of the HPA at its target, and within that of a lower one
+			load = 11
+		}
+		l.Observe(at, load, func(level Level) (float64, bool) { return 60, level == PlainPlan() })
+	}
+	c := l.Choose(0.01)
+	if !c.Use || c.Level != PlainPlan() || !strings.Contains(c.Reason, "a target of the HPA") {
+		t.Errorf("%+v", c)
+	}
+	if c := l.Choose(10); c.Use {
+		t.Errorf("at a high price: %+v", c)
 	}
 }
 
@@ -91,7 +149,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 	for s := range 20_000 {
 		at := noon().Add(time.Duration(s) * 15 * time.Second)
-		l.Observe(at, 5, func(float64) (float64, bool) { return 5, true })
+		l.Observe(at, 5, func(Level) (float64, bool) { return 5, true })
 		l.Observe(at, 6, nil)                              // not newer
 		l.Observe(at.Add(time.Second), math.NaN(), nil)    // no load
 		l.Observe(at.Add(2*time.Second), math.Inf(1), nil) // no load
@@ -100,7 +158,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	if len(l.requests) > 40 {
 		t.Errorf("keeps %d requests for a reach of 8 minutes", len(l.requests))
 	}
-	if c := l.Choose(0.1); c.Use || !strings.Contains(c.Reason, "never under capacity") {
+	if c := l.Choose(testPrice); c.Use || !strings.Contains(c.Reason, "never under capacity") {
 		t.Errorf("nothing to spare: %+v", c)
 	}
 }
@@ -129,6 +187,6 @@ func BenchmarkLedgerObserve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		at = at.Add(15 * time.Second)
-		l.Observe(at, 5, func(float64) (float64, bool) { return 5, true })
+		l.Observe(at, 5, func(Level) (float64, bool) { return 5, true })
 	}
 }

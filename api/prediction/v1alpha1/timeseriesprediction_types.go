@@ -270,6 +270,11 @@ type ScalingChoice struct {
 	// Use is true if the forecast scales. The samples of the forecast are then of the selected quantile.
 	Use bool `json:"use"`
 
+	// Basis is what the samples are of: load (the forecast load of each step) or highs (the highest load of a quarter of an hour over
+	// the past days). Absent where the forecast is not used.
+	// +optional
+	Basis string `json:"basis,omitempty"`
+
 	// Quantile is the quantile of the forecast load for which replicas are requested, such as "0.8". Absent where the forecast is not used.
 	// +optional
 	Quantile string `json:"quantile,omitempty"`
@@ -289,6 +294,16 @@ type ScalingChoice struct {
 	// SparedTime is the reduction of the time under capacity in the replay, as a fraction: "0.8" is 80 %.
 	// +optional
 	SparedTime string `json:"sparedTime,omitempty"`
+
+	// ActualExtraReplicas is the increase of replica hours over those of the autoscaler alone that the choices of the past days
+	// caused, as a fraction: "0.03" is 3 %. Absent before a choice was used.
+	// +optional
+	ActualExtraReplicas string `json:"actualExtraReplicas,omitempty"`
+
+	// ActualSparedTime is the reduction of the time under capacity that the choices of the past days caused, as a fraction: "0.8"
+	// is 80 %. Absent before a choice was used.
+	// +optional
+	ActualSparedTime string `json:"actualSparedTime,omitempty"`
 
 	// Why explains the choice in one sentence.
 	// +optional

@@ -61,9 +61,6 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 	if err != nil {
 		return Forecast{}, err
 	}
-	if err := checkSkill(spec, m); err != nil {
-		return Forecast{}, err
-	}
 	if part.rejection != nil {
 		return Forecast{}, part.rejection
 	}
@@ -125,6 +122,7 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 	out := forecastSelection{window: whole, factor: 1}
 	if spec == nil || spec.Scaling == nil || !usesLedger(spec) {
 		out.reason = "the highest of the next " + whole.String()
+		out.rejection = checkSkill(spec, m)
 		return out, nil
 	}
 	choice := m.Scaling
@@ -170,7 +168,7 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 	return nil
 }
 
-// checkSkill rejects forecasts that are no better than a constant. The percentile algorithm is exempt: its forecast is a constant by
+// checkSkill rejects forecasts that no ledger rates and that are no better than a constant. The percentile algorithm is exempt: its forecast is a constant by
 // design.
 func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus) error {
 	if spec != nil && spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile {

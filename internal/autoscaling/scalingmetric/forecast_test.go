@@ -205,7 +205,7 @@ func TestPredictionByAccount(t *testing.T) {
 		"a named algorithm has none": {named, 0.9, nil},
 		"not worth it":               {withChoice(newPrediction("0.5", 0.9), &predictionv1alpha1.ScalingChoice{LeadSeconds: 180, Why: "learning"}), 0, ErrNotWorthwhile},
 		"nothing chosen yet":         {withChoice(newPrediction("0.5", 0.9), nil), 0, ErrNotReady},
-		"no skill":                   {withChoice(newPrediction("0.05", 0.9), good()), 0, scaling.ErrNoSkill},
+		"no skill, but a ledger":     {withChoice(newPrediction("0.05", 0.85), good()), 0.7, nil},
 		"a fill that is none":        {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "NaN" })), 0, scaling.ErrNoMetric},
 		"a fill of nothing":          {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.Fill = "0" })), 0, scaling.ErrNoMetric},
 		"a negative lead time":       {withChoice(newPrediction("0.5", 0.9), choice(func(c *predictionv1alpha1.ScalingChoice) { c.LeadSeconds = -5 })), 0, scaling.ErrOutdated},

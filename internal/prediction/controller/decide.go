@@ -146,8 +146,9 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 	out.UpdateTime = &now
 	end := d.now.Add(windowsAhead * d.window)
 	for _, f := range all {
+		f, value := publishedForecast(f, advice)
 		out.Prediction = append(out.Prediction, predictionv1alpha1.MetricTimeSeries{
-			Labels: labelsOf(f.Labels), Samples: samplesOf(f, publishedValue(f, advice), d.now, end, budget/len(all)),
+			Labels: labelsOf(f.Labels), Samples: samplesOf(f, value, d.now, end, budget/len(all)),
 		})
 		if last := metav1.NewTime(f.LastSample); out.LastSampleTime == nil || last.Before(out.LastSampleTime) {
 			out.LastSampleTime = &last

@@ -37,6 +37,7 @@ type metricSamples struct {
 	lastSample                      time.Time
 	forecast                        float64
 	hasForecast, hasSample, isStale bool
+	scaling                         *predictionv1alpha1.ScalingChoice
 }
 
 var (
@@ -46,6 +47,9 @@ var (
 	skillDesc      = prometheus.NewDesc("crane_prediction_skill_ratio", "1 - loss / loss of a time-of-day quantile, by pinball loss at 0.95.", objectLabels, nil)
 	sampleTimeDesc = prometheus.NewDesc("crane_prediction_last_sample_timestamp_seconds", "Time of the newest sample in the model.", objectLabels, nil)
 	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 if no new samples arrive.", objectLabels, nil)
+	extraDesc      = prometheus.NewDesc("crane_scaling_ahead_extra_replicas_ratio", "Additional replica hours that scaling by the forecast caused on the past days, as a fraction of those of the HPA alone.", objectLabels, nil)
+	sparedDesc     = prometheus.NewDesc("crane_scaling_ahead_spared_ratio", "Share of the time under capacity that scaling by the forecast avoided on the past days.", objectLabels, nil)
+	inUseDesc      = prometheus.NewDesc("crane_scaling_ahead_used", "1 if the forecast scales the workload, 0 if it is not worth its replicas.", objectLabels, nil)
 	// forecastDesc has gocrane's name and labels, but samples are not stamped with a future time.
 	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "Forecast for the current time; the maximum of several series.",
 		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)
@@ -71,6 +75,7 @@ func (m *Metrics) observe(
 		if ref := tsp.Spec.TargetRef; ref != nil {
 			one.kind, one.name, one.namespace = ref.Kind, ref.Name, ref.Namespace
 		}
+		one.scaling = status.PredictionMetrics[i].Scaling
 		one.forecast, one.hasForecast = forecastAt(status.PredictionMetrics[i], now)
 		all[i] = one
 	}
@@ -102,7 +107,7 @@ func (m *Metrics) forget(name types.NamespacedName) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{wapeDesc, coverageDesc, skillDesc, sampleTimeDesc, staleDesc, forecastDesc} {
+	for _, d := range []*prometheus.Desc{wapeDesc, coverageDesc, skillDesc, sampleTimeDesc, staleDesc, extraDesc, sparedDesc, inUseDesc, forecastDesc} {
 		ch <- d
 	}
 }
@@ -149,4 +154,21 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName
 	gauge(wapeDesc, a.WAPE)
 	gauge(coverageDesc, a.Coverage)
 	gauge(skillDesc, a.Skill)
+	if s := one.scaling; s != nil {
+		gauge(inUseDesc, float64(boolToInt(s.Use)))
+		gauge(extraDesc, ratio(s.ActualExtraReplicas))
+		gauge(sparedDesc, ratio(s.ActualSparedTime))
+	}
+}
+
+// ratio parses a number of a status; 0 where it is absent, NaN where it is none.
+func ratio(text string) float64 {
+	if text == "" {
+		return 0
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
 }

@@ -214,7 +214,11 @@ func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 	out := &predictionv1alpha1.ScalingChoice{
 		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Reason), Ledger: base64.StdEncoding.EncodeToString(a.State),
 	}
+	if a.Actual != (scaling.Balance{}) {
+		out.ActualExtraReplicas, out.ActualSparedTime = decimal(a.Actual.ExtraCost, 3), decimal(a.Actual.SparedShortage, 2)
+	}
 	if a.Use {
+		out.Basis = string(a.Level.Basis)
 		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Utilization, -1)
 		out.ExtraReplicas, out.SparedTime = decimal(a.ExtraCost, 3), decimal(a.SparedShortage, 2)
 	}
@@ -223,13 +227,16 @@ func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 
 func decimal(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-// publishedValue returns the function that selects the published value of a step: the quantile chosen for scaling, or
-// else the value that the algorithm publishes.
-func publishedValue(f predictor.SeriesForecast, advice *predictor.Advice) func(forecast.Quantiles) float64 {
+// publishedForecast returns a forecast, and the function that selects the published value of a step: the quantile chosen for
+// scaling, or else the value that the algorithm publishes.
+func publishedForecast(f predictor.SeriesForecast, advice *predictor.Advice) (predictor.SeriesForecast, func(forecast.Quantiles) float64) {
 	if advice == nil || !advice.Use {
-		return f.Published
+		return f, f.Published
 	}
-	return func(q forecast.Quantiles) float64 { return q.At(advice.Level.Quantile) }
+	if advice.Level.Basis == scaling.BasisHighs {
+		f.Forecast = f.OfHighs()
+	}
+	return f, func(q forecast.Quantiles) float64 { return q.At(advice.Level.Quantile) }
 }
 
 // Isolation restricts predictions to the series of their own namespace. Without it every user who may create a prediction can read all series

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/scaling"
 )
 
 // Source reads history.
@@ -54,6 +55,10 @@ type Config struct {
 	// ReadTimeout bounds one read of the source with all its retries and splits.
 	ReadTimeout time.Duration
 
+	// ScalingBudget is the maximum of the additional replica hours of all forecasts that scale, as a fraction of those of the HPAs
+	// alone.
+	ScalingBudget float64
+
 	Clock clock.Clock
 	Log   logr.Logger
 }
@@ -65,6 +70,7 @@ type Config struct {
 // gocrane's --model-update-interval. One request to Prometheus may take 3 minutes, and a history of auto takes two.
 func DefaultConfig() Config {
 	return Config{
+		ScalingBudget:     scaling.DefaultBudget,
 		Refresh:           2 * time.Minute,
 		StaleAfter:        6 * time.Minute,
 		ModelUpdate:       12 * time.Hour,

@@ -81,7 +81,7 @@ const (
 
 // addSamples adds an answer of the source that ends at end. Further series are dropped if there are maxSeries. It returns the number of
 // series of the entry and the start of the next read.
-func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int) (int, time.Time) {
+func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int, price float64) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dropped = 0
@@ -106,7 +106,7 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, m
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
 				t.observe(at, v)
 				if len(found) == 1 {
-					e.updateEvaluators(t, at, end.Add(-forecastvalue.HistoryLength), v)
+					e.updateEvaluators(t, at, end.Add(-forecastvalue.HistoryLength), v, price)
 				}
 				e.dirty = true
 			}

@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/registry"
+	"crane.io/crane/pkg/scaling"
 )
 
 const autoName = registry.Auto
@@ -86,6 +87,7 @@ var ErrUnknown = errors.New("unknown series")
 // Predictor owns the models. Its methods are safe for concurrent use and do not wait for the source.
 type Predictor struct {
 	config  Config
+	fleet   *scaling.Fleet
 	store   *store
 	counts  counters
 	wake    chan struct{}
@@ -124,8 +126,12 @@ func New(c Config) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
+	fleet, err := scaling.NewFleet(c.ScalingBudget)
+	if err != nil {
+		return nil, fmt.Errorf("predictor: scaling budget: %w", err)
+	}
 	return &Predictor{
-		config: c, store: s, wake: make(chan struct{}, 1),
+		config: c, fleet: fleet, store: s, wake: make(chan struct{}, 1),
 		entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{},
 		budgets: budgets{byNamespace: map[string]int64{}}, served: map[string]int64{}, expressions: map[string]int{},
 	}, nil

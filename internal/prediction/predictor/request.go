@@ -165,7 +165,7 @@ func (p *Predictor) read(ctx context.Context, b batch) error {
 		p.mu.Lock()
 		allowance := p.seriesAllowance(e)
 		p.mu.Unlock()
-		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance))
+		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance), p.fleet.Price())
 		p.mu.Lock()
 		e.read = next
 		p.setModels(e, n)

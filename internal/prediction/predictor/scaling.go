@@ -26,6 +26,9 @@ type Scaling struct {
 	State []byte
 }
 
+// accountWindows is how long an account counts for the budget without a new forecast, in windows.
+const accountWindows = 3
+
 // evaluatorKey identifies an evaluator of an entry.
 type evaluatorKey struct{ caller, name string }
 
@@ -98,7 +101,7 @@ func syncAllEvaluators(caller string, accounts map[*entry][]int, requests []Requ
 
 // updateEvaluators passes a sample to the evaluators of an entry after the model has observed it. Samples older than
 // since are skipped: replaying a whole history at once is expensive.
-func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64) {
+func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value, price float64) {
 	for _, f := range e.evaluators {
 		if f.Recorded(at) || at.Before(since) {
 			continue
@@ -108,14 +111,14 @@ func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64
 			if err != nil {
 				made = forecast.Forecast{}
 			}
-			f.SetForecast(made, at)
+			f.SetForecast(made, at, price)
 		}
 		f.Observe(at, value)
 	}
 }
 
-// Advise returns how much of a published forecast is worth its replicas, according to the caller's evaluator; false
-// if there is none.
+// Advise returns how much of a published forecast is worth its replicas, according to the caller's evaluator and at the
+// price of the fleet; false if there is none.
 func (p *Predictor) Advise(key Key, caller, name string, published forecast.Forecast) (Advice, bool) {
 	e, err := p.find(key)
 	if err != nil {
@@ -127,6 +130,8 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 	if f == nil {
 		return Advice{}, false
 	}
-	choice := f.SetForecast(published, p.config.Clock.Now())
-	return Advice{Choice: choice, Lead: f.Lead(), State: f.State()}, true
+	now := p.config.Clock.Now()
+	price := p.fleet.Update(caller+"/"+name, f.Account(), now, now.Add(accountWindows*f.Window()))
+	choice := f.SetForecast(published, now, price)
+	return Advice{Choice: choice, Lead: f.Lead(choice.Level), State: f.State()}, true
 }

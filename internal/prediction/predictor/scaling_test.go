@@ -56,7 +56,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		first := advise(t, p, key, "a")
-		if !first.Use || first.Lead != 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.SeasonalBudget {
+		if !first.Use || first.Lead < 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.DefaultBudget {
 			t.Errorf("after a past of two weeks: %+v", first)
 		}
 		// A history that starts a moment ago has no information; the state has.
@@ -74,10 +74,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 			key := again.Set("a", []Request{scalesBy("web", c.state)})[0].Key
 			time.Sleep(time.Second)
 			synctest.Wait()
-			// The forecast of such a short history has no skill; only the evaluation is checked.
-			skilled := forecastNow(t, again, key)
-			skilled.Skill, skilled.Period = 0.8, 24*time.Hour
-			got, ok := again.Advise(key, "a", "resource.cpu", skilled)
+			got, ok := again.Advise(key, "a", "resource.cpu", forecastNow(t, again, key))
 			if learns := strings.Contains(got.Reason, "learning"); !ok || learns != c.learns || got.Use == c.learns {
 				t.Errorf("with %d bytes of state: %+v", len(c.state), got.Choice)
 			}
@@ -102,7 +99,7 @@ func TestAccountsAreTheCallers(t *testing.T) {
 		bigger := scalesBy("web", nil)
 		bigger.Scaling.Plant.Capacity, bigger.Scaling.Plant.Lag = 0.5, 2*time.Minute
 		p.Set("a", []Request{bigger})
-		if after := advise(t, p, key, "a"); after.Level != before.Level || after.Lead != 2*time.Minute+75*time.Second {
+		if after := advise(t, p, key, "a"); after.Level != before.Level || after.Lead > before.Lead {
 			t.Errorf("pods of another size: %+v, then %+v", before, after)
 		}
 		bad := scalesBy("web", nil)

@@ -39,6 +39,7 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	}
 	m.fill(out, h, time.Unix(whole.head*m.layout.seconds(), 0))
 	whole.fillHolidays(out, holidays)
+	out.Highs = whole.highs(out.Start, out.End())
 	return out, nil
 }
 

@@ -32,6 +32,7 @@ type Evaluator struct {
 	window     time.Duration
 	ledger     *scaling.Ledger
 	forecast   forecast.Forecast
+	highs      forecast.Forecast // of forecast
 	forecastAt time.Time
 	choice     scaling.Choice
 }
@@ -77,11 +78,18 @@ func (f *Evaluator) Restore(state []byte) error {
 // Recorded reports whether the restored state includes a sample of that time.
 func (f *Evaluator) Recorded(at time.Time) bool { return !at.After(f.ledger.LastSample()) }
 
-// Lead returns how far ahead the load is forecast for scaling: the lag of the plant plus a reserve.
-func Lead(plant scaling.Plant) time.Duration { return plant.Lag + leadReserve }
+// Lead returns how far ahead a level uses the forecast: the lag of the plant plus a reserve, and for highs this quarter of an hour and
+// the next.
+func Lead(plant scaling.Plant, level scaling.Level) time.Duration {
+	lead := plant.Lag + leadReserve
+	if level.Basis == scaling.BasisHighs {
+		return max(lead, forecast.HighStep)
+	}
+	return lead
+}
 
-// Lead returns the lead time of the evaluator's plant.
-func (f *Evaluator) Lead() time.Duration { return Lead(f.plant) }
+// Lead returns the lead time of a level on the evaluator's plant.
+func (f *Evaluator) Lead(level scaling.Level) time.Duration { return Lead(f.plant, level) }
 
 // Window returns the time between two forecasts.
 func (f *Evaluator) Window() time.Duration { return f.window }
@@ -89,43 +97,37 @@ func (f *Evaluator) Window() time.Duration { return f.window }
 // ForecastDue reports whether the current forecast is a window old.
 func (f *Evaluator) ForecastDue(at time.Time) bool { return at.Sub(f.forecastAt) >= f.window }
 
-// SetForecast sets a forecast that was made at a time, and returns the choice for it. An empty forecast extends the use of the
-// previous one until its end.
-func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time) scaling.Choice {
+// Account returns what each level cost and avoided, for scaling.Fleet.
+func (f *Evaluator) Account() scaling.Account { return f.ledger.Account() }
+
+// SetForecast sets a forecast that was made at a time, and returns the choice for it at the price of a scaling.Fleet. An empty forecast
+// extends the use of the previous one until its end.
+func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time, price float64) scaling.Choice {
 	if len(forecast.Values) > 0 {
-		f.forecast = forecast
+		f.forecast, f.highs = forecast, forecast.OfHighs()
 	}
 	f.forecastAt = at
-	f.choice = f.choose()
+	f.choice = f.ledger.Choose(price)
 	return f.choice
-}
-
-// choose returns the choice of the ledger for a forecast with enough skill.
-func (f *Evaluator) choose() scaling.Choice {
-	if skill := f.forecast.Skill; !(skill >= scaling.MinSkill) {
-		return scaling.Choice{Reason: fmt.Sprintf("the forecast has no skill: on the history of the series it is %.2f, and at least %v is required", skill, scaling.MinSkill)}
-	}
-	return f.ledger.Choose(Budget(f.forecast))
-}
-
-// Budget returns the maximum fraction of additional replica hours, which is higher for a forecast that follows a season.
-func Budget(f forecast.Forecast) float64 {
-	if f.Period > 0 {
-		return scaling.SeasonalBudget
-	}
-	return scaling.NonSeasonalBudget
 }
 
 // Choice returns the latest choice.
 func (f *Evaluator) Choice() scaling.Choice { return f.choice }
 
-// Forecast returns the current forecast.
-func (f *Evaluator) Forecast() forecast.Forecast { return f.forecast }
+// Peak returns the maximum of a level's quantile of the current forecast from a time to the level's lead; false without a forecast.
+func (f *Evaluator) Peak(level scaling.Level, at time.Time) (float64, bool) {
+	return f.basis(level).Max(level.Quantile, at, at.Add(f.Lead(level)))
+}
+
+// basis returns the forecast that a level uses.
+func (f *Evaluator) basis(level scaling.Level) *forecast.Forecast {
+	if level.Basis == scaling.BasisHighs {
+		return &f.highs
+	}
+	return &f.forecast
+}
 
 // Observe records a sample. Invalid loads, and samples that are not newer than the last one, are ignored.
 func (f *Evaluator) Observe(at time.Time, load float64) {
-	lead := Lead(f.plant)
-	f.ledger.Observe(at, load, func(quantile float64) (float64, bool) {
-		return f.forecast.Max(quantile, at, at.Add(lead))
-	})
+	f.ledger.Observe(at, load, func(level scaling.Level) (float64, bool) { return f.Peak(level, at) })
 }

@@ -4,6 +4,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -23,11 +24,13 @@ type Plan struct {
 	Target float64
 	// Warmup is the part of a series that is observed before scoring.
 	Warmup time.Duration
+	// Budget is the maximum of the additional replica hours of all series, as a fraction of those of the HPA alone.
+	Budget float64
 }
 
-// DefaultPlan returns 5 and 50 pods, 60 s and 180 s, a target of 70 % and a week of warm-up.
+// DefaultPlan returns 5 and 50 pods, 60 s and 180 s, a target of 70 %, a week of warm-up and the default budget.
 func DefaultPlan() Plan {
-	return Plan{Pods: []int{5, 50}, Startups: []time.Duration{time.Minute, 3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour}
+	return Plan{Pods: []int{5, 50}, Startups: []time.Duration{time.Minute, 3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: scaling.DefaultBudget}
 }
 
 // Settings of the HPA in a replay. Sync period and stabilization window are the defaults of kube-controller-manager; the metric
@@ -49,47 +52,122 @@ type Result struct {
 	// Startup is the start-up time of a pod.
 	Startup time.Duration
 	Score
-	// Seasonal reports whether the forecast followed a season at the end; Reason is that of the choice. Set for "ehpa" only.
-	Seasonal bool
-	Reason   string
+	// Choice is the last choice of "ehpa"; zero for other scalers.
+	Choice scaling.Choice
 }
 
-// Compare replays every scaler over a series in every scenario of a plan.
-func Compare(plan Plan, name string, load series.Series) ([]Result, error) {
-	p95 := quantile(load.Values, 0.95)
-	if !(p95 > 0) {
-		return nil, fmt.Errorf("%s: its 95th percentile is %v, so nothing scales", name, p95)
-	}
-	foresight := newForecastCache(auto.NewModel(load.Step))
-	var out []Result
+// Named is a series with the name of its workload.
+type Named struct {
+	Name   string
+	Series series.Series
+}
+
+// Compare replays every scaler over all series in every scenario of a plan. The series of a scenario are one fleet, which shares the
+// budget. It returns the reasons why series were skipped beside the results.
+func Compare(plan Plan, all []Named) (results []Result, skipped []error) {
+	workloads, skipped := usableWorkloads(plan, all)
 	for _, pods := range plan.Pods {
 		for _, startup := range plan.Startups {
-			cfg := Config{
-				Capacity: p95 / (float64(pods) * plan.Target), Target: plan.Target, Startup: startup, Delay: metricDelay, Sync: syncPeriod,
-				Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilizationWindow),
-				Bounds: scaling.Bounds{Min: 1, Max: int32(pods * maxReplicasFactor)}, Warmup: plan.Warmup,
-			}
-			ahead, err := NewPredictive(cfg, foresight.newForecaster())
+			one, err := compareScenario(plan, pods, startup, workloads)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, append(skipped, err)
 			}
-			scalers := []Scaler{
-				Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, ahead, NewCron(cfg, load.Start), NewOracle(cfg, load),
+			results = append(results, one...)
+		}
+	}
+	slices.SortStableFunc(results, func(a, b Result) int { return cmp.Compare(a.order(all), b.order(all)) })
+	return results, skipped
+}
+
+// order returns the position of the result's series.
+func (r Result) order(all []Named) int {
+	return slices.IndexFunc(all, func(n Named) bool { return n.Name == r.Series })
+}
+
+// workload is a series that can be replayed.
+type workload struct {
+	Named
+	p95 float64
+	// foresight shares the forecasts of the series between scenarios.
+	foresight *forecastCache
+}
+
+// usableWorkloads returns the series that are long enough and not idle, and errors for the others.
+func usableWorkloads(plan Plan, all []Named) (out []workload, skipped []error) {
+	for _, n := range all {
+		p95 := quantile(n.Series.Values, 0.95)
+		switch {
+		case !(p95 > 0):
+			skipped = append(skipped, fmt.Errorf("%s: its 95th percentile is %v, so nothing scales", n.Name, p95))
+		case n.Series.Step <= 0 || n.Series.End().Sub(n.Series.Start) <= plan.Warmup:
+			skipped = append(skipped, fmt.Errorf("%s: the series is shorter than %s", n.Name, series.FormatDuration(plan.Warmup)))
+		default:
+			out = append(out, workload{n, p95, newForecastCache(auto.NewModel(n.Series.Step))})
+		}
+	}
+	return out, skipped
+}
+
+// config returns the configuration of a replay of a series in a scenario.
+func (p Plan) config(p95 float64, pods int, startup time.Duration) Config {
+	return Config{
+		Capacity: p95 / (float64(pods) * p.Target), Target: p.Target, Startup: startup, Delay: metricDelay, Sync: syncPeriod,
+		Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilizationWindow),
+		Bounds: scaling.Bounds{Min: 1, Max: int32(pods * maxReplicasFactor)}, Warmup: p.Warmup,
+	}
+}
+
+// compareScenario replays every scaler over all series with a number of pods and a start-up time.
+func compareScenario(plan Plan, pods int, startup time.Duration, all []workload) ([]Result, error) {
+	fleet, err := scaling.NewFleet(plan.Budget)
+	if err != nil {
+		return nil, err
+	}
+	var simulations []*simulation
+	var out []Result
+	for _, w := range all {
+		cfg := plan.config(w.p95, pods, startup)
+		scalers, err := w.scalers(cfg, fleet)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", w.Name, err)
+		}
+		for _, s := range scalers {
+			one, err := newSimulation(cfg, w.Series, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", w.Name, err)
 			}
-			for _, s := range scalers {
-				score, err := Run(cfg, load, s)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", name, err)
-				}
-				r := Result{Series: name, Scaler: s.Name(), Pods: pods, Startup: startup, Score: score}
-				if s == Scaler(ahead) {
-					r.Seasonal, r.Reason = ahead.seasonal(), ahead.Choice().Reason
-				}
-				out = append(out, r)
-			}
+			simulations = append(simulations, one)
+			out = append(out, Result{Series: w.Name, Scaler: s.Name(), Pods: pods, Startup: startup})
+		}
+	}
+	runTogether(simulations)
+	for i, one := range simulations {
+		out[i].Score = one.score
+		if ahead, ok := one.scaler.(*Predictive); ok {
+			out[i].Choice = ahead.Choice()
 		}
 	}
 	return out, nil
+}
+
+// scalers returns the scalers that are compared; the first is the reference.
+func (w workload) scalers(cfg Config, fleet *scaling.Fleet) ([]Scaler, error) {
+	ahead, err := NewPredictive(cfg, w.foresight.newForecaster(), fleet, w.Name)
+	if err != nil {
+		return nil, err
+	}
+	// The plain plan pays nothing, so its fleet has no other workload.
+	own, err := scaling.NewFleet(scaling.DefaultBudget)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := NewPredictive(cfg, w.foresight.newForecaster(), own, w.Name)
+	if err != nil {
+		return nil, err
+	}
+	return []Scaler{
+		Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, ahead, Plain{plain}, NewLowTarget(cfg), NewCron(cfg, w.Series.Start), NewOracle(cfg, w.Series),
+	}, nil
 }
 
 func quantile(values []float64, q float64) float64 {

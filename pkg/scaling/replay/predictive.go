@@ -26,11 +26,13 @@ type Predictive struct {
 	Reactive
 	plant     scaling.Plant
 	model     Forecaster
+	fleet     *scaling.Fleet
+	series    string
 	evaluator *forecastvalue.Evaluator
 }
 
-// NewPredictive returns a scaler for a configuration.
-func NewPredictive(cfg Config, model Forecaster) (*Predictive, error) {
+// NewPredictive returns a scaler for a configuration, whose choices are at the price of a fleet. name identifies the series in it.
+func NewPredictive(cfg Config, model Forecaster, fleet *scaling.Fleet, name string) (*Predictive, error) {
 	plant := scaling.Plant{
 		Capacity: cfg.Capacity, Target: cfg.Target, Lag: cfg.Startup + cfg.Delay + cfg.Sync, StabilizationWindow: cfg.Behavior.Down.StabilizationWindow,
 	}
@@ -38,7 +40,8 @@ func NewPredictive(cfg Config, model Forecaster) (*Predictive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Predictive{Reactive: Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, plant: plant, model: model, evaluator: follower}, nil
+	reactive := Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}
+	return &Predictive{Reactive: reactive, plant: plant, model: model, fleet: fleet, series: name, evaluator: follower}, nil
 }
 
 // Name implements Scaler.
@@ -47,21 +50,18 @@ func (*Predictive) Name() string { return "ehpa" }
 // Choice returns the current choice of the ledger.
 func (a *Predictive) Choice() scaling.Choice { return a.evaluator.Choice() }
 
-// seasonal reports whether the forecast follows a season.
-func (a *Predictive) seasonal() bool {
-	return forecastvalue.Budget(a.evaluator.Forecast()) == scaling.SeasonalBudget && a.evaluator.Forecast().Skill >= scaling.MinSkill
-}
-
 // Observe implements Scaler.
 func (a *Predictive) Observe(at time.Time, load float64) {
 	a.model.Observe(at, load)
 	if a.evaluator.ForecastDue(at) {
-		// After an error the previous forecast is used until it ends.
+		// After an error the previous forecast is used until it ends. The series of a simulation are not of the same time, so accounts
+		// do not expire.
 		f, err := a.model.Forecast(forecastvalue.ForecastWindows * forecastWindow)
 		if err != nil {
 			f = forecast.Forecast{}
 		}
-		a.evaluator.SetForecast(f, at)
+		price := a.fleet.Update(a.series, a.evaluator.Account(), at, time.Time{})
+		a.evaluator.SetForecast(f, at, price)
 	}
 	a.evaluator.Observe(at, load)
 }
@@ -70,17 +70,46 @@ func (a *Predictive) Observe(at time.Time, load float64) {
 // tolerance applies.
 func (a *Predictive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 	out := []scaling.Proposal{a.reactiveProposal(v)}
-	choice, lead := a.evaluator.Choice(), forecastvalue.Lead(a.plant)
-	if !choice.Use {
-		return out, 0
+	if choice := a.evaluator.Choice(); choice.Use {
+		out = a.appendProposal(out, choice.Level, v)
 	}
-	peak, ok := a.evaluator.Forecast().Max(choice.Level.Quantile, v.Now, v.Now.Add(lead))
+	return out, 0
+}
+
+// appendProposal adds the proposal of a level; none without a forecast.
+func (a *Predictive) appendProposal(out []scaling.Proposal, level scaling.Level, v ScalerInput) []scaling.Proposal {
+	peak, ok := a.evaluator.Peak(level, v.Now)
 	if !ok {
-		return out, 0
+		return out
 	}
 	one := scaling.Proposal{
-		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", choice.Level.Quantile, lead, peak),
+		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", level.Quantile, a.evaluator.Lead(level), peak),
 	}
-	one.Replicas, one.Err = scaling.ReplicasForTotal(a.plant.EquivalentLoad(choice.Level, peak), a.plant.TargetPerPod(), v.Current, a.Tolerance)
-	return append(out, one), 0
+	one.Replicas, one.Err = scaling.ReplicasForTotal(a.plant.EquivalentLoad(level, peak), a.plant.TargetPerPod(), v.Current, a.Tolerance)
+	return append(out, one)
 }
+
+// Plain is a Predictive scaler that always uses the plain plan.
+type Plain struct{ *Predictive }
+
+// Name implements Scaler.
+func (Plain) Name() string { return "plain" }
+
+// Propose implements Scaler.
+func (p Plain) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
+	return p.appendProposal([]scaling.Proposal{p.reactiveProposal(v)}, scaling.PlainPlan(), v), 0
+}
+
+// LowTarget is a Reactive scaler with a lower target.
+type LowTarget struct{ Reactive }
+
+// lowTargetShare is the target of a LowTarget as a share of that of the others.
+const lowTargetShare = 0.93
+
+// NewLowTarget returns an HPA with a target that costs about as much as a forecast may.
+func NewLowTarget(cfg Config) LowTarget {
+	return LowTarget{Reactive{Target: cfg.Target * lowTargetShare, Tolerance: cfg.Tolerance}}
+}
+
+// Name implements Scaler.
+func (LowTarget) Name() string { return "low-target" }

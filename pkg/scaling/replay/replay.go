@@ -86,21 +86,40 @@ type Score struct {
 
 // Run replays one scaler over a series.
 func Run(cfg Config, load series.Series, scaler Scaler) (Score, error) {
-	if err := cfg.Validate(); err != nil {
+	w, err := newSimulation(cfg, load, scaler)
+	if err != nil {
 		return Score{}, err
 	}
-	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
-		return Score{}, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
-	}
-	w := simulation{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds}
-	begin := load.Start.Add(cfg.Warmup)
-	w.observe(begin)
-	w.replicas = min(max(scaling.ReplicasForLoad(w.loadAt(begin), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
-	w.ready = w.replicas
-	for now := begin; now.Before(load.End()); now = now.Add(cfg.Sync) {
-		w.step(now)
+	for w.advance() {
 	}
 	return w.score, nil
+}
+
+// runTogether replays several simulations step by step, so that scalers which share a budget decide at the same time.
+func runTogether(all []*simulation) {
+	for running := true; running; {
+		running = false
+		for _, w := range all {
+			if w.advance() {
+				running = true
+			}
+		}
+	}
+}
+
+// newSimulation validates the configuration and passes the warm-up to the scaler.
+func newSimulation(cfg Config, load series.Series, scaler Scaler) (*simulation, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
+		return nil, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
+	}
+	w := &simulation{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds, now: load.Start.Add(cfg.Warmup)}
+	w.observe(w.now)
+	w.replicas = min(max(scaling.ReplicasForLoad(w.loadAt(w.now), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
+	w.ready = w.replicas
+	return w, nil
 }
 
 // simulation is the state of a replay.
@@ -110,6 +129,7 @@ type simulation struct {
 	load    series.Series
 	scaler  Scaler
 	history scaling.History
+	now     time.Time
 
 	replicas, ready int32
 	starting        []startingPods // in order of time
@@ -122,6 +142,16 @@ type simulation struct {
 type startingPods struct {
 	at   time.Time
 	pods int32
+}
+
+// advance runs the step that is due, and reports whether there was one.
+func (w *simulation) advance() bool {
+	if !w.now.Before(w.load.End()) {
+		return false
+	}
+	w.step(w.now)
+	w.now = w.now.Add(w.cfg.Sync)
+	return true
 }
 
 // step runs one sync of the HPA and the time until the next one.

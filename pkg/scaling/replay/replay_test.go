@@ -103,10 +103,11 @@ func TestAheadOfADailyJump(t *testing.T) {
 		}
 		return 5 + float64(m%3)
 	})
-	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour}
-	results, err := Compare(plan, "office", load)
-	if err != nil {
-		t.Fatal(err)
+	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: 0.1}
+	idle := minutes(10*24*60, func(int) float64 { return 0 })
+	results, skipped := Compare(plan, []Named{{"office", load}, {"idle", idle}, {"short", minutes(60, func(int) float64 { return 1 })}})
+	if len(skipped) != 2 {
+		t.Fatal(skipped)
 	}
 	report := NewReport(results)
 	by := map[string]Row{}
@@ -119,11 +120,56 @@ func TestAheadOfADailyJump(t *testing.T) {
 	if by["ehpa"].ReplicaHours > 1.1*by["reactive"].ReplicaHours {
 		t.Errorf("replica hours: reactive %v, ehpa %v", by["reactive"].ReplicaHours, by["ehpa"].ReplicaHours)
 	}
-	if !by["ehpa"].Seasonal || by["ehpa"].Reason == "" || by["oracle"].UnderCapacityMinutes > 0 {
+	if by["ehpa"].SparedTime == nil || *by["ehpa"].SparedTime < 0.3 || by["ehpa"].Reason == "" || by["oracle"].UnderCapacityMinutes > 0 {
 		t.Errorf("ehpa %+v, oracle %+v", by["ehpa"], by["oracle"])
 	}
-	if report.Total[1].Scaler != "ehpa" || report.Total[1].Kind != KindSeasonal || *report.Total[1].UnderCapacityRatio > 1./3 {
+	if report.Total[1].Scaler != "ehpa" || *report.Total[1].UnderCapacityRatio > 1./3 {
 		t.Errorf("totals: %+v", report.Total)
+	}
+}
+
+func newFleet(t *testing.T) *scaling.Fleet {
+	t.Helper()
+	fleet, err := scaling.NewFleet(scaling.DefaultBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fleet
+}
+
+// TestFleetSharesTheBudget checks that the series of a comparison share the budget: beside a steady one, a bursty one may cost more than
+// the budget allows it alone.
+func TestFleetSharesTheBudget(t *testing.T) {
+	bursty := minutes(10*24*60, func(m int) float64 {
+		if m%60 < 5+m/60%7 { // half of the hours, in bursts of a few minutes at the start
+			return 30
+		}
+		return 3
+	})
+	steady := minutes(10*24*60, func(m int) float64 { return 20 + float64(m%3) })
+	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: 0.05}
+	score := func(all ...Named) (reactive, ahead Row) {
+		results, skipped := Compare(plan, all)
+		if len(skipped) > 0 {
+			t.Fatal(skipped)
+		}
+		for _, r := range NewReport(results).Series {
+			switch {
+			case r.Name == "bursty" && r.Scaler == "reactive":
+				reactive = r
+			case r.Name == "bursty" && r.Scaler == "ehpa":
+				ahead = r
+			}
+		}
+		return reactive, ahead
+	}
+	base, alone := score(Named{"bursty", bursty})
+	_, together := score(Named{"bursty", bursty}, Named{"a", steady}, Named{"b", steady}, Named{"c", steady})
+	if alone.ReplicaHours > 1.06*base.ReplicaHours {
+		t.Errorf("alone %v replica hours, reactive %v", alone.ReplicaHours, base.ReplicaHours)
+	}
+	if together.UnderCapacityMinutes >= alone.UnderCapacityMinutes {
+		t.Errorf("under capacity: %v min with the budget of four, %v min alone", together.UnderCapacityMinutes, alone.UnderCapacityMinutes)
 	}
 }
 
@@ -158,7 +204,7 @@ func TestAheadSeesNothingLater(t *testing.T) {
 			}
 			return 10 + 8*math.Sin(float64(m)/229)
 		})
-		ahead, err := NewPredictive(cfg, &orderCheckingModel{t: t, m: auto.NewModel(time.Minute)})
+		ahead, err := NewPredictive(cfg, &orderCheckingModel{t: t, m: auto.NewModel(time.Minute)}, newFleet(t), "web")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,11 @@
 
 package replay
 
-import "slices"
+import (
+	"slices"
+
+	"crane.io/crane/pkg/scaling"
+)
 
 // Report is the result of a comparison of scalers.
 type Report struct {
@@ -21,21 +25,15 @@ type Row struct {
 	ReplicaHours         float64 `json:"replicaHours"`
 	Scalings             int     `json:"scalings"`
 	ScoredHours          float64 `json:"scoredHours"`
-	// Seasonal and Reason are set for "ehpa" only.
-	Seasonal bool   `json:"seasonal,omitempty"`
-	Reason   string `json:"why,omitempty"`
+	// Reason is that of the last choice. ExtraReplicas and SparedTime are what the ledger accounted for the choices of the past days, as
+	// fractions; see scaling.Choice. Set for "ehpa" only.
+	Reason        string   `json:"why,omitempty"`
+	ExtraReplicas *float64 `json:"actualExtraReplicas,omitempty"`
+	SparedTime    *float64 `json:"actualSparedTime,omitempty"`
 }
-
-// Kinds of series in a Total.
-const (
-	KindSeasonal = "seasonal"
-	KindOther    = "other"
-)
 
 // Total is the sum of a scaler's scores over series, numbers of pods and start-up times.
 type Total struct {
-	// Kind is whether the forecast of these series follows a season.
-	Kind   string `json:"kind"`
 	Series int    `json:"series"`
 	Scaler string `json:"scaler"`
 
@@ -50,33 +48,30 @@ type Total struct {
 // NewReport returns the report of results.
 func NewReport(results []Result) Report {
 	var report Report
-	seasonal := map[string]bool{}
 	for _, r := range results {
-		seasonal[r.Series] = seasonal[r.Series] || r.Seasonal
-		report.Series = append(report.Series, Row{
+		row := Row{
 			Name: r.Series, Scaler: r.Scaler, Pods: r.Pods, StartupSeconds: r.Startup.Seconds(),
 			UnderCapacityMinutes: r.UnderCapacity.Minutes(), ReplicaHours: r.ReplicaHours, Scalings: r.Scalings,
-			ScoredHours: r.Scored.Hours(), Seasonal: r.Seasonal, Reason: r.Reason,
-		})
+			ScoredHours: r.Scored.Hours(), Reason: r.Choice.Reason,
+		}
+		if r.Choice != (scaling.Choice{}) {
+			row.ExtraReplicas, row.SparedTime = &r.Choice.Actual.ExtraCost, &r.Choice.Actual.SparedShortage
+		}
+		report.Series = append(report.Series, row)
 	}
-	for _, kind := range []string{KindSeasonal, KindOther} {
-		report.Total = append(report.Total, totals(report.Series, kind, seasonal)...)
-	}
+	report.Total = totals(report.Series)
 	return report
 }
 
-// totals sums the rows of one kind by scaler, in order of appearance.
-func totals(rows []Row, kind string, seasonal map[string]bool) []Total {
+// totals sums the rows by scaler, in order of appearance.
+func totals(rows []Row) []Total {
 	var out []Total
 	names := map[string]bool{}
 	for _, r := range rows {
-		if seasonal[r.Name] != (kind == KindSeasonal) {
-			continue
-		}
 		names[r.Name] = true
 		i := slices.IndexFunc(out, func(t Total) bool { return t.Scaler == r.Scaler })
 		if i < 0 {
-			i, out = len(out), append(out, Total{Kind: kind, Scaler: r.Scaler})
+			i, out = len(out), append(out, Total{Scaler: r.Scaler})
 		}
 		out[i].UnderCapacityMinutes += r.UnderCapacityMinutes
 		out[i].ReplicaHours += r.ReplicaHours

@@ -152,7 +152,11 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		simulated, err := replay.NewPredictive(cfg, auto.NewModel(load.Step))
+		fleet, err := scaling.NewFleet(scaling.DefaultBudget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		simulated, err := replay.NewPredictive(cfg, auto.NewModel(load.Step), fleet, "web")
 		if err != nil {
 			t.Fatal(err)
 		}

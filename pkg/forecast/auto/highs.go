@@ -1,0 +1,57 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"slices"
+	"time"
+
+	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/series"
+)
+
+// minHighDays is the minimum number of past days of a high: one day is no distribution.
+const minHighDays = 2
+
+// highs returns the quantiles over the past days of the highest sample in each forecast.HighStep of a horizon, all 0 where too few days are
+// known; none for slots that do not divide it.
+func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
+	if forecast.HighStep%m.layout.slot != 0 {
+		return nil
+	}
+	seconds := int64(forecast.HighStep / time.Second)
+	first, last := floorDiv(start.Unix(), seconds), floorDiv(end.Unix()-1, seconds)
+	out := make([]forecast.Quantiles, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		out = append(out, m.quantilesOfHighs(i*seconds))
+	}
+	return out
+}
+
+// quantilesOfHighs returns the quantiles of the highest samples of the forecast.HighStep that begins at a time, on the days before.
+func (m *Model) quantilesOfHighs(begin int64) forecast.Quantiles {
+	var highs []float64
+	const daySeconds = int64(day / time.Second)
+	slots, oldest := int64(forecast.HighStep/m.layout.slot), m.head-int64(m.recent.count)
+	for at := begin - daySeconds; at >= oldest*m.layout.seconds(); at -= daySeconds {
+		from, highest, known := floorDiv(at, m.layout.seconds()), 0.0, false
+		for i := from; i < from+slots; i++ {
+			if c := m.recent.at(i); !c.empty() {
+				highest, known = max(highest, float64(c.top)), true
+			}
+		}
+		if known {
+			highs = append(highs, highest)
+		}
+	}
+	var out forecast.Quantiles
+	if len(highs) < minHighDays {
+		return out
+	}
+	slices.Sort(highs)
+	for i, level := range forecast.Levels() {
+		out[i] = min(series.QuantileSorted(highs, level)*m.scale, forecast.MaxValue)
+	}
+	return out
+}

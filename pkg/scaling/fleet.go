@@ -1,0 +1,120 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultBudget is the default of the additional replica hours of all workloads, as a fraction of those of the HPAs alone.
+	DefaultBudget = 0.10
+	// minPrice is the lowest price, in minutes under capacity for a replica hour: forecasts that buy less are not used even if the
+	// budget is not spent.
+	minPrice = 0.05
+	// maxPrice is a price at which no forecast is worth its replicas.
+	maxPrice = 1e9
+	// maxMembers bounds the workloads of a fleet; further ones use its price and do not contribute to it.
+	maxMembers = 100_000
+	// repriceShare is the share of the accounts that have to change before the price is computed anew.
+	repriceShare = 0.01
+)
+
+// Fleet sets one price of a minute under capacity for all workloads, such that the levels that are worth it stay within a budget of
+// additional replica hours on the past days. It is safe for concurrent use.
+type Fleet struct {
+	budget float64
+
+	mu      sync.Mutex
+	members map[string]fleetMember
+	price   float64
+	changes int // accounts that changed since the price was computed
+}
+
+type fleetMember struct {
+	account Account
+	expires time.Time
+}
+
+// NewFleet returns a fleet without workloads. The budget is a fraction of the replica hours of the HPAs alone, from 0 to 10.
+func NewFleet(budget float64) (*Fleet, error) {
+	const most = 10
+	if !(budget >= 0 && budget <= most) {
+		return nil, fmt.Errorf("budget %v: must be from 0 to %d", budget, most)
+	}
+	return &Fleet{budget: budget, members: map[string]fleetMember{}, price: minPrice}, nil
+}
+
+// Update sets the account of a workload and returns the price in minutes under capacity for a replica hour. The account expires at a
+// time, so that workloads whose samples are missing lose their share of the budget; it never expires at the zero time. Accounts of too
+// short a history or with invalid numbers are removed.
+func (f *Fleet) Update(name string, a Account, now, expires time.Time) float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known := f.members[name]
+	switch {
+	case !a.usable():
+		delete(f.members, name)
+	case known || len(f.members) < maxMembers:
+		f.members[name] = fleetMember{a, expires}
+	}
+	if f.changes++; f.changes > int(repriceShare*float64(len(f.members))) {
+		maps.DeleteFunc(f.members, func(_ string, m fleetMember) bool { return !m.expires.IsZero() && m.expires.Before(now) })
+		f.price, f.changes = f.clearingPrice(), 0
+	}
+	return f.price
+}
+
+// Price returns the latest price in minutes under capacity for a replica hour.
+func (f *Fleet) Price() float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.price
+}
+
+// clearingPrice returns the lowest price from minPrice on at which the budget suffices.
+func (f *Fleet) clearingPrice() float64 {
+	if f.affordable(minPrice) {
+		return minPrice
+	}
+	low, high := math.Log(minPrice), math.Log(maxPrice)
+	const halvings = 40
+	for range halvings {
+		if mid := (low + high) / 2; f.affordable(math.Exp(mid)) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	return math.Exp(high)
+}
+
+// affordable reports whether the levels that are worth a price stay within the budget.
+func (f *Fleet) affordable(price float64) bool {
+	extra, total := 0.0, 0.0
+	for _, m := range f.members {
+		total += m.account.reactive.replicaSeconds
+		if i, _ := m.account.best(price, targetLevels); i >= 0 {
+			extra += m.account.levels[i].replicaSeconds - m.account.reactive.replicaSeconds
+		}
+	}
+	return extra <= f.budget*total
+}
+
+// usable reports whether an account is of a long enough history and all its numbers are finite and not negative.
+func (a *Account) usable() bool {
+	valid := func(c scalingCost) bool {
+		return c.replicaSeconds >= 0 && c.shortageSeconds >= 0 && !math.IsInf(c.replicaSeconds, 0) && !math.IsInf(c.shortageSeconds, 0)
+	}
+	for _, c := range a.levels {
+		if !valid(c) {
+			return false
+		}
+	}
+	return a.valid && valid(a.reactive)
+}

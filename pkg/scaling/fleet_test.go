@@ -1,0 +1,122 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// account returns an account of 1000 replica hours and 100 minutes under capacity, with levels that each spare a share of the minutes
+// for a share of the hours.
+func account(levels ...[2]float64) Account {
+	a := Account{reactive: scalingCost{3.6e6, 6000}, valid: true}
+	for i := range a.levels {
+		a.levels[i] = a.reactive
+	}
+	for i, l := range levels {
+		a.levels[targetLevels+i] = scalingCost{3.6e6 * (1 + l[1]), 6000 * (1 - l[0])}
+	}
+	return a
+}
+
+func fleet(t *testing.T, budget float64) *Fleet {
+	t.Helper()
+	f, err := NewFleet(budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// extra returns the additional replica hours of accounts at a price, as a share of the hours of the HPAs.
+func extra(price float64, all ...Account) float64 {
+	sum := 0.0
+	for _, a := range all {
+		if i, _ := a.best(price, targetLevels); i >= 0 {
+			sum += a.levels[i].replicaSeconds - a.reactive.replicaSeconds
+		}
+	}
+	return sum / (3.6e6 * float64(len(all)))
+}
+
+// TestFleetSpendsWhereItBuysMost checks that a workload may exceed the budget where the fleet stays within it.
+func TestFleetSpendsWhereItBuysMost(t *testing.T) {
+	f := fleet(t, 0.1)
+	bursty, calm := account([2]float64{0.9, 0.29}), account([2]float64{0.2, 0.15})
+	idle := account()
+	f.Update("bursty", bursty, noon(), time.Time{})
+	f.Update("calm", calm, noon(), time.Time{})
+	price := f.Update("idle", idle, noon(), time.Time{})
+	if i, _ := bursty.best(price, targetLevels); i != targetLevels {
+		t.Errorf("at %v minutes for a replica hour the bursty workload uses level %d", price, i)
+	}
+	if i, _ := calm.best(price, targetLevels); i != -1 {
+		t.Errorf("at %v minutes for a replica hour the calm workload uses level %d", price, i)
+	}
+	if got := extra(price, bursty, calm, idle); got > 0.1+1e-9 {
+		t.Errorf("spends %v", got)
+	}
+}
+
+func TestFleetBudgets(t *testing.T) {
+	all := make([]Account, 50)
+	for i := range all {
+		x := float64(i+1) / 50
+		all[i] = account([2]float64{x, 0.02}, [2]float64{x + (1-x)/2, 0.1}, [2]float64{1, 0.4})
+	}
+	last := math.Inf(1)
+	for _, budget := range []float64{0, 0.01, 0.05, 0.1, 0.2, 10} {
+		f := fleet(t, budget)
+		for i, a := range all {
+			f.Update(fmt.Sprint(i), a, noon(), time.Time{})
+		}
+		price := f.Price()
+		if got := extra(price, all...); got > budget+1e-9 || budget > 0 && got < math.Min(budget, 0.2)/2 {
+			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
+		}
+		if price > last {
+			t.Errorf("a budget of %v has a higher price than a smaller one", budget)
+		}
+		last = price
+	}
+}
+
+// TestFleetIgnoresBadAccounts checks that accounts without numbers or history, and those that are out of date, change no price.
+func TestFleetIgnoresBadAccounts(t *testing.T) {
+	f := fleet(t, 0.1)
+	good := account([2]float64{0.5, 0.15})
+	want := f.Update("good", good, noon(), time.Time{})
+	if want <= minPrice {
+		t.Fatalf("the budget does not bind: %v", want)
+	}
+	young := account()
+	young.valid = false
+	for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
+		bad := account()
+		bad.reactive.replicaSeconds = v
+		for i := range bad.levels {
+			bad.levels[i].replicaSeconds = v
+		}
+		f.Update("bad", bad, noon(), time.Time{})
+	}
+	if got := f.Update("young", young, noon(), time.Time{}); got != want || len(f.members) != 1 {
+		t.Errorf("the price is %v with %d members, want %v with one", got, len(f.members), want)
+	}
+	// The hours of an idle workload raise the budget of the fleet until its account expires.
+	idle := account()
+	if got := f.Update("idle", idle, noon(), noon().Add(time.Hour)); got >= want {
+		t.Errorf("the price is %v with the budget of two", got)
+	}
+	if got := f.Update("good", good, noon().Add(2*time.Hour), time.Time{}); got != want {
+		t.Errorf("the price is %v after the other account expired, want %v", got, want)
+	}
+	for _, budget := range []float64{-0.1, math.NaN(), 11} {
+		if _, err := NewFleet(budget); err == nil {
+			t.Errorf("takes a budget of %v", budget)
+		}
+	}
+}
