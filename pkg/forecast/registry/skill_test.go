@@ -10,7 +10,7 @@ import (
 
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/backtest"
-	"crane.io/crane/pkg/forecast/internal/families"
+	"crane.io/crane/test/families"
 )
 
 // TestSkillIsThatOfTheBacktest compares the skill of a forecast with the backtest of the same 14 days.

@@ -33,6 +33,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/metrics/discover"
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/controlplanetest"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -123,7 +124,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	control := controlplane.ForTest(t, controlplane.Options{})
+	control := controlplanetest.ForTest(t, controlplane.Options{})
 	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
