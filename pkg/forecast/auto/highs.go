@@ -22,16 +22,16 @@ func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
 	}
 	seconds := int64(forecast.HighStep / time.Second)
 	first, last := floorDiv(start.Unix(), seconds), floorDiv(end.Unix()-1, seconds)
-	out := make([]forecast.Quantiles, 0, last-first+1)
+	out, space := make([]forecast.Quantiles, 0, last-first+1), []float64(nil)
 	for i := first; i <= last; i++ {
-		out = append(out, m.quantilesOfHighs(i*seconds))
+		space = m.pastHighs(i*seconds, space[:0])
+		out = append(out, m.quantilesOfHighs(space))
 	}
 	return out
 }
 
-// quantilesOfHighs returns the quantiles of the highest samples of the forecast.HighStep that begins at a time, on the days before.
-func (m *Model) quantilesOfHighs(begin int64) forecast.Quantiles {
-	var highs []float64
+// pastHighs appends the highest samples of the forecast.HighStep that begins at a time, on the days before.
+func (m *Model) pastHighs(begin int64, highs []float64) []float64 {
 	const daySeconds = int64(day / time.Second)
 	slots, oldest := int64(forecast.HighStep/m.layout.slot), m.head-int64(m.recent.count)
 	for at := begin - daySeconds; at >= oldest*m.layout.seconds(); at -= daySeconds {
@@ -45,6 +45,11 @@ func (m *Model) quantilesOfHighs(begin int64) forecast.Quantiles {
 			highs = append(highs, highest)
 		}
 	}
+	return highs
+}
+
+// quantilesOfHighs returns the quantiles of highs, which it sorts; all 0 where these are of too few days.
+func (m *Model) quantilesOfHighs(highs []float64) forecast.Quantiles {
 	var out forecast.Quantiles
 	if len(highs) < minHighDays {
 		return out
