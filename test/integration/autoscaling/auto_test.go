@@ -24,7 +24,7 @@ import (
 type ehpa = autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 
 // TestAutoScalesOnCurrentAndPredictedLoad checks an autoscaler with the current load, a forecast above it, one below it, and one
-// without skill.
+// that is not worth its replicas.
 func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
@@ -94,11 +94,11 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		return nil
 	})
 
-	t.Log("without skill it is ignored with a reason")
-	w.forecast("web", "0.03", 3)
+	t.Log("a forecast that bought nothing in the past days is ignored with the reason, whatever its skill")
+	w.forecastWithChoice("web", "0.62", predictionv1alpha1.ScalingChoice{Why: "it spared no time under capacity"}, 3)
 	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
-	if got := conditionMessage(e, "PredictionReady"); got == "" {
-		t.Error("no message")
+	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "it spared no time under capacity") {
+		t.Errorf("message %q", got)
 	}
 	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {

@@ -219,13 +219,22 @@ func (w *fixture) replicas(ctx context.Context, name string) (int32, error) {
 // forecast writes a flat forecast of two hours into the prediction of an autoscaler, like its controller.
 func (w *fixture) forecast(name, skill string, cores ...float64) {
 	w.T.Helper()
+	w.forecastWithChoice(name, skill, predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", LeadSeconds: 3600, Why: "it paid"}, cores...)
+}
+
+// forecastWithChoice writes a forecast that is used as choice says, in pods filled to the target of the HPA.
+func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alpha1.ScalingChoice, cores ...float64) {
+	w.T.Helper()
 	tsp := harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",
 		func(*predictionv1alpha1.TimeSeriesPrediction) error { return nil })
 	before, spec := tsp.DeepCopy(), tsp.Spec.PredictionMetrics[0]
 	m := harness.FlatForecast(spec.ResourceIdentifier, skill, time.Now(), cores...)
 	m.Reason = "auto: daily"
-	if plant := spec.Scaling; plant != nil { // All of the forecast, in pods filled to the target of the HPA.
-		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
+	if plant := spec.Scaling; plant != nil {
+		m.Scaling = &choice
+		if choice.Use {
+			m.Scaling.Fill = string(plant.Target)
+		}
 	}
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
 	if err := w.Status().Patch(w.T.Context(), tsp, client.MergeFrom(before)); err != nil {

@@ -195,7 +195,7 @@ func TestUnsupportedKinds(t *testing.T) {
 		if err := c.Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
-		awaitReady(t, c, r, "RoundCompleted")
+		awaitReady(t, c, r, "NoTargets") // Nodes have no namespace.
 		harness.Eventually(t.Context(), t, waitTimeout, "no recommendation for nodes", func(ctx context.Context) error {
 			if got := recommendations(ctx, t, c, r.Name); len(got) > 0 {
 				return errors.New("recommendations exist")
