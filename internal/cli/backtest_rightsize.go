@@ -30,7 +30,7 @@ replay of the previous days, and reacts; crane-calibrated-constant does so with 
 
   cost       sum of the requests over the sum of the need, the largest sample of each day that is scored
   min/day    time above the request in minutes a day
-  longest    longest uninterrupted time above the request
+  longest    duration of the longest uninterrupted time above the request
   slack      1 - sum(use)/sum(request): the unused share of the request
   violation  share of samples with usage above the request
   overrun    usage above the request as a share of all usage

@@ -307,15 +307,16 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 		if hpa.Spec.ScaleTargetRef.Kind != target.Kind || hpa.Spec.ScaleTargetRef.Name != target.Name {
 			continue
 		}
-		why := fmt.Sprintf("sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
+		var why strings.Builder
+		fmt.Fprintf(&why, "sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
 		for _, m := range hpa.Spec.Metrics {
 			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
-				why += fmt.Sprintf(", at %d %% of the %s request. crane recommend keeps that request, because a change of it alone would move the "+
+				fmt.Fprintf(&why, ", at %d %% of the %s request. crane recommend keeps that request, because a change of it alone would move the "+
 					"usage at which pods are added", *m.Resource.Target.AverageUtilization, m.Resource.Name)
 			}
 		}
 		out = append(out, sizeSource{
-			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: fmt.Sprint(hpa.Status.DesiredReplicas), Acts: true, Why: why,
+			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: fmt.Sprint(hpa.Status.DesiredReplicas), Acts: true, Why: why.String(),
 		})
 	}
 	return out, nil

@@ -34,7 +34,7 @@ func TestUnknownCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"recomend"}, exitUsage, "did you mean recommend?"},
+		{[]string{"recomment"}, exitUsage, "did you mean recommend?"},
 		{[]string{"explain", "schedulin"}, exitUsage, "did you mean scheduling?"},
 		{[]string{"backtest", "rightsiz"}, exitUsage, "did you mean rightsize?"},
 		{[]string{"forecast", "schedul"}, exitFailure, "did you mean crane forecast schedule?"},

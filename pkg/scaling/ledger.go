@@ -42,10 +42,22 @@ const (
 // Levels returns the levels that a Ledger compares.
 func Levels() [levelCount]Level {
 	return [levelCount]Level{
-		{BasisTarget, 0, 0.85}, {BasisTarget, 0, 0.7},
-		{BasisHighs, 0.5, 1}, {BasisHighs, 0.5, 0.85}, {BasisHighs, 0.7, 1}, {BasisHighs, 0.7, 0.85}, {BasisHighs, 0.9, 1}, {BasisHighs, 0.9, 0.85},
-		{BasisLoad, 0.5, 1}, {BasisLoad, 0.5, 0.85}, {BasisLoad, 0.5, 0.7}, {BasisLoad, 0.75, 1},
-		{BasisLoad, 0.9, 1}, {BasisLoad, 0.9, 0.85}, {BasisLoad, 0.95, 1}, {BasisLoad, 0.95, 0.85},
+		{BasisTarget, 0, 0.85},
+		{BasisTarget, 0, 0.7},
+		{BasisHighs, 0.5, 1},
+		{BasisHighs, 0.5, 0.85},
+		{BasisHighs, 0.7, 1},
+		{BasisHighs, 0.7, 0.85},
+		{BasisHighs, 0.9, 1},
+		{BasisHighs, 0.9, 0.85},
+		{BasisLoad, 0.5, 1},
+		{BasisLoad, 0.5, 0.85},
+		{BasisLoad, 0.5, 0.7},
+		{BasisLoad, 0.75, 1},
+		{BasisLoad, 0.9, 1},
+		{BasisLoad, 0.9, 0.85},
+		{BasisLoad, 0.95, 1},
+		{BasisLoad, 0.95, 0.85},
 	}
 }
 

@@ -42,7 +42,7 @@ func valueComments(content string) []valueComment {
 	var out []valueComment
 	var names []string
 	var comment []string
-	for _, line := range strings.Split(content, "\n") {
+	for line := range strings.SplitSeq(content, "\n") {
 		text := strings.TrimLeft(line, " ")
 		depth := (len(line) - len(text)) / 2
 		name, _, isName := strings.Cut(text, ":")
@@ -84,7 +84,7 @@ func writeValues(t *testing.T, b *strings.Builder, values map[string]any, commen
 
 func valueAt(values map[string]any, path string) (any, bool) {
 	var current any = values
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		m, ok := current.(map[string]any)
 		if !ok {
 			return nil, false

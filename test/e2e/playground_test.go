@@ -63,7 +63,7 @@ func TestPlaygroundServesAUser(t *testing.T) {
 
 func testKubectl(t *testing.T, s *session) {
 	for _, c := range []struct{ args, want string }{
-		{"get recommendations -A", `(?s)(Deployment.*){8}`},
+		{"get recommendations -A", `(?s)(-resource-\w+ .*cpu \S+ → .*True.*){8}`},
 		{"get recommendationrules", `playground\s+1h`},
 		{"explain recommendation.status", `recommendedInfo`},
 		{"explain recommendationrule.spec.resourceSelectors", `labelSelector`},

@@ -103,8 +103,11 @@ func TestTargetOfCalibratedPolicy(t *testing.T) {
 		}
 	}
 	for _, config := range []map[string]string{
-		{"policy": "calibrated", "target": "0.001"}, {"policy": "calibrated", "target": "NaN"}, {"policy": "calibrated", "target": "x"},
-		{"policy": "calibrated", "cpu-request-percentile": "0.9"}, {"policy": "batch", "target": "0.01"},
+		{"policy": "calibrated", "target": "0.001"},
+		{"policy": "calibrated", "target": "NaN"},
+		{"policy": "calibrated", "target": "x"},
+		{"policy": "calibrated", "cpu-request-percentile": "0.9"},
+		{"policy": "batch", "target": "0.01"},
 	} {
 		if _, err := run(config); err == nil {
 			t.Errorf("%v was accepted", config)

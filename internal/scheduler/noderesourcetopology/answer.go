@@ -29,9 +29,6 @@ type answer struct {
 	score      int64
 }
 
-// unknownNode answers every request on a node of which the store has no state.
-var unknownNode = answer{verdict: unknown, score: noScore}
-
 // answer computes the result of r with an account of the node, nil without assigned zones.
 func (n *nodeState) answer(account *numa.Node, info fwk.NodeInfo, r *request) answer {
 	a := answer{request: r, info: info, generation: info.GetGeneration(), score: noScore}
@@ -66,7 +63,7 @@ func (n *nodeState) forgetAnswers() {
 func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
 	n := s.state(info.Node().Name)
 	if n == nil {
-		return &unknownNode
+		return &answer{verdict: unknown, score: noScore}
 	}
 	if a := n.answers[r.slot].Load(); a != nil && a.request == r && a.info == info && a.generation == info.GetGeneration() {
 		return a

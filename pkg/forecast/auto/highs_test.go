@@ -36,8 +36,11 @@ func TestHighs(t *testing.T) {
 		after time.Duration
 		want  float64
 	}{
-		{9*time.Hour + 14*time.Minute, 10}, {9*time.Hour + 15*time.Minute, 120}, {9*time.Hour + 29*time.Minute, 120},
-		{9*time.Hour + 30*time.Minute, 10}, {24*time.Hour + 3*time.Hour, 10},
+		{9*time.Hour + 14*time.Minute, 10},
+		{9*time.Hour + 15*time.Minute, 120},
+		{9*time.Hour + 29*time.Minute, 120},
+		{9*time.Hour + 30*time.Minute, 10},
+		{24*time.Hour + 3*time.Hour, 10},
 	} {
 		q, ok := highs.At(begin.Add(days*24*time.Hour + c.after))
 		if !ok || math.Abs(q.At(0.5)-c.want) > 0.01*c.want {

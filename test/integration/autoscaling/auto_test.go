@@ -96,10 +96,12 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 
 	t.Log("a forecast that bought nothing in the past days is ignored with the reason, whatever its skill")
 	w.forecastWithChoice("web", "0.62", predictionv1alpha1.ScalingChoice{Why: "it spared no time under capacity"}, 3)
-	e = w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
-	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "it spared no time under capacity") {
-		t.Errorf("message %q", got)
-	}
+	w.awaitScaler("web", "ignores the forecast", func(e *ehpa) error {
+		if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "it spared no time under capacity") {
+			return fmt.Errorf("message %q", got)
+		}
+		return nil
+	})
 	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)

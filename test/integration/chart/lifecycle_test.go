@@ -96,9 +96,12 @@ func TestAdvisoryInstallation(t *testing.T) {
 	f.helm("install", release, chart, "--create-namespace", "--values", chart+"/values-advisory.yaml", "--set", registry, "--set", server,
 		"--set", "crds.keep=false")
 	for _, right := range []authorizationv1.ResourceAttributes{
-		{Group: "apps", Resource: "deployments", Verb: "patch"}, {Group: "apps", Resource: "deployments", Subresource: "scale", Verb: "update"},
-		{Resource: "pods", Subresource: "resize", Verb: "patch"}, {Resource: "pods", Subresource: "eviction", Verb: "create"},
-		{Resource: "nodes", Verb: "patch"}, {Group: "autoscaling", Resource: "horizontalpodautoscalers", Verb: "create"},
+		{Group: "apps", Resource: "deployments", Verb: "patch"},
+		{Group: "apps", Resource: "deployments", Subresource: "scale", Verb: "update"},
+		{Resource: "pods", Subresource: "resize", Verb: "patch"},
+		{Resource: "pods", Subresource: "eviction", Verb: "create"},
+		{Resource: "nodes", Verb: "patch"},
+		{Group: "autoscaling", Resource: "horizontalpodautoscalers", Verb: "create"},
 	} {
 		if f.mayCraned(right) {
 			t.Errorf("craned may %s %s/%s", right.Verb, right.Resource, right.Subresource)

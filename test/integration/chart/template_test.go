@@ -245,7 +245,7 @@ func TestAdvisoryWritesNothingOfOthers(t *testing.T) {
 // TestReleaseNamespace checks that nothing refers to the namespace of config/ in another one.
 func TestReleaseNamespace(t *testing.T) {
 	out := runHelm(t, "template", release, chart, "--namespace", "finops", "--values", chart+"/values-full.yaml", "--set", registry, "--set", server)
-	for _, line := range strings.Split(out, "\n") {
+	for line := range strings.SplitSeq(out, "\n") {
 		// Descriptions of fields name the default.
 		if strings.Contains(line, "crane-system") && !strings.Contains(line, "description") && strings.Contains(line, ": ") {
 			t.Errorf("line %q", line)
@@ -324,11 +324,12 @@ func TestPodValues(t *testing.T) {
   affinity: {nodeAffinity: {}}
   priorityClassName: high
 `
-	text := "image: {tag: v9, pullSecrets: [regcred]}\ncommonLabels: {owner: me}\ncommonAnnotations: {contact: me}\n"
+	var text strings.Builder
+	text.WriteString("image: {tag: v9, pullSecrets: [regcred]}\ncommonLabels: {owner: me}\ncommonAnnotations: {contact: me}\n")
 	for _, name := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
-		text += name + ":" + component
+		text.WriteString(name + ":" + component)
 	}
-	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(values, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	workloads, accounts := 0, 0

@@ -109,6 +109,7 @@ func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
 	case s.State.Running != nil:
 		c.phase, c.startedAt = running, s.State.Running.StartedAt.Time
 		c.readyAt = now
+		c.meter.at = now // The use before the restart is not known again, so the counters start at zero, as after a reboot.
 	case s.State.Terminated != nil:
 		c.phase, c.ended = exited, s.State.Terminated
 	case s.State.Waiting != nil && c.last != nil:

@@ -246,6 +246,24 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
+// A restarted simulation counts the use of running containers from its own start: an hour of it at once would be a rate of many cores.
+func TestAdoptionCountsFromTheRestart(t *testing.T) {
+	w := newFixture(t)
+	w.load["web"] = Use{Known: true, CPU: 0.5}
+	p := newPod("web", "500m", "256Mi")
+	w.put(p)
+	w.pass(2 * time.Second)
+	before := w.pod(p)
+	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
+	w.now = w.now.Add(time.Hour)
+	w.put(before)
+	w.now = w.now.Add(10 * time.Second)
+	w.measure()
+	if got := w.node.State().CPUSeconds; got != 5 {
+		t.Errorf("%v CPU seconds ten seconds after the restart, want 5", got)
+	}
+}
+
 // Containers that were down when the simulation ended restart by their restart policy; terminated pods stay terminated.
 func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 	for _, tc := range []struct {
