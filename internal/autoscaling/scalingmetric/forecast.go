@@ -129,11 +129,11 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 	if choice == nil {
 		return out, fmt.Errorf("%w with a rating", ErrNotReady)
 	}
-	out.window = time.Duration(choice.LeadSeconds) * time.Second
-	if !choice.Use {
+	if !choice.Use { // Such a choice has no lead: the whole window says whether the forecast is out of date.
 		out.rejection = withReason(ErrNotWorthwhile, choice.Why)
 		return out, nil
 	}
+	out.window = time.Duration(choice.LeadSeconds) * time.Second
 	target, errTarget := strconv.ParseFloat(string(spec.Scaling.Target), 64)
 	fill, errFill := strconv.ParseFloat(choice.Fill, 64)
 	if errTarget != nil || errFill != nil || !(target > 0 && target <= 1) || !(fill > 0 && fill <= 1) {
