@@ -16,12 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
-	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 )
 
@@ -96,17 +93,9 @@ func (o *adoptOptions) validate(names []string) error {
 }
 
 func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet, names []string) error {
-	config, err := o.kubernetes.config()
+	c, err := o.kubernetes.objectClient()
 	if err != nil {
 		return err
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("failed to build the scheme: %w", err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("API server %s: %w", config.Host, err)
 	}
 	if o.namespace == "" && !o.all {
 		if o.namespace, err = o.kubernetes.defaultNamespace(); err != nil {

@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,9 +16,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -67,19 +64,11 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 	if err := checkTableOrJSON(o.output); err != nil {
 		return usageError(err)
 	}
-	config, err := o.kubernetes.config()
+	c, err := o.kubernetes.objectClient()
 	if err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("failed to build the scheme: %w", err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("API server %s: %w", config.Host, err)
-	}
-	target, err := o.find(ctx, c, scheme, name)
+	target, err := o.find(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -91,13 +80,13 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 }
 
 // find returns the workload of a name.
-func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, scheme *runtime.Scheme, name string) (workload.Workload, error) {
+func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, name string) (workload.Workload, error) {
 	var namespaces []string
 	if o.namespace != "" {
 		namespaces = []string{o.namespace}
 	}
 	direct := workload.Source{Reader: c, PageSize: pageSize}
-	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: scheme}
+	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: c.Scheme()}
 	all, err := lister.Inventory(ctx, namespaces)
 	if err != nil {
 		return workload.Workload{}, fmt.Errorf("failed to list workloads: %w", err)

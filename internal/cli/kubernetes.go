@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -66,6 +68,23 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 	config.UserAgent = "crane/" + version.String()
 	config.QPS, config.Burst, config.Timeout = apiQPS, apiBurst, apiTimeout
 	return config, nil
+}
+
+// objectClient returns a client of Kubernetes' own kinds, recommendations and autoscalers.
+func (k *kubernetesFlags) objectClient() (client.Client, error) {
+	config, err := k.config()
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return c, nil
 }
 
 // defaultNamespace returns the namespace of the kubeconfig's context.

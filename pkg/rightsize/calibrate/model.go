@@ -157,7 +157,7 @@ const lowestShare = 0.001
 
 // shape returns the quantile of each block over the days of the model, and last that of the whole day; nil if there are too few days, or nothing was used.
 // A block without usage has the highest quantile of the others, and one in which hardly anything was used a small share of it: usage that
-// returns could not be told from noise.
+// returns could not be distinguished from noise.
 func (m *Model) shape() []float64 {
 	if len(m.days) < minReplay {
 		return nil
