@@ -102,14 +102,20 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 			return err
 		}
 	}
+	progress := newProgress(s.Err, "listing recommendations", nil)
+	defer progress.stop()
+	s.Err = progress
 	recommendations, all, err := o.selectRecommendations(ctx, c, names)
 	if err != nil {
 		return err
 	}
 	if o.yes {
+		progress.stop()
 		return setAuto(ctx, s.Out, c, recommendations)
 	}
+	progress.setPhase("comparing with the running pods")
 	previews, err := o.preview(ctx, s, flags, c, recommendations, all)
+	progress.stop()
 	if err != nil {
 		return err
 	}

@@ -111,18 +111,21 @@ func (o *backtestForecastOptions) run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	progress := newProgress(s.Err, "reading the files", nil)
+	defer progress.stop()
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
 		return err
 	}
 	var results []backtest.Result
-	for _, named := range all {
+	for i, named := range all {
+		progress.setPhase(fmt.Sprintf("replaying %d of %d series", i+1, len(all)))
 		scored, err := backtest.Run(cfg, named.Name, named.Series, algorithms)
 		switch {
 		case err != nil:
-			fmt.Fprintln(s.Err, "skipping", err)
+			fmt.Fprintln(progress, "skipping", err)
 		case scored[0].Origins == 0:
-			fmt.Fprintf(s.Err, "skipping %s: too short for an origin with %s of history and a horizon of %s\n", named.Name,
+			fmt.Fprintf(progress, "skipping %s: too short for an origin with %s of history and a horizon of %s\n", named.Name,
 				series.FormatDuration(7*24*time.Hour), o.horizon)
 		default:
 			results = append(results, scored...)
@@ -131,6 +134,7 @@ func (o *backtestForecastOptions) run(s Streams) error {
 	if len(results) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
 	}
+	progress.stop()
 	return writeReport(s.Out, o.output, "back-test", backtest.NewReport(results), renderForecastTable)
 }
 

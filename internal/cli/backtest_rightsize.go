@@ -108,6 +108,8 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	if err := errors.Join(err, o.validate()); err != nil {
 		return usageError(err)
 	}
+	progress := newProgress(s.Err, "replaying the policies", nil)
+	defer progress.stop()
 	var all []requestbacktest.Named
 	if o.generated > 0 {
 		all = generate.Memory(o.seed, o.generated, o.days)
@@ -115,6 +117,7 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 		return err
 	}
 	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
+	progress.stop()
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))

@@ -153,10 +153,9 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 		report.Allocation, err = allocate(o.prices, cluster, func(string, string) (cost.Amounts, bool) { return cost.Amounts{}, false })
 		return report, err
 	}
-	progress := newProgress(s.Err, source.Stats)
+	progress := newProgress(s.Err, "listing nodes and pods", source.Stats)
 	defer progress.stop()
-	progress.setPhase("listing nodes and pods")
-	state := newClusterState(o.kubernetes, nil, source, o.prometheus.serverName(), func(text string) { progress.note(s.Err, text) })
+	state := newClusterState(o.kubernetes, nil, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
 	cluster, err := state.cluster(ctx, o.prices.LabelKeys())
 	if err != nil {
 		return nil, err

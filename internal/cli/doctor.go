@@ -102,7 +102,9 @@ func (o *doctorOptions) complete() error {
 
 func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	d := &diagnosis{options: o, now: time.Now()}
+	progress := newProgress(s.Err, "checking the cluster and Prometheus", nil)
 	d.run(ctx)
+	progress.stop()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -62,7 +62,9 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
+			progress := newProgress(s.Err, "asking the schedulers", nil)
 			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
+			progress.stop()
 			if err != nil {
 				return err
 			}

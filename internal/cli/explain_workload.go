@@ -68,11 +68,15 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 	if err != nil {
 		return err
 	}
+	progress := newProgress(s.Err, "listing workloads", nil)
+	defer progress.stop()
 	target, err := o.find(ctx, c, name)
 	if err != nil {
 		return err
 	}
+	progress.setPhase("reading recommendations and autoscalers")
 	found, err := readSizeSources(ctx, c, target)
+	progress.stop()
 	if err != nil {
 		return err
 	}

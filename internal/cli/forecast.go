@@ -132,19 +132,22 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+	progress := newProgress(s.Err, "reading the history", nil)
+	defer progress.stop()
 	all, err := o.read(ctx, s)
 	if err != nil {
 		return err
 	}
 	var out []seriesForecast
-	for _, named := range all {
+	for i, named := range all {
+		progress.setPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
 		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
 		f, err := algorithm.Forecast(history, o.horizonLength)
 		if errors.Is(err, forecast.ErrHorizon) {
 			return usageError(fmt.Errorf("--horizon %s for %s: %w", o.horizon, named.Name, err))
 		}
 		if err != nil {
-			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
+			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
 		out = append(out, seriesForecast{name: named.Name, algorithm: algorithm.Name(), history: history, forecast: f})
@@ -152,6 +155,7 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 	if len(out) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to forecast: no series has a usable sample")}
 	}
+	progress.stop()
 	if err := o.render(s, out); err != nil {
 		return fmt.Errorf("failed to write the forecast: %w", err)
 	}

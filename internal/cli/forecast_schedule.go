@@ -116,21 +116,24 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+	progress := newProgress(s.Err, "reading the history", nil)
+	defer progress.stop()
 	all, err := o.readUsage(ctx, s, target)
 	if err != nil {
 		return err
 	}
 	var out []seriesSchedule
-	for _, named := range all {
+	for i, named := range all {
+		progress.setPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
 		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
 		f, err := algorithm.Forecast(history, schedule.Horizon)
 		if err != nil {
-			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
+			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
 		plan, err := schedule.New(f, o.request, o.settings)
 		if err != nil {
-			fmt.Fprintf(s.Err, "skipping %s: %v\n", named.Name, err)
+			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
 		out = append(out, seriesSchedule{name: named.Name, forecast: f, plan: plan})
@@ -138,6 +141,7 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 	if len(out) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to schedule: no series has a usable sample")}
 	}
+	progress.stop()
 	if o.output == outputJSON {
 		err = renderSchedulesJSON(s.Out, out, o.settings)
 	} else {

@@ -16,37 +16,48 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
-const progressInterval = 200 * time.Millisecond
+const (
+	progressInterval = 200 * time.Millisecond
+	// plainDelay is the time until the first line without a terminal, plainInterval the time between later ones.
+	plainDelay    = 2 * time.Second
+	plainInterval = 10 * time.Second
+)
 
-// progress rewrites one status line if the writer is a terminal; otherwise it prints no status. Its goroutine ends
-// with stop.
+// progress prints what a command is doing and for how long: on a terminal it rewrites one status line, otherwise it prints
+// lines. Its goroutine ends with stop.
 type progress struct {
 	out       io.Writer
-	stats     func() metrics.Stats
+	stats     func() metrics.Stats // may be nil
 	startTime time.Time
 	done      chan struct{}
 	stopped   chan struct{}
+	stop      func() // clears the status line and waits for the goroutine to end; may be called again
 
 	mu    sync.Mutex
 	text  string
 	width int
 }
 
-// newProgress returns a progress that prints the counters of stats.
-func newProgress(out io.Writer, stats func() metrics.Stats) *progress {
-	p := &progress{out: out, stats: stats, startTime: time.Now(), done: make(chan struct{}), stopped: make(chan struct{})}
-	if !isTerminal(out) {
-		close(p.stopped)
-		return p
+// newProgress returns a progress in its first phase that prints the counters of stats, if not nil.
+func newProgress(out io.Writer, phase string, stats func() metrics.Stats) *progress {
+	p := &progress{out: out, stats: stats, startTime: time.Now(), done: make(chan struct{}), stopped: make(chan struct{}), text: phase}
+	p.stop = sync.OnceFunc(func() {
+		close(p.done)
+		<-p.stopped
+	})
+	if isTerminal(out) {
+		go p.loop(progressInterval, progressInterval, p.draw)
+	} else {
+		go p.loop(plainDelay, plainInterval, p.printLine)
 	}
-	go p.loop()
 	return p
 }
 
-func (p *progress) loop() {
+// loop calls show after delay and then every interval.
+func (p *progress) loop(delay, interval time.Duration, show func()) {
 	defer close(p.stopped)
-	tick := time.NewTicker(progressInterval)
-	defer tick.Stop()
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
 	for {
 		select {
 		case <-p.done:
@@ -54,17 +65,33 @@ func (p *progress) loop() {
 			p.erase()
 			p.mu.Unlock()
 			return
-		case <-tick.C:
-			p.draw()
+		case <-timer.C:
+			show()
+			timer.Reset(interval)
 		}
 	}
 }
 
-func (p *progress) draw() {
+// status returns the phase, the counters and the time so far. The caller holds mu.
+func (p *progress) status() string {
+	elapsed := time.Since(p.startTime).Round(time.Second)
+	if p.stats == nil {
+		return fmt.Sprintf("%s: %s", p.text, elapsed)
+	}
 	s := p.stats()
+	return fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, elapsed)
+}
+
+func (p *progress) printLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	line := fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, time.Since(p.startTime).Round(time.Second))
+	fmt.Fprintln(p.out, p.status())
+}
+
+func (p *progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	line := p.status()
 	p.erase()
 	if columns := terminalWidth(p.out); columns > 0 && len(line) >= columns {
 		line = line[:columns-1] // A wrapped line cannot be erased.
@@ -81,25 +108,19 @@ func (p *progress) erase() {
 	}
 }
 
-// setPhase sets the text of the status line.
+// setPhase sets what the command is doing.
 func (p *progress) setPhase(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.text = text
 }
 
-// note prints a permanent line.
-func (p *progress) note(out io.Writer, line string) {
+// Write prints permanent lines, before which the status line is cleared.
+func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
-	fmt.Fprintln(out, line)
-}
-
-// stop clears the status line and waits for the goroutine to end.
-func (p *progress) stop() {
-	close(p.done)
-	<-p.stopped
+	return p.out.Write(b)
 }
 
 func isTerminal(w io.Writer) bool {

@@ -28,15 +28,14 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	if err != nil {
 		return nil, err
 	}
-	progress := newProgress(s.Err, source.Stats)
+	progress := newProgress(s.Err, "checking Prometheus", source.Stats)
 	defer progress.stop()
 
-	progress.setPhase("checking Prometheus")
 	if err := o.probe(ctx, s, source, progress); err != nil {
 		return nil, err
 	}
 	progress.setPhase("listing workloads")
-	state := newClusterState(o.kubernetes, o.namespaces, source, o.prometheus.serverName(), func(text string) { progress.note(s.Err, text) })
+	state := newClusterState(o.kubernetes, o.namespaces, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
 	workloads, err := state.workloads(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 		return out, nil
 	}
 	for _, d := range deserted {
-		progress.note(s.Err, "Warning: "+d)
+		fmt.Fprintln(progress, "Warning: "+d)
 	}
 	if state.sources.requestsUnknown && o.needsRequests() {
 		return nil, errors.New("--fail-on and --only compare with the current requests, which are unknown: " +
@@ -108,11 +107,11 @@ func (o *recommendOptions) needsRequests() bool {
 func (o *recommendOptions) collectUsage(
 	ctx context.Context, s Streams, source *prometheus.Source, progress *progress, req profile.Request,
 ) (*profile.Usage, error) {
-	note := func(text string) { progress.note(s.Err, "Warning: "+text) }
+	note := func(text string) { fmt.Fprintln(progress, "Warning: "+text) }
 	cache := o.cache.open(note)
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities(), Cache: cache}, req)
 	if cache != nil && ctx.Err() != nil {
-		progress.note(s.Err, "Finished days are cached in "+cache.Dir+"; the next run continues from them.")
+		fmt.Fprintln(progress, "Finished days are cached in "+cache.Dir+"; the next run continues from them.")
 	}
 	if cache != nil {
 		if err := cache.Prune(); err != nil {
@@ -129,14 +128,14 @@ func (o *recommendOptions) probe(ctx context.Context, s Streams, source *prometh
 		return err
 	}
 	for _, w := range found.Warnings {
-		progress.note(s.Err, "Warning: "+w)
+		fmt.Fprintln(progress, "Warning: "+w)
 	}
 	missing, none := missingRequired(found)
 	if none {
 		return fmt.Errorf("%s responds, but required metrics are missing: %s", o.prometheus.serverName(), strings.Join(missing, "; "))
 	}
 	for _, m := range missing {
-		progress.note(s.Err, "Warning: missing "+m)
+		fmt.Fprintln(progress, "Warning: missing "+m)
 	}
 	return nil
 }
@@ -144,9 +143,11 @@ func (o *recommendOptions) probe(ctx context.Context, s Streams, source *prometh
 // collectFromFiles reads each CSV file as a workload with one container and computes its recommendation at its last
 // sample.
 func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*report, error) {
+	progress := newProgress(s.Err, "reading the files", nil)
+	defer progress.stop()
 	files, skipped, err := csv.ReadDir(o.from)
 	for _, f := range skipped {
-		fmt.Fprintln(s.Err, f)
+		fmt.Fprintln(progress, f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--from: %w", err)
@@ -178,7 +179,8 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 	if err != nil {
 		return nil, fmt.Errorf("--from %s: %w", o.from, err)
 	}
-	for _, w := range workloads {
+	for i, w := range workloads {
+		progress.setPhase(fmt.Sprintf("sizing %d of %d workloads", i+1, len(workloads)))
 		now := ends[w.Name]
 		in := o.decisionInput(w, usage, now)
 		plan := resource.Decide(in)

@@ -117,6 +117,8 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	progress := newProgress(s.Err, "replaying the autoscalers", nil)
+	defer progress.stop()
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
 		return err
@@ -126,6 +128,7 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 		named[i] = replay.Named{Name: one.Name, Series: one.Series}
 	}
 	results, skipped := replay.Compare(plan, named)
+	progress.stop()
 	for _, err := range skipped {
 		fmt.Fprintln(s.Err, "skipping", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,9 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
+	progress := newProgress(s.Err, "simulating", nil)
+	defer progress.stop()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, stopWriter{progress, s.Out}, progress
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = schedulerStopTimeout
 	err = cmd.Run()
@@ -55,6 +58,17 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 		return fmt.Errorf("failed to run %s: %w", path, err)
 	}
 	return nil
+}
+
+// stopWriter stops a progress before it writes.
+type stopWriter struct {
+	progress *progress
+	out      io.Writer
+}
+
+func (w stopWriter) Write(b []byte) (int, error) {
+	w.progress.stop()
+	return w.out.Write(b)
 }
 
 // findScheduler searches the directory of this binary, with links resolved, and PATH.
