@@ -53,7 +53,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	}
 	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
-		fmt.Fprintf(out, "and %d pods that use less (-o json has all)\n", hidden)
+		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", series.FormatCount(hidden, "pod"))
 	}
 	for _, of := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
 		fmt.Fprintf(out, "\nNot measured: %s: %s\n", of, r.snapshot.Problems[of])

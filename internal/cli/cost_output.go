@@ -93,13 +93,13 @@ func (r *costReport) notes() string {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
 	if r.withUsage && r.Used.WithoutUsage > 0 {
-		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", plural(r.Used.WithoutUsage, "pod"))
+		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(r.Used.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", plural(r.Pending, "pod"))
+		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", series.FormatCount(r.Pending, "pod"))
 	}
 	if r.OnUnknownNode > 0 {
-		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", plural(r.OnUnknownNode, "pod"))
+		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", series.FormatCount(r.OnUnknownNode, "pod"))
 	}
 	for _, line := range r.sources.lines() {
 		b.WriteString(line + "\n")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/series"
 )
 
 // selectExplained returns the workload that --explain names as name, kind/name, namespace/name or
@@ -34,7 +35,7 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	case len(similar) > 0:
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, listRefs(similar))}
 	}
-	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, plural(len(all), "workload"), didYouMean(name, workloadNames(all)))}
+	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), didYouMean(name, workloadNames(all)))}
 }
 
 // workloadNames returns the names of workloads, with their namespaces if they have some.

@@ -54,7 +54,7 @@ func renderExplain(s Streams, r *report) error {
 func (e *explainer) writeWorkload(it item) {
 	e.writeTitle(it.workload.Ref.String())
 	r := e.report
-	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", plural(int(it.workload.Replicas), "pod"), r.policyName,
+	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", series.FormatCount(int(it.workload.Replicas), "pod"), r.policyName,
 		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST")))
 	if r.prices != nil {
 		e.writeText("", savingSentence(r, it))
@@ -93,7 +93,7 @@ func containerSaving(r *report, it item, i int) string {
 	money := func(split cost.Nanos) string {
 		return formatMoney(math.Abs(split.PerMonth())) + " " + r.prices.book.Currency
 	}
-	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), plural(int(it.workload.Replicas), "pod"),
+	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), series.FormatCount(int(it.workload.Replicas), "pod"),
 		coresChangeText(s), money(s.Hourly.CPU), memoryChangeText(s), money(s.Hourly.Memory))
 	if len(s.NotCounted) > 0 {
 		text += "; not counted: " + strings.Join(s.NotCounted, "; ")
@@ -179,7 +179,7 @@ func (e *explainer) writeCalibration(s resourceSize, c calibrate.Calibration) {
 		result = "missed"
 	}
 	e.writeHeading(fmt.Sprintf("calibration: %s minutes a day above the request in %s, target %s: %s", minutesText(c.Achieved),
-		plural(c.Days, "day"), minutesText(c.Target), result))
+		series.FormatCount(c.Days, "day"), minutesText(c.Target), result))
 	t := newTable()
 	header := table.Row{"  FACTOR", "MIN/DAY OVER", "MEAN REQUEST", ""}
 	t.AppendHeader(header)
@@ -274,7 +274,7 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 		e.writeHeading("replay: not enough history, a day needs a week of history before it")
 		return
 	}
-	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", plural(r.Days, "day"), r.From, r.To))
+	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", series.FormatCount(r.Days, "day"), r.From, r.To))
 	t := newTable()
 	last := "DAYS ABOVE LIMIT"
 	if s.resource == metrics.CPU {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // failRule is a condition of --fail-on: the run fails if a request deviates from the recommendation by more than
@@ -107,5 +108,5 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 	if violations > maxListed {
 		fmt.Fprintf(w, "... and %d more\n", violations-maxListed)
 	}
-	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", plural(violations, "request"))}
+	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", series.FormatCount(violations, "request"))}
 }

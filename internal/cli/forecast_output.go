@@ -54,12 +54,12 @@ func (f seriesForecast) headline() string {
 	if f.forecast.Period > 0 {
 		parts = append(parts, fmt.Sprintf("season %s, %d in the history", series.FormatDuration(f.forecast.Period), f.forecast.Periods))
 	} else {
-		parts = append(parts, fmt.Sprintf("no season, %d days of history", f.forecast.Periods))
+		parts = append(parts, "no season, "+series.FormatCount(f.forecast.Periods, "day")+" of history")
 	}
 	if math.IsNaN(f.forecast.Skill) {
 		parts = append(parts, "skill unknown")
 	} else {
-		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, plural(f.forecast.Origins, "origin")))
+		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, series.FormatCount(f.forecast.Origins, "origin")))
 	}
 	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
 	if f.forecast.Reason != "" {

@@ -12,6 +12,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // group is a set of workloads whose requests are summed.
@@ -150,7 +151,7 @@ func (r *report) groupTableData() tableData {
 	for _, g := range r.groups() {
 		note := ""
 		if all, without := g.containers(r); without > 0 {
-			note = fmt.Sprintf("%d of %s without a recommendation", without, plural(all, "container"))
+			note = fmt.Sprintf("%d of %s without a recommendation", without, series.FormatCount(all, "container"))
 		}
 		s.rows = append(s.rows, row(g.names, g, note))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // jsonNodeGroup is the recommendation for the pods of a DaemonSet on one node group.
@@ -70,7 +71,7 @@ func (r *report) nodeGroupLines(it item, i int, of metrics.Resource) []string {
 				text += ", " + r.moneyText(saving)
 			}
 		}
-		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, plural(g.Pods, "pod"), text))
+		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, series.FormatCount(g.Pods, "pod"), text))
 	}
 	return out
 }

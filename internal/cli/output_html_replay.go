@@ -68,7 +68,7 @@ func newHTMLReplay(r *rightsize.Replay, of metrics.Resource) *htmlReplay {
 	if r == nil || r.Days == 0 {
 		return nil
 	}
-	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", plural(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
+	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", series.FormatCount(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
 	if of == metrics.CPU {
 		out.LimitTitle, out.Hint = "Throttled", customPolicyHint
 	}

@@ -58,7 +58,7 @@ func renderMarkdown(w io.Writer, r *report) error {
 
 // subtitle returns the number of workloads, the policy and the time of the report.
 func (r *report) subtitle() string {
-	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", plural(len(r.items), "workload"), r.policyName,
+	return fmt.Sprintf("%s, policy %s over %s, computed at %s.", series.FormatCount(len(r.items), "workload"), r.policyName,
 		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST"))
 }
 

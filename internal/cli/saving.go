@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/series"
 )
 
 // priceInfo describes the prices of a report.
@@ -139,7 +140,7 @@ func formatSavings(r *report, columns int) string {
 	t.SetColumnConfigs(columnConfigs(append(slices.Clone(header), ""), 1, maxNoteWidth)[:len(header)])
 	text := "\n" + t.Render() + "\n" + wrapText("", r.prices.description(), columns)
 	if all.notCounted > 0 {
-		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", plural(all.notCounted, "container")), columns)
+		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", series.FormatCount(all.notCounted, "container")), columns)
 	}
 	return text
 }
@@ -151,14 +152,6 @@ func (p *priceInfo) description() string {
 		text += "; " + p.note + ", so the default prices of the price book apply"
 	}
 	return text + ". Negative savings are costs. Savings are realized when nodes are removed."
-}
-
-// plural returns n and the noun, in the plural unless n is 1.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // formatMoney formats v with two decimals; small amounts keep one significant digit so that they do not appear as

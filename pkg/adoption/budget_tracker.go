@@ -6,6 +6,8 @@ package adoption
 import (
 	"fmt"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Allowance holds the limits that other workloads and the clock set. Each field is the reason for a limit, empty without one.
@@ -77,9 +79,9 @@ func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance
 	}
 	switch {
 	case inNamespace >= p.MaxPerNamespace:
-		a.BudgetSpent = fmt.Sprintf("%d workloads of the namespace are being lowered, which is the maximum", inNamespace)
+		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in a namespace is reached", series.FormatCount(inNamespace, "workload"))
 	case total >= p.MaxPerCluster:
-		a.BudgetSpent = fmt.Sprintf("%d workloads of the cluster are being lowered, which is the maximum", total)
+		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in the cluster is reached", series.FormatCount(total, "workload"))
 	}
 	return a
 }

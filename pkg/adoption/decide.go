@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Decide returns what to do next with one workload. Called again before the plan was carried out, it returns the same plan.
@@ -131,7 +133,7 @@ func settle(in Input, p Plan) Plan {
 	}
 	passed := in.Now.Sub(p.State.PhaseSince)
 	if unchanged > 0 && passed < maxSettleFactor*in.Policy.Settle || resizing > 0 && passed < in.Policy.Settle {
-		return p.withSummary("lowering, step %d: %s; %d pods to go", p.State.Steps, p.State.Current, unchanged+resizing).withRequeue(in.Policy.PollInterval)
+		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, series.FormatCount(unchanged+resizing, "pod")).withRequeue(in.Policy.PollInterval)
 	}
 	// StepAt stays: regressions during the resize count.
 	p.State = p.State.enter(Watching, in.Now)

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"crane.io/crane/pkg/series"
 )
 
 // findDrift returns the change of an adopted workload by another client, or "". Changes of the owner take precedence.
@@ -73,5 +75,5 @@ func findReplicasDrift(in Input, s State) string {
 	}) {
 		return ""
 	}
-	return fmt.Sprintf("the workload was scaled to %d replicas by another client", now)
+	return fmt.Sprintf("another client scaled the workload to %s", series.FormatCount(int(now), "replica"))
 }

@@ -6,6 +6,8 @@ package adoption
 import (
 	"fmt"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Reach selects which pods get a size, and how. New pods get it at creation with every reach.
@@ -74,7 +76,7 @@ func untouchedReason(in Input, s State) string {
 	case s.Reach == Recreate && s.Phase == Withdrawing:
 		return "new pods get the size of their template" // Restoring a size is no reason for an eviction.
 	case in.MinReplicas > 0 && len(in.Pods) < int(in.MinReplicas):
-		return fmt.Sprintf("%d pods run, and none is touched below %d", len(in.Pods), in.MinReplicas)
+		return fmt.Sprintf("no pod is touched with fewer than %d running: %s now", in.MinReplicas, series.FormatCount(len(in.Pods), "pod"))
 	}
 	return ""
 }
@@ -181,7 +183,7 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 	}
 	switch {
 	case running < minReplicas:
-		changes.remarkf("%d pods run, and none is evicted below %d", running, minReplicas)
+		changes.remarkf("no pod is evicted with fewer than %d running: %s now", minReplicas, series.FormatCount(running, "pod"))
 		return changes
 	case in.RolloutInProgress || running < int(in.DesiredReplicas):
 		changes.remarkf("a roll-out is in progress, or a pod is missing: none is evicted until that is over")

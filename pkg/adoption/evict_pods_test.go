@@ -137,7 +137,7 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 func TestRecreateIsLimited(t *testing.T) {
 	alone := newEvictionFixture(t, 1, Recreate, requests(1000, 512), requests(200, 512))
 	alone.wait(2 * time.Hour)
-	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "none is evicted below 2") {
+	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "no pod is evicted with fewer than 2 running: 1 pod now") {
 		t.Errorf("the only pod: %d evictions, %+v", alone.created, alone.plan)
 	}
 	alone.in.MinReplicas = 1
@@ -147,7 +147,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	few := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	few.in.MinReplicas = 5
 	few.wait(2 * time.Hour)
-	if few.created > 0 || !strings.Contains(strings.Join(few.plan.Remarks, "\n"), "none is touched below 5") {
+	if few.created > 0 || !strings.Contains(strings.Join(few.plan.Remarks, "\n"), "no pod is touched with fewer than 5 running: 4 pods now") {
 		t.Errorf("%d evictions, %+v", few.created, few.plan)
 	}
 

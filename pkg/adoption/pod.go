@@ -4,6 +4,7 @@
 package adoption
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -166,5 +167,5 @@ func (p Pod) resizeRemark() string {
 	if p.ResizeStatus == ResizeDone {
 		return ""
 	}
-	return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, p.ResizeMessage)
+	return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, cmp.Or(p.ResizeMessage, "the kubelet has given no reason yet"))
 }

@@ -4,7 +4,6 @@
 package adoption
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -195,7 +194,7 @@ func (s Size) String() string {
 func (f field) text(v int64) string {
 	switch f {
 	case replicas:
-		return fmt.Sprintf("%d replicas", v)
+		return series.FormatCount(v, "replica")
 	case cpuRequest:
 		return "cpu " + rightsize.FormatCPU(series.MilliCPU(v))
 	case cpuLimit:

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // minGapShare is the share of a gap below which evicting a pod is not worth it.
@@ -37,7 +39,7 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 	recent := d.state.recentEvictions() + len(earlier.Evictions)
 	allowed := limits.MaxEvictions - recent
 	if allowed <= 0 {
-		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("%d pods were evicted within %s, which is the limit", recent, limits.EvictionWindow)}
+		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("the limit of %s evicted within %s is reached", series.FormatCount(recent, "pod"), limits.EvictionWindow)}
 	}
 	if !quantified {
 		if reason := d.waitReason(r, earlier); reason != "" {

@@ -237,7 +237,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	case share < minRelief:
 		return fmt.Sprintf("it uses %.1f %% of the node: too little to be worth a move", 100*share)
 	case d.moved[p.Workload] >= d.Limits.PerWorkload:
-		return fmt.Sprintf("%d pods of its workload are moved already", d.moved[p.Workload])
+		return fmt.Sprintf("%s of its workload moved already", series.FormatCount(d.moved[p.Workload], "pod"))
 	}
 	for _, b := range p.Budgets {
 		if d.allowed[b] < 1 {

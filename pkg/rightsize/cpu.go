@@ -174,7 +174,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 	return cpuEstimate{
 		value:  value,
 		margin: margin, recent: recent, busiest: busiest, points: points,
-		detail:       "holds " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " days" + halfLifeText(p.HalfLife) + ", each at its best point from " + percentile(p.Percentile) + " up",
+		detail:       "covers " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " calendar days" + halfLifeText(p.HalfLife) + ", each at its lowest-cost point from " + percentile(p.Percentile) + " up",
 		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(wide)),
 	}
 }

@@ -160,7 +160,10 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 	if p.TailMargin > 0 {
 		e.marginDetail += ": the upper half of them is spread by " + percent(series.Ratio(tail))
 	}
-	e.detail = percentile(p.Percentile) + " of the largest use of " + of
+	e.detail = "the maximum of " + of
+	if p.Percentile < 1 {
+		e.detail = percentile(p.Percentile) + " of the maxima of " + of
+	}
 	return e
 }
 

@@ -129,3 +129,11 @@ func (s Series) indexAtOrAfter(t time.Time) int {
 	}
 	return int((t.Sub(s.Start) + s.Step - 1) / s.Step)
 }
+
+// FormatCount returns n and a noun, in the plural unless n is 1.
+func FormatCount[N int | int32 | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.FormatInt(int64(n), 10) + " " + noun + "s"
+}

@@ -14,6 +14,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/series"
 )
 
 // Request is one write. It names the UID and the version of its object, so that the API server refuses it after another change.
@@ -71,10 +72,10 @@ func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, 
 	if err != nil || text == old {
 		return nil, err
 	}
-	body, why := s.identityWithVersion(), "what was adopted is forgotten"
+	body, why := s.identityWithVersion(), "remove the record of the adoption"
 	if text != "" { // An apply without the annotation removes it.
 		body.SetAnnotations(map[string]string{StateAnnotations()[of]: text})
-		why = "written down first: what there was, and what shall be"
+		why = "record the previous and the new size before pods change"
 	}
 	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of) + "-state", Body: body, Reason: why}, nil
 }
@@ -117,7 +118,7 @@ func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
 	body.Object["spec"] = jsonObject{"replicas": int64(to)}
 	return &Request{
 		Object: s.Identity(), Subresource: "scale", Type: types.ApplyPatchType, Manager: FieldManager(analysisv1alpha1.AnalysisTypeReplicas),
-		Body: body, Reason: fmt.Sprintf("to %d replicas", to),
+		Body: body, Reason: "to " + series.FormatCount(int(to), "replica"),
 	}
 }
 

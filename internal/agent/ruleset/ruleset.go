@@ -82,7 +82,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			}
 			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
-				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only keeps new pods away", j, rule.Action.Name)
+				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only taints the node", j, rule.Action.Name)
 			}
 			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
 				complain("rules[%d]: rule %s: both apply, and the one that fires first acts first", j, other)
@@ -119,9 +119,9 @@ func ineffectiveParts(r *qos.Rule) (out []string) {
 	case !ok:
 		out = append(out, fmt.Sprintf("metricRule.name: unknown metric %q: the rule never fires", r.Metric))
 	case metric.IsDisk() && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling CPU does not free a disk; the rule keeps new pods away and evicts if the action does", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling CPU does not free a disk; the rule taints the node, and evicts if the action does", r.Action.Name, r.Metric))
 	case metric.NotUsage && (r.Action.Throttle != nil || r.Action.ThrottleMemory != nil || r.Action.Evict != nil):
-		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only keeps new pods away", r.Action.Name, r.Metric))
+		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only taints the node", r.Action.Name, r.Metric))
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action with both is used by rules of either resource.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
 	}

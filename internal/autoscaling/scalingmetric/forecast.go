@@ -23,7 +23,7 @@ var (
 	// ErrSeveralSeries means that the query of a metric returns several series, of which none is the metric.
 	ErrSeveralSeries = errors.New("the query returns several series")
 	// ErrNotWorthwhile means that, on the history of the metric, scaling by the forecast costs more than it spares.
-	ErrNotWorthwhile = errors.New("scaling by it is not worth its replicas")
+	ErrNotWorthwhile = errors.New("scaling by it costs more on past days than it avoids")
 )
 
 // Forecast is one value of MetricPrediction.

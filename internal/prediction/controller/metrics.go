@@ -49,7 +49,7 @@ var (
 	staleDesc      = prometheus.NewDesc("crane_prediction_stale", "1 if no new samples arrive.", objectLabels, nil)
 	extraDesc      = prometheus.NewDesc("crane_scaling_ahead_extra_replicas_ratio", "Additional replica hours that scaling by the forecast caused on the past days, as a fraction of those of the HPA alone.", objectLabels, nil)
 	sparedDesc     = prometheus.NewDesc("crane_scaling_ahead_spared_ratio", "Share of the time under capacity that scaling by the forecast avoided on the past days.", objectLabels, nil)
-	inUseDesc      = prometheus.NewDesc("crane_scaling_ahead_used", "1 if the forecast scales the workload, 0 if it is not worth its replicas.", objectLabels, nil)
+	inUseDesc      = prometheus.NewDesc("crane_scaling_ahead_used", "1 if the forecast scales the workload, 0 if its replicas would cost more than they avoid.", objectLabels, nil)
 	// forecastDesc has gocrane's name and labels, but samples are not stamped with a future time.
 	forecastDesc = prometheus.NewDesc("crane_prediction_tsp", "Forecast for the current time; the maximum of several series.",
 		[]string{"targetKind", "targetName", "targetNamespace", "resourceIdentifier", "algorithm"}, nil)

@@ -260,7 +260,7 @@ func TestOddPredictions(t *testing.T) {
 		change func(*fixture)
 		want   string
 	}{
-		"no series": {func(b *fixture) { b.predictor.status.State = predictor.Empty }, "False/PredictFailed: cpu: no series for query"},
+		"no series": {func(b *fixture) { b.predictor.status.State = predictor.Empty }, "False/PredictFailed: cpu: no series for cpu of shop/Deployment/web: it does not exist, or no series of its pods or of their owners is in the history"},
 		"refused":   {func(b *fixture) { b.predictor.refuse = errors.New("the limit of 2 series is reached") }, "False/PredictFailed: cpu: the limit of 2 series is reached"},
 		"fell back": {func(b *fixture) {
 			b.ready()
@@ -281,7 +281,7 @@ func TestOddPredictions(t *testing.T) {
 // TestEmptyUnderIsolation checks that the status of a query without series names the restriction of tenants and how to lift it, and does so
 // only where the query is restricted.
 func TestEmptyUnderIsolation(t *testing.T) {
-	const none = "False/PredictFailed: cpu: no series for query"
+	const none = "False/PredictFailed: cpu: no series for query orders"
 	expression := predictionv1alpha1.PredictionMetric{
 		ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
 		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "orders"}, Algorithm: predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP},
@@ -318,7 +318,7 @@ func TestEmptyUnderIsolation(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		for _, want := range c.want {
-			if !strings.HasPrefix(got, none+": ") || !strings.Contains(got, want) {
+			if !strings.HasPrefix(got, none+`{ns="shop"}: `) || !strings.Contains(got, want) {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
 		}

@@ -260,8 +260,11 @@ func (i Isolation) restricts(tsp *predictionv1alpha1.TimeSeriesPrediction) bool 
 
 // emptyReason explains to users why a query may have no series.
 func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q predictor.Query) string {
-	const reason = "no series for query"
-	if q.Resource != "" || !i.restricts(tsp) {
+	reason := "no series for query " + q.String()
+	switch {
+	case q.Resource != "":
+		return "no series for " + q.String() + ": it does not exist, or no series of its pods or of their owners is in the history"
+	case !i.restricts(tsp):
 		return reason
 	}
 	lift := "spec.queryScope: " + predictionv1alpha1.QueryScopeCluster + ", which needs the verb query-cluster, reads all series"

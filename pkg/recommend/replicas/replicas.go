@@ -134,7 +134,7 @@ func checkEligible(in Input, s Settings) (Plan, bool) {
 	}
 	switch {
 	case in.Replicas < max(1, s.WorkloadMin):
-		return no(ReasonScaledDown, "The workload has %d replicas; it is evaluated from %d replicas on.", in.Replicas, max(1, s.WorkloadMin))
+		return no(ReasonScaledDown, "The workload has %s; it is evaluated from %d on.", series.FormatCount(in.Replicas, "replica"), max(1, s.WorkloadMin))
 	case in.Available >= 0 && (in.Available == 0 || float64(in.Available) < float64(s.Available)*float64(in.Replicas)):
 		return no(ReasonUnavailable, "%d of %d pods are available; at least %.0f %% have to be, or their use says little.",
 			in.Available, in.Replicas, 100*float64(s.Available))
@@ -156,9 +156,9 @@ func podsFor(use, each float64) int32 {
 }
 
 func describe(in Input, s Settings, p Plan) string {
-	change := fmt.Sprintf("%d -> %d pods", in.Replicas, p.Replicas)
+	change := fmt.Sprintf("%d -> %s", in.Replicas, series.FormatCount(p.Replicas, "pod"))
 	if p.Action == recommend.NoAction {
-		change = fmt.Sprintf("It stays at %d pods", p.Replicas)
+		change = fmt.Sprintf("It stays at %s", series.FormatCount(p.Replicas, "pod"))
 	}
 	return fmt.Sprintf("%s: cpu needs %d pods at %.0f %% of the requested %s each, memory %d pods at %.0f %% of %s each; at least %d.",
 		change, p.ByCPU, 100*float64(s.CPUTarget), rightsize.FormatCPU(in.CPURequest),

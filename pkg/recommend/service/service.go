@@ -133,9 +133,9 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 func checkTraffic(in Input, s Settings) recommend.Plan {
 	switch {
 	case s.Receive <= 0 && s.Transmit <= 0:
-		return recommend.ClearPlan(fmt.Sprintf("%d pods stand behind it.", in.Pods))
+		return recommend.ClearPlan(fmt.Sprintf("It selects %s.", series.FormatCount(in.Pods, "pod")))
 	case in.Ready == 0:
-		return recommend.ClearPlan(fmt.Sprintf("None of the %d pods behind it is ready: it is out of order rather than unused.", in.Pods))
+		return recommend.ClearPlan(fmt.Sprintf("It selects %s, of which none is ready: it is out of order rather than unused.", series.FormatCount(in.Pods, "pod")))
 	case in.HostPods > 0:
 		return recommend.ClearPlan(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
 	}

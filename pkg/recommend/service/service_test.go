@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 		"cluster IP":              {orphaned(func(in *Input) { in.Type = ClusterIP }), standard, recommend.Clear, "", "ClusterIP"},
 		"cluster IP asked for":    {orphaned(func(in *Input) { in.Type = ClusterIP }), settingsOf(t, "service-types", "LoadBalancer,ClusterIP"), recommend.Ready, ReasonNoPods, "ClusterIP"},
 		"external name":           {orphaned(func(in *Input) { in.Type = "ExternalName" }), standard, recommend.Clear, "", "ExternalName"},
-		"pods":                    {silent(), standard, recommend.Clear, "", "2 pods stand behind it"},
+		"pods":                    {silent(), standard, recommend.Clear, "", "It selects 2 pods."},
 		"silent":                  {silent(), traffic, recommend.Ready, ReasonNoTraffic, "p95 of received traffic over 7d 10 bytes/s (limit 100)"},
 		"heard":                   {silent(func(in *Input) { in.Receive = flat(168, 1000) }), traffic, recommend.Clear, "", "received traffic of its pods reaches 1000"},
 		"sends":                   {silent(func(in *Input) { in.Transmit = flat(168, 1000) }), traffic, recommend.Clear, "", "sent traffic"},

@@ -75,7 +75,7 @@ func TestForecasts(t *testing.T) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(none), none); err != nil {
 			return err
 		}
-		if m := message(none, ready); m != "resource.cpu: no series for query" {
+		if m := message(none, ready); !strings.HasPrefix(m, "resource.cpu: no series for cpu of shop/Deployment/none: it does not exist") {
 			return errors.New(m)
 		}
 		return nil

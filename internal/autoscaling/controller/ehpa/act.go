@@ -22,6 +22,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/series"
 )
 
 // Reasons of events, or their suffixes.
@@ -232,7 +233,7 @@ func (r *Reconciler) setReplicas(ctx context.Context, o observation, replicas in
 	if err != nil || from == replicas { // The cache may lag behind.
 		return false, err
 	}
-	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %d replicas (specificReplicas)", ref.Kind, ref.Name, from, replicas)
+	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %s (specificReplicas)", ref.Kind, ref.Name, from, series.FormatCount(int(replicas), "replica"))
 	return true, nil
 }
 

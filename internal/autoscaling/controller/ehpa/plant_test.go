@@ -88,7 +88,7 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 	})
 	e, _ := b.reconcile(t, "web")
 	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
-	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "not worth its replicas (the HPA alone was never under capacity)") {
+	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "costs more on past days than it avoids (the HPA alone was never under capacity)") {
 		t.Errorf("condition %+v", got)
 	}
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 1 {

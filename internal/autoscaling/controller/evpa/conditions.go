@@ -5,6 +5,9 @@ package evpa
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +15,8 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/vertical"
 )
 
 // Condition types beside Ready.
@@ -37,6 +42,7 @@ const (
 	reasonOff              = "Off"
 	reasonPending          = "Pending"
 	reasonNotOwned         = "AutoscalerNotOwned"
+	reasonHeld             = "RequestsHeld"
 )
 
 // targetConditions returns the conditions of an autoscaler that has a target.
@@ -45,7 +51,7 @@ func targetConditions(s autoscalerState, sizings []containerSizing, failures str
 	if failures != "" {
 		estimating = condition.State{Type: conditionEstimating, Reason: reasonEstimatorFailed, Message: failures}
 	}
-	return []condition.State{readyCondition(s, sizings), estimating, appliedCondition(s, point)}
+	return []condition.State{readyCondition(s, sizings), estimating, appliedCondition(s, sizings, point)}
 }
 
 func readyCondition(s autoscalerState, sizings []containerSizing) condition.State {
@@ -79,7 +85,7 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 }
 
 // appliedCondition returns the progress of the adoption of the requests, or the reason why they are not applied.
-func appliedCondition(s autoscalerState, point scalePoint) condition.State {
+func appliedCondition(s autoscalerState, sizings []containerSizing, point scalePoint) condition.State {
 	not := func(reason, message string) condition.State {
 		return condition.State{Type: conditionApplied, Reason: reason, Message: message}
 	}
@@ -97,9 +103,26 @@ func appliedCondition(s autoscalerState, point scalePoint) condition.State {
 		if c := meta.FindStatusCondition(status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
 			return not(c.Reason, c.Message)
 		}
+		if status.Adoption != nil && slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) {
+			if held := heldText(sizings); held != "" {
+				return not(reasonHeld, held)
+			}
+		}
 		if status.Adoption != nil {
 			return condition.State{Type: conditionApplied, OK: true, Reason: cmp.Or(status.Adoption.Phase, "Adopted"), Message: status.Adoption.Message}
 		}
 	}
 	return not(reasonPending, "waiting for the adoption controller")
+}
+
+// heldText returns why every request stays as it is although the estimates differ; empty if one does not.
+func heldText(sizings []containerSizing) string {
+	var texts []string
+	for _, sizing := range sizings {
+		if sizing.Action != vertical.Hold || sizing.Target == sizing.Request {
+			return ""
+		}
+		texts = append(texts, fmt.Sprintf("%s of %s: %s is needed; %s", sizing.Resource, sizing.container, vertical.Format(sizing.Resource, sizing.Target), sizing.Reason))
+	}
+	return strings.Join(texts, "; ")
 }

@@ -202,7 +202,7 @@ func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s 
 		}
 		sink.add(container, resource, vertical.Estimate{
 			Value:  toBaseUnit(resource, forecast.Value/float64(pods)*(1+f.margin)),
-			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %d pods, plus %.0f %%", identifier, f.prediction, pods, 100*f.margin),
+			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %s, plus %.0f %%", identifier, f.prediction, series.FormatCount(int(pods), "pod"), 100*f.margin),
 		})
 	}
 }

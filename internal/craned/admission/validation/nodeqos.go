@@ -35,7 +35,7 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 	var v Result
 	if f.Actions != nil {
 		if _, ok := f.Actions[r.AvoidanceActionName]; !ok {
-			v.warnf(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only keeps new pods away", r.AvoidanceActionName)
+			v.warnf(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only taints the node", r.AvoidanceActionName)
 		}
 	}
 	m := r.MetricRule
@@ -48,10 +48,10 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
 	if known.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
-		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and less cpu is not less of a disk", r.AvoidanceActionName, m.Name)
+		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling cpu does not free a disk", r.AvoidanceActionName, m.Name)
 	}
 	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage && (a.Throttle != nil || a.Eviction != nil) {
-		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which is not what pods use: the rule only keeps new pods away", r.AvoidanceActionName, m.Name)
+		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only taints the node", r.AvoidanceActionName, m.Name)
 	}
 	v.addErrors(validateLabelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
