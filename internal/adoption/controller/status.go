@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -90,9 +91,31 @@ func (r *Reconciler) reportStatus(ctx context.Context, rec *analysisv1alpha1.Rec
 		return err
 	}
 	if newReason {
-		r.Events.Eventf(rec, nil, corev1.EventTypeWarning, o.reason, "Adopt", "%s", truncate(o.message))
+		about, note := o.event(rec)
+		r.Events.Eventf(about, nil, corev1.EventTypeWarning, o.reason, "Adopt", "%s", note)
 	}
 	return nil
+}
+
+// event returns the object and the text of the event on an outcome. A rule may have many Recommendations whose targets another rule has
+// too: the event is then about the rule with the same text each time, so that the recorder counts instead of repeating it.
+func (o outcome) event(rec *analysisv1alpha1.Recommendation) (about runtime.Object, note string) {
+	if o.reason != reasonOtherRecommendation || len(rec.OwnerReferences) == 0 {
+		return rec, truncate(o.message)
+	}
+	owner := rec.OwnerReferences[0]
+	about = &corev1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Namespace: ownerNamespace(owner.Kind, rec.Namespace)}
+	return about, "Recommendations of it are not written on their targets, because others take precedence: the condition Adopted of each names the other."
+}
+
+const kindRecommendationRule = "RecommendationRule"
+
+// ownerNamespace returns the namespace of an owner of Recommendations; rules have none.
+func ownerNamespace(kind, namespace string) string {
+	if kind == kindRecommendationRule {
+		return ""
+	}
+	return namespace
 }
 
 // patchStatus writes a changed status. Conditions are one list that the rule controller writes as well, so that the patch names the

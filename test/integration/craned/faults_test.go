@@ -12,8 +12,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -168,7 +170,7 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	prom := servePrometheus(t)
 	one, two := rule("one", "24h", "shop"), rule("two", "24h", "shop")
 	two.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] = "0.5"
-	create(t, c, deployment("shop", "web"), one)
+	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), one)
 	craned := startCraned(t, prom.URL())
 	awaitRule(t, c, "one", "RoundCompleted")
 	create(t, c, two)
@@ -191,6 +193,30 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 		}
 		return fmt.Errorf("conditions %v", got)
 	})
+	// The rule has one event, which counts, instead of one on each Recommendation.
+	eventually(t, "an event on a rule", func(ctx context.Context) error {
+		var about []eventsv1.Event
+		for _, name := range []string{"one", "two"} {
+			found, err := harness.Events(ctx, c, metav1.NamespaceDefault, "RecommendationRule", name, "OtherRecommendationAdopted")
+			if err != nil {
+				return err
+			}
+			about = append(about, found...)
+		}
+		if len(about) != 1 || about[0].Type != corev1.EventTypeWarning || about[0].Series == nil || about[0].Series.Count < 2 {
+			return fmt.Errorf("events %+v", about)
+		}
+		return nil
+	})
+	var all eventsv1.EventList
+	if err := c.List(t.Context(), &all, client.InNamespace("shop")); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all.Items {
+		if e.Regarding.Kind == "Recommendation" && e.Type == corev1.EventTypeWarning {
+			t.Errorf("event on recommendation %s: %s: %s", e.Regarding.Name, e.Reason, e.Note)
+		}
+	}
 	near(t, "cpu by the first rule", requested(t, first.Status.RecommendedInfo)["cpu"], 0.2*1.15)
 	near(t, "cpu by the second rule", requested(t, second.Status.RecommendedInfo)["cpu"], 0.2*1.5)
 	adopted := first
