@@ -18,12 +18,11 @@ const maxRequests = 4
 // noScore marks a node without assigned zones, until NormalizeScore.
 const noScore = -1
 
-// answer is the result of a request on one state of a node. It is valid for the same NodeInfo with the same generation,
-// until the node's state in the store changes. The scheduler keeps one NodeInfo per node in its snapshot and makes a new
-// one for each trial, so a trial never matches.
+// answer is the result of a request on one state of a node. It is valid for the same generation of its NodeInfo, until the
+// node's state in the store changes. The scheduler never uses a generation twice, so a trial that changed its NodeInfo does
+// not match.
 type answer struct {
 	request    *request
-	info       fwk.NodeInfo
 	generation int64
 	verdict    verdict
 	score      int64
@@ -31,7 +30,7 @@ type answer struct {
 
 // answer computes the result of r with an account of the node, nil without assigned zones.
 func (n *nodeState) answer(account *numa.Node, info fwk.NodeInfo, r *request) answer {
-	a := answer{request: r, info: info, generation: info.GetGeneration(), score: noScore}
+	a := answer{request: r, generation: info.GetGeneration(), score: noScore}
 	var unassigned bool
 	if a.verdict, unassigned = n.unassigned(); unassigned {
 		return a
@@ -65,7 +64,7 @@ func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
 	if n == nil {
 		return &answer{verdict: unknown, score: noScore}
 	}
-	if a := n.answers[r.slot].Load(); a != nil && a.request == r && a.info == info && a.generation == info.GetGeneration() {
+	if a := n.answers[r.slot].Load(); a != nil && a.request == r && a.generation == info.GetGeneration() {
 		return a
 	}
 	return nil

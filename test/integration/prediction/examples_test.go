@@ -40,6 +40,12 @@ func TestExamplesOfGocrane(t *testing.T) {
 			if len(ready.Status.PredictionMetrics) != 2 {
 				t.Errorf("%+v", ready.Status)
 			}
+			for _, m := range ready.Status.PredictionMetrics {
+				samples := m.Prediction[0].Samples
+				if horizon := samples[len(samples)-1].Timestamp - m.UpdateTime.Unix(); horizon < predictionv1alpha1.MinPredictionWindowSeconds {
+					t.Errorf("%s is forecast for %d s with a window of %d s", m.ResourceIdentifier, horizon, tsp.Spec.PredictionWindowSeconds)
+				}
+			}
 		})
 	}
 }
