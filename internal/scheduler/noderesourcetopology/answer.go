@@ -5,7 +5,10 @@ package noderesourcetopology
 
 import (
 	"math"
+	"math/bits"
+	"reflect"
 	"sync"
+	"sync/atomic"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -18,19 +21,58 @@ const maxRequests = 4
 // noScore marks a node without assigned zones, until NormalizeScore.
 const noScore = -1
 
-// answer is the result of a request on one state of a node. It is valid for the same generation of its NodeInfo, until the
+// answer is the result of a request on one state of a node. It is valid for one generation of the NodeInfo, until the
 // node's state in the store changes. The scheduler never uses a generation twice, so a trial that changed its NodeInfo does
 // not match.
 type answer struct {
 	request    *request
+	info       uintptr // see infoKey
 	generation int64
+	node       *nodeState
+	version    uint64 // of node
 	verdict    verdict
 	score      int64
 }
 
+// infoKey identifies a NodeInfo without keeping it in memory. Another NodeInfo at the same address has another generation.
+func infoKey(info fwk.NodeInfo) uintptr { return reflect.ValueOf(info).Pointer() }
+
+// answerTable holds the last answer to one request for each NodeInfo, in an open-addressed hash table. It takes no locks,
+// because Filter reads it for many nodes of each pod: concurrent writes may lose an answer, which is then computed again.
+type answerTable struct {
+	slots atomic.Pointer[[]atomic.Pointer[answer]]
+}
+
+// maxProbes bounds a search. Where all probed slots hold other nodes, the first is replaced.
+const maxProbes = 8
+
+// slot returns the slot of a NodeInfo, or else an empty one, or else one to replace; nil in a table without slots.
+func (t *answerTable) slot(key uintptr) *atomic.Pointer[answer] {
+	slots := t.slots.Load()
+	if slots == nil {
+		return nil
+	}
+	first := int((uint64(key) * 0x9E3779B97F4A7C15) >> 32) // Fibonacci hashing
+	for i := range maxProbes {
+		slot := &(*slots)[(first+i)&(len(*slots)-1)]
+		if a := slot.Load(); a == nil || a.info == key {
+			return slot
+		}
+	}
+	return &(*slots)[first&(len(*slots)-1)]
+}
+
+// grow makes room for the answers of n nodes, a quarter of the slots or less. It drops the answers when it grows.
+func (t *answerTable) grow(n int) {
+	if slots := t.slots.Load(); slots == nil || len(*slots) < 4*n {
+		slots := make([]atomic.Pointer[answer], 1<<bits.Len(uint(8*n)))
+		t.slots.Store(&slots)
+	}
+}
+
 // answer computes the result of r with an account of the node, nil without assigned zones.
 func (n *nodeState) answer(account *numa.Node, info fwk.NodeInfo, r *request) answer {
-	a := answer{request: r, generation: info.GetGeneration(), score: noScore}
+	a := answer{request: r, info: infoKey(info), generation: info.GetGeneration(), score: noScore}
 	var unassigned bool
 	if a.verdict, unassigned = n.unassigned(); unassigned {
 		return a
@@ -50,22 +92,23 @@ func scoreOf(zones int, closeness float64) int64 {
 	return int64(math.Round(least + (most-least)*closeness))
 }
 
-// forgetAnswers invalidates the cached answers. The caller holds the write lock, so no answer of the earlier state is
-// stored afterwards.
-func (n *nodeState) forgetAnswers() {
-	for i := range n.answers {
-		n.answers[i].Store(nil)
-	}
-}
+// forgetAnswers invalidates the cached answers. The caller holds the write lock, so no answer of the earlier state gets the
+// new version.
+func (n *nodeState) forgetAnswers() { n.version.Add(1) }
 
 // cached returns the answer to an interned request, or nil if it has to be computed. It takes no lock.
 func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
-	n := s.state(info.Node().Name)
-	if n == nil {
-		return &answer{verdict: unknown, score: noScore}
+	key := infoKey(info)
+	if slot := s.answers[r.slot].slot(key); slot != nil {
+		if a := slot.Load(); a != nil && a.info == key {
+			if a.request == r && a.generation == info.GetGeneration() && a.version == a.node.version.Load() {
+				return a
+			}
+			return nil
+		}
 	}
-	if a := n.answers[r.slot].Load(); a != nil && a.request == r && a.generation == info.GetGeneration() {
-		return a
+	if s.state(info.Node().Name) == nil {
+		return &answer{verdict: unknown, score: noScore}
 	}
 	return nil
 }
@@ -73,12 +116,17 @@ func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
 // compute returns the answer to an interned request in view v, and caches it unless v is a trial.
 func (s *store) compute(v view, r *request) *answer {
 	a := &answer{}
+	table := &s.answers[r.slot]
 	s.withAccount(v, func(n *nodeState, account *numa.Node) {
 		*a = n.answer(account, v.info, r)
 		if n != nil && !v.trial() {
-			n.answers[r.slot].Store(a)
+			a.node, a.version = n, n.version.Load()
+			table.grow(s.known)
 		}
 	})
+	if a.node != nil {
+		table.slot(a.info).Store(a)
+	}
 	return a
 }
 

@@ -21,7 +21,7 @@ type request struct {
 	resources numa.Resources
 	// singleZone is the pod's own policy; nil for that of the node.
 	singleZone *bool
-	// slot is the place of the request's answers at each node, see recentRequests.
+	// slot is the table of the request's answers, see recentRequests.
 	slot int
 }
 

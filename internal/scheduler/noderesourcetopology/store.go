@@ -26,6 +26,7 @@ type store struct {
 	known     int                  // nodes with a topology
 	spreading atomic.Int64         // nodes that spread pods over zones by policy
 	requests  recentRequests
+	answers   [maxRequests]answerTable
 	// invalidResult is called for invalid annotations, once each.
 	invalidResult func(*corev1.Pod, error)
 }
@@ -38,7 +39,8 @@ type nodeState struct {
 	generation int64
 	assumed    map[types.UID]assumption
 	read       map[types.UID]reading
-	answers    [maxRequests]atomic.Pointer[answer]
+	// version increases when the state changes; it is read without the lock.
+	version atomic.Uint64
 }
 
 // assumption is a placement that the pod's annotation does not show yet.
