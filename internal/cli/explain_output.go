@@ -165,7 +165,7 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 		}
 	}
 	if s.sizing.Calibration != nil {
-		e.writeCalibration(s, *s.sizing.Calibration)
+		e.writeCalibration(*s.sizing.Calibration)
 	}
 	if replay != nil {
 		e.writeReplay(s, *replay)
@@ -173,24 +173,9 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 }
 
 // writeCalibration writes the results of the factors in the replay of the workload's own days.
-func (e *explainer) writeCalibration(s resourceSize, c calibrate.Calibration) {
-	result := "met"
-	if !c.Met() {
-		result = "missed"
-	}
-	e.writeHeading(fmt.Sprintf("calibration: %s minutes a day above the request in %s, target %s: %s", minutesText(c.Achieved),
-		series.FormatCount(c.Days, "day"), minutesText(c.Target), result))
-	t := newTable()
-	header := table.Row{"  FACTOR", "MIN/DAY OVER", "MEAN REQUEST", ""}
-	t.AppendHeader(header)
-	for _, p := range c.Points {
-		mark := ""
-		if p.Multiplier == c.Multiplier {
-			mark = "selected"
-		}
-		t.AppendRow(table.Row{fmt.Sprintf("  %.3g", p.Multiplier), minutesText(p.Violation), s.formatMeasured(p.Request), mark})
-	}
-	e.WriteString(t.Render() + "\n")
+func (e *explainer) writeCalibration(c calibrate.Calibration) {
+	e.writeHeading("calibration: " + c.Summary())
+	e.WriteString(c.Plot())
 }
 
 func changeText(s resourceSize, now, target float64) string {

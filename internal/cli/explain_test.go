@@ -202,7 +202,7 @@ func TestExplainCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"calibration: ", "target 14.4: met", "FACTOR", "selected", "at most 14.4 minutes a day above the request"} {
+	for _, want := range []string{"calibration: ", "target 14.4 minutes a day: met", "FACTOR MIN/DAY OVER MEAN CORES", "selected", "at most 14.4 minutes a day above the request"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("the explanation lacks %q:\n%s", want, out)
 		}
@@ -210,6 +210,11 @@ func TestExplainCalibration(t *testing.T) {
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "json")
 	if err != nil || !strings.Contains(out, `"achieved"`) || !strings.Contains(out, `"target": 0.005`) {
 		t.Errorf("%v\n%s", err, out)
+	}
+	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "html")
+	if err != nil || strings.Count(out, "<title>factor ") != 21 || strings.Count(out, "selected</text>") != 1 ||
+		!strings.Contains(out, `<line class="target"`) || !strings.Contains(out, "Calibration: 0.0 minutes a day above the request in the replay of 12 days") {
+		t.Errorf("the page lacks the chart of the calibration: %v", err)
 	}
 	if _, _, err := execute(t, "recommend", "--from", dir, "--target", "0.01"); err == nil || !strings.Contains(err.Error(), "--policy calibrated") {
 		t.Errorf("a target without a calibrated policy: %v", err)

@@ -147,6 +147,8 @@ type htmlResource struct {
 	// Policy and Use are sentences; ReplayView is nil without a replay.
 	Policy, Use string
 	ReplayView  *htmlReplay
+	// CalibrationChart is nil unless the policy is calibrated.
+	CalibrationChart *htmlChart
 	// NoReplayYet is set if a replay was requested and the history is too short for one.
 	NoReplayYet bool
 }
@@ -171,6 +173,7 @@ func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
 		view.Use, view.Policy = useText(s, it.usage[i].of(resource)), r.policyText(s)
 		view.Groups = r.nodeGroupLines(it, i, s.resource)
 		view.ReplayView = newHTMLReplay(view.Replay, s.resource)
+		view.CalibrationChart = newCalibrationChart(view.Calibration, s)
 		view.NoReplayYet = r.withReplays && view.ReplayView == nil
 		out.Resources = append(out.Resources, view)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -32,10 +33,14 @@ type htmlOutcome struct {
 	Cells    []string
 }
 
-// htmlChart plots slack against the time above the request: the curve of quantiles and one point per outcome.
-// Coordinates are pixels.
+// htmlChart plots a cost against the time above the request: a curve and marked points. Coordinates are pixels.
 type htmlChart struct {
 	chartFrame
+
+	// Heading is a sentence above the chart, Description its text for screen readers, XTitle the title of the x axis.
+	Heading, Description, XTitle string
+	// TargetY is the position of the target; 0 for none.
+	TargetY float64
 
 	// Line is the points attribute of the SVG polyline.
 	Line        string
@@ -88,31 +93,22 @@ func newHTMLReplay(r *rightsize.Replay, of metrics.Resource) *htmlReplay {
 // outcomeLetter returns the letter of an outcome in the chart.
 func outcomeLetter(i int) string { return string(rune('A' + min(i, 'Z'-'A'))) }
 
-// newReplayChart maps slack to x and minutes per day above the request to y, on a logarithmic scale that separates
-// small values.
+// newReplayChart maps slack to x and minutes per day above the request to y.
 func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
-	const worst = minutesPerDay
 	low, high := slackRange(r)
-	c := &htmlChart{chartFrame: chartFrame{
-		Width: replayChartWidth, Height: replayChartHeight, Left: replayChartLeft, Right: replayChartWidth - replayChartRight,
-		Top: replayChartTop, Bottom: replayChartHeight - replayChartBottom,
-	}}
-	x := func(slack float64) float64 {
-		return roundTenths(c.Left + (c.Right-c.Left)*(min(max(slack, low), high)-low)/(high-low))
-	}
-	y := func(minutes float64) float64 {
-		return roundTenths(c.Bottom - (c.Bottom-c.Top)*math.Log1p(minutes)/math.Log1p(worst))
-	}
+	c := newViolationChart("Slack against minutes per day above the request, for quantiles of the usage and for each policy",
+		"slack: unused share of the request")
+	x := func(slack float64) float64 { return c.x(slack, low, high) }
 	var line []string
 	for _, p := range r.Curve {
-		m := htmlMark{X: x(float64(p.Slack)), Y: y(float64(p.Violation) * worst)}
+		m := htmlMark{X: x(float64(p.Slack)), Y: c.y(p.Violation)}
 		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, request %s", quantileText(p.Quantile), shareText(p.Slack), minutesText(p.Violation), s.formatMeasured(p.Request))
 		c.Dots = append(c.Dots, m)
 		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
 	}
 	c.Line = strings.Join(line, " ")
 	for i, o := range r.Outcomes {
-		m := htmlMark{X: x(float64(o.Slack)), Y: y(float64(o.Violation) * worst), Label: outcomeLetter(i), Class: "peer"}
+		m := htmlMark{X: x(float64(o.Slack)), Y: c.y(o.Violation), Label: outcomeLetter(i), Class: "peer"}
 		if i == 0 {
 			m.Class = "selected"
 		}
@@ -125,10 +121,66 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 	for v := low; v <= high+1e-9; v += step {
 		c.XTicks = append(c.XTicks, htmlMark{X: x(v), LabelX: x(v), Label: fmt.Sprintf("%.0f%%", math.Round(v*100)+0)})
 	}
-	for _, minutes := range []float64{0, 1, 10, 60, 360, worst} {
-		c.YTicks = append(c.YTicks, htmlMark{Y: y(minutes), Label: fmt.Sprintf("%g", minutes)})
+	return c
+}
+
+// newCalibrationChart maps the mean request of each factor to x and its minutes per day above the request to y; nil without a
+// calibration.
+func newCalibrationChart(of *calibrate.Calibration, s resourceSize) *htmlChart {
+	if of == nil || len(of.Points) == 0 {
+		return nil
+	}
+	c := newViolationChart("Mean request against minutes per day above the request, for each factor in the replay of the past days", "mean request")
+	c.Heading, c.TargetY = "Calibration: "+of.Summary()+".", c.y(of.Target)
+	low, high := of.Points[0].Request, of.Points[0].Request
+	for _, p := range of.Points {
+		low, high = min(low, p.Request), max(high, p.Request)
+	}
+	var line []string
+	for _, p := range of.Points {
+		m := htmlMark{X: c.x(p.Request, low, high), Y: c.y(p.Violation)}
+		m.Tip = fmt.Sprintf("factor %.3g: %s min/day over, mean request %s", p.Multiplier, minutesText(p.Violation), s.formatMeasured(p.Request))
+		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
+		if p.Multiplier == of.Multiplier {
+			m.Label, m.Class = "selected", "selected"
+			c.Marks = append(c.Marks, m)
+			continue
+		}
+		c.Dots = append(c.Dots, m)
+	}
+	c.Line = strings.Join(line, " ")
+	spreadLabels(c.Marks)
+	const ticks = 5
+	for i := range ticks + 1 {
+		v := low + (high-low)*float64(i)/ticks
+		c.XTicks = append(c.XTicks, htmlMark{X: c.x(v, low, high), LabelX: c.x(v, low, high), Label: s.formatMeasured(v)})
 	}
 	return c
+}
+
+// newViolationChart returns a chart without points whose y axis is the minutes per day above the request.
+func newViolationChart(description, xTitle string) *htmlChart {
+	c := &htmlChart{Description: description, XTitle: xTitle, chartFrame: chartFrame{
+		Width: replayChartWidth, Height: replayChartHeight, Left: replayChartLeft, Right: replayChartWidth - replayChartRight,
+		Top: replayChartTop, Bottom: replayChartHeight - replayChartBottom,
+	}}
+	for _, minutes := range []float64{0, 1, 10, 60, 360, minutesPerDay} {
+		c.YTicks = append(c.YTicks, htmlMark{Y: c.y(series.Ratio(minutes / minutesPerDay)), Label: fmt.Sprintf("%g", minutes)})
+	}
+	return c
+}
+
+// x maps a value from low to high, which may be equal.
+func (c *htmlChart) x(v, low, high float64) float64 {
+	if high <= low {
+		return c.Left
+	}
+	return roundTenths(c.Left + (c.Right-c.Left)*(min(max(v, low), high)-low)/(high-low))
+}
+
+// y maps a share of the time above the request on a logarithmic scale, which separates small values.
+func (c *htmlChart) y(share series.Ratio) float64 {
+	return roundTenths(c.Bottom - (c.Bottom-c.Top)*math.Log1p(float64(share)*minutesPerDay)/math.Log1p(minutesPerDay))
 }
 
 // slackRange returns the range of the slack axis in tenths. Points below -100% are drawn at the border.

@@ -203,6 +203,14 @@ type RecommendationStatus struct {
 	// +optional
 	Savings *Savings `json:"savings,omitempty"`
 
+	// Evidence is the replay of the recommended CPU requests over the past days of the target, by container. Only the policy
+	// calibrated has it.
+	// +optional
+	// +listType=map
+	// +listMapKey=container
+	// +kubebuilder:validation:MaxItems=32
+	Evidence []CalibrationEvidence `json:"evidence,omitempty"`
+
 	// Adoption reports the progress of adoption of a target whose adoptionType is Auto; absent before the first step.
 	// +optional
 	Adoption *AdoptionStatus `json:"adoption,omitempty"`
@@ -253,6 +261,38 @@ type AdoptionPatch struct {
 
 	// Patch is the body of the request, as JSON.
 	Patch string `json:"patch"`
+}
+
+// CalibrationEvidence is the time above the CPU request of one container in a replay of its past days, beside the target.
+type CalibrationEvidence struct {
+	// Container is the name of the container.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Container string `json:"container"`
+
+	// Target is the share of the time that CPU usage may exceed the request, as a decimal number: 0.005 is 7.2 minutes a day.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?$`
+	Target string `json:"target"`
+
+	// Achieved is the share of the time above the request in the replay, as a decimal number.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?$`
+	Achieved string `json:"achieved"`
+
+	// Message compares both, in minutes a day, and states by how much a missed target is missed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+
+	// Days is the number of replayed days.
+	// +kubebuilder:validation:Minimum=1
+	Days int32 `json:"days"`
+
+	// Plot is a table of the factors that were replayed: minutes a day above the request, and the mean request in cores.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Plot string `json:"plot,omitempty"`
 }
 
 // Savings is the price of a change of requests. Negative amounts are costs: the target should request more.

@@ -154,6 +154,9 @@ func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec
 	before := rec.DeepCopy()
 	rec.Status.RecommendationContent = next.content
 	rec.Status.Savings = next.savings
+	if next.plan.State == recommend.Ready { // Otherwise the last value is kept, with its evidence.
+		rec.Status.Evidence = next.evidence
+	}
 	for _, c := range conditionsOf(*next) {
 		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}

@@ -30,6 +30,7 @@ type Metrics struct {
 	outdated time.Duration
 
 	values, replicas, selected, status, executions, savings *prometheus.Desc
+	target, achieved                                        *prometheus.Desc
 	totalSavings, totalCPU, totalMemory                     *prometheus.Desc
 
 	mu      sync.Mutex
@@ -50,6 +51,7 @@ type entry struct {
 	updated    time.Time
 	failed     bool
 	savings    *analysisv1alpha1.Savings
+	evidence   []analysisv1alpha1.CalibrationEvidence
 	executions float64
 	// observed entries are exported. An entry without it counts executions of an object that may have been deleted
 	// meanwhile.
@@ -77,6 +79,10 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 			append(slices.Clone(target), "type")...),
 		savings: desc("recommendation_monthly_savings", "Monthly savings (730 hours) of the recommended requests in the currency; negative if they cost more.",
 			append(slices.Clone(target), "currency")...),
+		target: desc("calibration_target_ratio", "Target of the policy calibrated: the share of the time that CPU usage of a container may exceed the request, 0 to 1.",
+			append(slices.Clone(target), "container")...),
+		achieved: desc("calibration_achieved_ratio", "Share of the time that CPU usage of a container exceeded the request in the replay of its past days, 0 to 1.",
+			append(slices.Clone(target), "container")...),
 		totalSavings: desc("recommendations_savings_monthly", "Sum of the monthly savings (730 hours) of all recommendations, each target once.", "currency"),
 		totalCPU:     desc("recommendations_savings_cpu_cores", "Reduction of the requested CPU of all targets in cores."),
 		totalMemory:  desc("recommendations_savings_memory_bytes", "Reduction of the requested memory of all targets in bytes."),
@@ -113,6 +119,7 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 	defer m.mu.Unlock()
 	e := m.entry(rec)
 	e.values, e.replicas, e.observed, e.savings, e.rule = values.containers, values.replicas, true, rec.Status.Savings, ruleNameOf(rec)
+	e.evidence = rec.Status.Evidence
 	if t := rec.Status.LastUpdateTime; t != nil {
 		e.updated = t.Time
 	}
@@ -149,7 +156,7 @@ func (m *Metrics) forget(key types.NamespacedName) {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.values, m.replicas, m.selected, m.status, m.executions, m.savings, m.totalSavings, m.totalCPU, m.totalMemory,
+		m.values, m.replicas, m.selected, m.status, m.executions, m.savings, m.target, m.achieved, m.totalSavings, m.totalCPU, m.totalMemory,
 	} {
 		ch <- d
 	}
@@ -243,6 +250,13 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 	if s := e.savings; s != nil {
 		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
 			gauge(m.savings, monthly, append(slices.Clone(target), s.Currency)...)
+		}
+	}
+	for _, c := range e.evidence {
+		for d, text := range map[*prometheus.Desc]string{m.target: c.Target, m.achieved: c.Achieved} {
+			if share, err := strconv.ParseFloat(text, 64); err == nil {
+				gauge(d, share, append(slices.Clone(target), c.Container)...)
+			}
 		}
 	}
 	if e.replicas != nil {

@@ -78,3 +78,67 @@ crane_analysis_recommendations_status{apiversion="apps/v1",namespace="shop",owne
 		t.Errorf("%d series are left, %v", n, err)
 	}
 }
+
+// TestCalibrationMetrics checks that target and achieved share of each container are exported while the Recommendation has them, without
+// unreadable ones, and go with it.
+func TestCalibrationMetrics(t *testing.T) {
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	m := NewMetrics(func() time.Time { return now }, 24*time.Hour)
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(m); err != nil {
+		t.Fatal(err)
+	}
+	rec := recommendationOf("web", now, now)
+	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{
+		{Container: "app", Target: "0.005", Achieved: "0.0125", Days: 12}, {Container: "broken", Target: "x", Achieved: ""},
+	}
+	names := []string{"crane_analysis_calibration_target_ratio", "crane_analysis_calibration_achieved_ratio"}
+	check := func(want string) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+			t.Error(err)
+		}
+	}
+	m.observe(rec, parsedValue{})
+	const labels = `apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web"`
+	check(`# HELP crane_analysis_calibration_achieved_ratio Share of the time that CPU usage of a container exceeded the request in the replay of its past days, 0 to 1.
+# TYPE crane_analysis_calibration_achieved_ratio gauge
+crane_analysis_calibration_achieved_ratio{` + labels + `} 0.0125
+# HELP crane_analysis_calibration_target_ratio Target of the policy calibrated: the share of the time that CPU usage of a container may exceed the request, 0 to 1.
+# TYPE crane_analysis_calibration_target_ratio gauge
+crane_analysis_calibration_target_ratio{` + labels + `} 0.005
+`)
+	rec.Status.Evidence = nil // Another policy.
+	m.observe(rec, parsedValue{})
+	check("")
+	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{{Container: "app", Target: "0.005", Achieved: "0"}}
+	m.observe(rec, parsedValue{})
+	if n, err := testutil.GatherAndCount(registry, names...); err != nil || n != 2 {
+		t.Errorf("%d series, %v", n, err)
+	}
+	m.forget(types.NamespacedName{Namespace: "shop", Name: "web"})
+	check("")
+}
+
+// TestEvidenceInStatus checks that a calibrated rule writes target, achieved share and plot, and that another policy removes them.
+func TestEvidenceInStatus(t *testing.T) {
+	rule := testRule("24h")
+	rule.Spec.Recommenders[0].Config = map[string]string{"policy": "calibrated", "target": "0.01"}
+	f := newFixture(t, rule, deployment("web"))
+	f.source.days = 14
+	f.settle()
+	got := f.all()["web"].Status.Evidence
+	if len(got) != 1 || got[0].Container != "app" || got[0].Target != "0.010000" || got[0].Achieved != "0.000000" || got[0].Days < 7 ||
+		!strings.HasSuffix(got[0].Message, "target 14.4 minutes a day: met") || strings.Count(got[0].Plot, "\n") != 22 || len(got[0].Plot) > 4096 {
+		t.Errorf("%+v", got)
+	}
+	changed := f.rule()
+	changed.Spec.Recommenders[0].Config, changed.Generation = nil, 2
+	if err := f.Client.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if got := f.all()["web"]; got.Status.Evidence != nil || got.Status.RecommendedValue == "" {
+		t.Errorf("%+v", got.Status)
+	}
+}

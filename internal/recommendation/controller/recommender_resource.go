@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // resourceEvaluator recommends the requests of containers.
@@ -51,6 +53,7 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 	if err != nil {
 		return out, err
 	}
+	out.evidence = calibrationEvidence(plan)
 	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
 	return scaler.bindScalePoint(out, plan.ScalePoint)
 }
@@ -64,6 +67,25 @@ func (d decision) withResources(target workload.Workload, plan resource.Plan) (d
 	}
 	d.value, err = encodeValue(recommended)
 	return d, err
+}
+
+// maxEvidence bounds the containers in the evidence of a Recommendation.
+const maxEvidence = 32
+
+// calibrationEvidence returns the calibrations of the containers of a plan; nil if none is calibrated.
+func calibrationEvidence(plan resource.Plan) []analysisv1alpha1.CalibrationEvidence {
+	var out []analysisv1alpha1.CalibrationEvidence
+	share := func(r series.Ratio) string { return strconv.FormatFloat(float64(r), 'f', 6, 64) }
+	for _, r := range plan.Containers {
+		c := r.CPU.Calibration
+		if c == nil || r.CPU.Status != rightsize.Ready || len(out) == maxEvidence {
+			continue
+		}
+		out = append(out, analysisv1alpha1.CalibrationEvidence{
+			Container: r.Container, Target: share(c.Target), Achieved: share(c.Achieved), Message: c.Summary(), Days: int32(c.Days), Plot: c.Plot(),
+		})
+	}
+	return out
 }
 
 // autoscaler acts on the utilization of the requests of a workload; without a name there is none.

@@ -61,6 +61,8 @@ type decision struct {
 	recommended, current, value string
 	// appliesTo is the object that recommendedInfo applies to; nil for the target itself.
 	appliesTo *corev1.ObjectReference
+	// evidence is the replay of a calibrated policy; nil for other policies.
+	evidence []analysisv1alpha1.CalibrationEvidence
 	// savings is nil if they are unknown.
 	savings *analysisv1alpha1.Savings
 	// pricesUnknown marks decisions without prices, which keep the savings of the last round.
