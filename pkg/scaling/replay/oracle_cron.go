@@ -54,6 +54,9 @@ type Cron struct {
 	blockLoads [24 * time.Hour / cronBlock][]float64
 	start      time.Time
 	windows    []scaling.CronWindow
+	// proposal holds until a time; windows open and close on the hour.
+	proposal scaling.Proposal
+	until    time.Time
 }
 
 // NewCron returns a scaler that sizes its windows from the warm-up.
@@ -93,6 +96,10 @@ func (c *Cron) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 			return []scaling.Proposal{{Metric: "cron", Err: err}}, 0
 		}
 	}
-	floor := scaling.FloorAt(c.windows, v.Now)
-	return []scaling.Proposal{{Metric: "cron", Replicas: max(floor.Replicas, 1), Reason: fmt.Sprintf("open windows: %v", floor.OpenWindows)}}, 0
+	if !v.Now.Before(c.until) { // Evaluating the schedules in each step takes three quarters of the time of a replay.
+		floor := scaling.FloorAt(c.windows, v.Now)
+		c.proposal = scaling.Proposal{Metric: "cron", Replicas: max(floor.Replicas, 1), Reason: fmt.Sprintf("open windows: %v", floor.OpenWindows)}
+		c.until = v.Now.UTC().Truncate(time.Hour).Add(time.Hour)
+	}
+	return []scaling.Proposal{c.proposal}, 0
 }
