@@ -55,6 +55,7 @@ func decide(in Input) Plan {
 		return p
 	}
 	p = raise(in, p)
+	p = react(in, p)
 	p = advance(in, p)
 	p = lower(in, p)
 	p = changePods(in, p)
@@ -122,7 +123,7 @@ const maxSettleFactor = 10
 func settle(in Input, p Plan) Plan {
 	resizing, unchanged := 0, 0
 	for _, pod := range in.Pods {
-		to, reason := p.State.targetSize(pod, p.State.Current)
+		to, reason := p.State.targetSize(pod, p.State.raisedSize(pod, p.State.Current, in.Now))
 		switch {
 		case pod.NotResizable != "" || reason != "":
 		case !pod.size().Equal(to) && p.State.isKnownSize(pod) && (p.State.Reach != Recreate || createdBeforeChange(in, p.State, pod)):
@@ -261,7 +262,7 @@ func withdraw(in Input, p Plan) Plan {
 	}
 	if s := p.State; s.Phase != Withdrawing {
 		p = p.withEvent(false, "AdoptionWithdrawn", "no longer adopted: back from %s to %s", s.Current, s.Original)
-		p.State = s.rememberSize(s.Current).enter(Withdrawing, in.Now)
+		p.State = s.rememberSize(s.Current).enter(Withdrawing, in.Now).endRaises(in.Now)
 	}
 	p = p.withSummary("restoring the original size: %s", p.State.Original)
 	if p.State.Template != nil {

@@ -3,7 +3,11 @@
 
 package adoption
 
-import "time"
+import (
+	"time"
+
+	"crane.io/crane/pkg/rightsize/calibrate"
+)
 
 // Input is everything that a decision about one workload depends on.
 type Input struct {
@@ -41,7 +45,11 @@ type Input struct {
 
 	Pods    []Pod
 	Signals Signals
-	State   State
+	// Demands are the containers whose CPU usage exceeded the request within the last minutes, by which single pods are raised; none
+	// where no reaction acts on the workload. Reaction has the headroom and the hold.
+	Demands  []Demand
+	Reaction calibrate.Reaction
+	State    State
 	// Allowance holds the limits of budgets, circuit breaker and maintenance windows.
 	Allowance Allowance
 	// DisruptionsAllowed is the number of pods that the disruption budgets let restart now; negative without a budget.

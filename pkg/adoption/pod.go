@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // ResizeStatus is the progress of the last resize of a pod, as its kubelet reports it.
@@ -41,6 +42,8 @@ type Pod struct {
 	// Refused is the reason why the API server refused RefusedSize for this pod for good; empty if it did not.
 	Refused     string
 	RefusedSize Size
+	// Room is the CPU of its node that no pod requests; nil if it is unknown.
+	Room *series.MilliCPU
 	// Ready is the condition Ready; UnreadySince is when it last changed, or when the pod was created.
 	Ready        bool
 	UnreadySince time.Time

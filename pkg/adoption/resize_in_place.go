@@ -39,7 +39,7 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 		if p.NotResizable != "" {
 			continue
 		}
-		to, reason := p.InPlaceSize(goal)
+		to, reason := p.InPlaceSize(s.raisedSize(p, goal, in.Now))
 		switch {
 		case reason != "":
 			changes.remarkf("pod %s: %s", p.Name, reason)
@@ -122,6 +122,7 @@ func podsByAge(pods []Pod) []Pod {
 func (s State) isKnownSize(p Pod) bool {
 	return slices.ContainsFunc(append([]Size{s.Original, s.Previous, s.Current}, s.EarlierSizes...), func(size Size) bool {
 		to, reason := p.InPlaceSize(size)
+		s.ignoreRaises(p, &to)
 		return reason != "" || p.size().Equal(to)
 	})
 }

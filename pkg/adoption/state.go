@@ -69,6 +69,8 @@ type State struct {
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
 	// Throttled is the share of throttled CPU periods before the last step; nil when unknown.
 	Throttled *series.Ratio `json:"throttled,omitempty"`
+	// Raised are the CPU requests of single pods that were raised within the day. A pod may have any request up to that.
+	Raised []RaisedRequest `json:"raised,omitempty"`
 	// Reason explains the phases Stopped and Held.
 	Reason string `json:"reason,omitempty"`
 	// Outcomes are the last steps down, oldest first.
@@ -95,6 +97,7 @@ func (s State) Clone() State {
 		out.Template = &t
 	}
 	out.Outcomes, out.AdjustedTargets = slices.Clone(s.Outcomes), slices.Clone(s.AdjustedTargets)
+	out.Raised = slices.Clone(s.Raised)
 	out.EarlierSizes = nil
 	for _, size := range s.EarlierSizes {
 		out.EarlierSizes = append(out.EarlierSizes, size.Clone())
@@ -189,6 +192,9 @@ func (s State) validate() error {
 	// The original size of a container without requests has no amounts.
 	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() {
 		return fmt.Errorf("phase %s without its sizes", s.Phase)
+	}
+	if len(s.Raised) > maxRaised || slices.ContainsFunc(s.Raised, func(r RaisedRequest) bool { return r.CPU <= 0 }) {
+		return fmt.Errorf("raised: must be at most %d requests above 0", maxRaised)
 	}
 	if s.Steps < 0 || s.Rollbacks < 0 {
 		return errors.New("steps and rollbacks must not be negative")

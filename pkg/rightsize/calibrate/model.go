@@ -42,7 +42,7 @@ const candidateCount = 2 * multiplierCount
 
 // podReplay is the state of the reaction for one pod.
 type podReplay struct {
-	recent recent
+	recent Recent
 	step   time.Duration
 	raises [candidateCount]raise
 }
@@ -191,7 +191,7 @@ func (m *Model) shape() []float64 {
 // replay scores the usage of a pod with each multiplier and returns the state of its reaction at the end.
 func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *podReplay) *podReplay {
 	if state == nil || state.step != s.Step {
-		state = &podReplay{recent: newRecent(s.Step), step: s.Step}
+		state = &podReplay{recent: NewRecent(s.Step), step: s.Step}
 	}
 	by := m.settings.Reaction
 	lag := len(s.Values)
@@ -243,7 +243,7 @@ func candidatesOf(shape []float64) [][candidateCount]float64 {
 
 // observe adds a sample for all candidates.
 func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]float64, by *Reaction) {
-	p.recent.add(use)
+	p.recent.Add(use)
 	if p.recent.count == 0 || !(use > requests[0] || use > requests[multiplierCount]) {
 		return // no candidate is exceeded
 	}

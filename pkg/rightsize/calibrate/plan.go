@@ -130,14 +130,14 @@ type Course struct {
 	plan   Plan
 	start  time.Time
 	step   time.Duration
-	recent recent
+	recent Recent
 	raised raise
 }
 
 // NewCourse returns the course of a day. A raise of the course of the day before, which may be nil, continues. step is the time
 // between samples.
 func NewCourse(p Plan, date series.Day, step time.Duration, before *Course) *Course {
-	c := &Course{plan: p, start: date.Start(), step: step, recent: newRecent(step)}
+	c := &Course{plan: p, start: date.Start(), step: step, recent: NewRecent(step)}
 	if before != nil {
 		c.recent, c.raised = before.recent, before.raised
 	}
@@ -155,7 +155,7 @@ func (c *Course) Observe(at time.Time, use float64) {
 	if by == nil {
 		return
 	}
-	c.recent.add(use)
+	c.recent.Add(use)
 	now := at.Add(time.Duration(lagOf(by.Delay, c.step)) * c.step)
 	c.raised.observe(now.UnixNano(), c.planned(now), &c.recent, by)
 }

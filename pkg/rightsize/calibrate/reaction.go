@@ -13,20 +13,21 @@ const (
 	maxRecent      = int(reactionWindow / time.Minute)
 )
 
-// recent holds the last usage of a pod: up to five minutes, at most one sample a minute.
-type recent struct {
+// Recent holds the last usage of a pod: up to five minutes, at most one sample a minute. NewRecent returns an empty one.
+type Recent struct {
 	values [maxRecent]float64
 	count  int // valid values
 	next   int
 	size   int // of values in reactionWindow at the step of the series; 1 to maxRecent
 }
 
-func newRecent(step time.Duration) recent {
-	return recent{size: min(max(int(reactionWindow/max(step, 1)), 1), maxRecent)}
+// NewRecent returns an empty window for samples at a step.
+func NewRecent(step time.Duration) Recent {
+	return Recent{size: min(max(int(reactionWindow/max(step, 1)), 1), maxRecent)}
 }
 
-// add adds a sample; a gap empties the window, so that usage before it does not count as present.
-func (r *recent) add(use float64) {
+// Add adds a sample; a gap empties the window, so that usage before it does not count as present.
+func (r *Recent) Add(use float64) {
 	if !usable(use) {
 		r.count = 0
 		return
@@ -37,10 +38,10 @@ func (r *recent) add(use float64) {
 }
 
 // at returns the i-th latest sample.
-func (r *recent) at(i int) float64 { return r.values[(r.next-1-i+2*r.size)%r.size] }
+func (r *Recent) at(i int) float64 { return r.values[(r.next-1-i+2*r.size)%r.size] }
 
-// exceeds reports whether the last minutes require a raise of a request.
-func (r *recent) exceeds(request float64) bool {
+// Exceeds reports whether the last minutes require a raise of a request.
+func (r *Recent) Exceeds(request float64) bool {
 	if r.count == 0 || !(r.at(0) > request) {
 		return false
 	}
@@ -56,7 +57,8 @@ func (r *recent) exceeds(request float64) bool {
 	return above > 1
 }
 
-func (r *recent) max() float64 {
+// Max returns the highest sample; 0 without one.
+func (r *Recent) Max() float64 {
 	highest := 0.0
 	for i := range r.count {
 		highest = max(highest, r.at(i))
@@ -79,12 +81,12 @@ func (r *raise) request(now int64, planned float64) float64 {
 }
 
 // observe raises the request if usage requires it.
-func (r *raise) observe(now int64, planned float64, use *recent, by *Reaction) {
+func (r *raise) observe(now int64, planned float64, use *Recent, by *Reaction) {
 	request := r.request(now, planned)
-	if !use.exceeds(request) {
+	if !use.Exceeds(request) {
 		return
 	}
-	r.level = by.Headroom * use.max()
+	r.level = by.Headroom * use.Max()
 	if now < r.until {
 		r.level = max(r.level, request)
 	}
