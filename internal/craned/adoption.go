@@ -6,6 +6,7 @@ package craned
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,22 +25,33 @@ const adoptionController = "adoption"
 // Adoption are the settings of Recommendations whose adoptionType is Auto.
 type Adoption struct {
 	DryRun bool
+	// ReactionInterval is the time between two readings of the usage of calibrated workloads; 0 for no reaction.
+	ReactionInterval time.Duration
 	targetsnapshot.Options
 }
 
-func newAdoption() Adoption { return Adoption{Options: targetsnapshot.NewOptions()} }
+func newAdoption() Adoption {
+	return Adoption{Options: targetsnapshot.NewOptions(), ReactionInterval: time.Minute}
+}
 
 func (a *Adoption) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.DryRun, "adoption-dry-run", a.DryRun,
 		"Say in the status of Recommendations with adoptionType Auto what would be sent, and send nothing.")
+	fs.DurationVar(&a.ReactionInterval, "adoption-reaction-interval", a.ReactionInterval,
+		"Time between two readings of the CPU usage by which pods of calibrated workloads with adoptionType Auto are raised within the day: "+
+			"one query for each of their namespaces. 0: no reaction.")
 	a.AddFlags(fs)
 }
 
 func (a *Adoption) validate() field.ErrorList {
+	var errs field.ErrorList
 	if _, err := a.Settings(); err != nil {
-		return field.ErrorList{field.Invalid(flag("adoption"), "", err.Error())}
+		errs = append(errs, field.Invalid(flag("adoption"), "", err.Error()))
 	}
-	return nil
+	if a.ReactionInterval < 0 || a.ReactionInterval > time.Hour {
+		errs = append(errs, field.Invalid(flag("adoption-reaction-interval"), a.ReactionInterval.String(), "must be 0 to 1h"))
+	}
+	return errs
 }
 
 // addTargets adds the index from a target to its Recommendations.
@@ -59,6 +71,7 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 	if p.source != nil {
+		cfg.Reaction, cfg.ReactionInterval = p.source, p.Adoption.ReactionInterval
 		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: clock.RealClock{}}
 	}
 	if p.recorder != nil {

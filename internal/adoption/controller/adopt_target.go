@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize/calibrate"
 )
 
 // adoptTarget decides and carries out the next change of one target and type. rec is nil when adoption was switched off.
@@ -53,6 +54,14 @@ func (r *Reconciler) adoptTarget(
 		return outcome{}, err
 	}
 	in.Pods = r.refusals.mark(in.Pods, in.Now)
+	if kind == analysisv1alpha1.AnalysisTypeResource {
+		if in.Demands = r.Reactor.demandsOf(key, rec); len(in.Demands) > 0 {
+			in.Reaction = *calibrate.DefaultSettings().Reaction
+			if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil {
+				return outcome{}, err
+			}
+		}
+	}
 	o, err := r.execute(ctx, execution{target: target, kind: kind, rec: rec, before: state, plan: r.decide(target.BudgetKey(kind), in)})
 	if o.reason == "" {
 		o.reason, o.message = block.Reason, block.Message

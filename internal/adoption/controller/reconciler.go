@@ -44,6 +44,8 @@ type Reconciler struct {
 	// Pause stops all changes of targets; nil for never.
 	Pause   *pause.Switch
 	Metrics *Metrics
+	// Reactor finds usage above the request within the day; nil for no reaction.
+	Reactor *Reactor
 
 	recentWrites recentWrites
 	refusals     refusals

@@ -5,7 +5,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,9 +43,12 @@ type Config struct {
 	SystemNamespace string
 	// Wake sends targets to reconcile beside the watches; nil for none.
 	Wake <-chan event.TypedGenericEvent[targetindex.Key]
+	// ReactionInterval is the time between two readings of usage by Reaction; 0 for no reaction.
+	ReactionInterval time.Duration
+	Reaction         Querier
 	// Registry registers the metrics.
 	Registry prometheus.Registerer
-	Clock    clock.PassiveClock
+	Clock    clock.WithTicker
 }
 
 // AddToManager adds the controller to a manager that has not started. The index of package targetindex must have been added.
@@ -61,8 +66,19 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
 	}
-	if cfg.Wake != nil {
-		b = b.WatchesRawSource(source.TypedChannel(cfg.Wake, handler.TypedFuncs[targetindex.Key, targetindex.Key]{
+	wakes := []<-chan event.TypedGenericEvent[targetindex.Key]{cfg.Wake}
+	if cfg.Reaction != nil && cfg.ReactionInterval > 0 {
+		r.Reactor = NewReactor(mgr.GetClient(), cfg.Reaction, cfg.Clock, cfg.Pause.Paused, cfg.SystemNamespace, cfg.ReactionInterval)
+		wakes = append(wakes, r.Reactor.wake)
+		if err := errors.Join(mgr.Add(r.Reactor), cfg.Registry.Register(r.Reactor.queries)); err != nil {
+			return fmt.Errorf("adding the reaction of adoption: %w", err)
+		}
+	}
+	for _, wake := range wakes {
+		if wake == nil {
+			continue
+		}
+		b = b.WatchesRawSource(source.TypedChannel(wake, handler.TypedFuncs[targetindex.Key, targetindex.Key]{
 			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[targetindex.Key], q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
 				q.Add(e.Object)
 			},

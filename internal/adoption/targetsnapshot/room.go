@@ -1,0 +1,95 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package targetsnapshot
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	podresource "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+// ReadRoom sets the room on their nodes for the pods with these demands, with two requests for each of the nodes.
+func (l SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands []adoption.Demand, pods []adoption.Pod) error {
+	wanted := map[string]bool{}
+	for _, d := range demands {
+		wanted[d.Pod] = true
+	}
+	rooms := map[string]series.MilliCPU{}
+	for i := range s.Pods { // In the order of the pods of the input.
+		node := s.Pods[i].Spec.NodeName
+		if !wanted[s.Pods[i].Name] || node == "" {
+			continue
+		}
+		room, known := rooms[node]
+		if !known {
+			var err error
+			if room, err = l.readNodeRoom(ctx, node); err != nil {
+				return err
+			}
+		}
+		rooms[node] = 0 // A second pod of the node waits for the next decision.
+		pods[i].Room = &room
+	}
+	return nil
+}
+
+// readNodeRoom returns the CPU of a node that its pods do not request.
+func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.MilliCPU, error) {
+	var node corev1.Node
+	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return 0, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	room := node.Status.Allocatable.Cpu().MilliValue()
+	next := ""
+	for {
+		var list corev1.PodList
+		err := l.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": name}, client.Limit(pageSize), client.Continue(next))
+		if err != nil {
+			return 0, fmt.Errorf("listing the pods of node %s: %w", name, err)
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+				continue
+			}
+			requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
+			room -= requests.Cpu().MilliValue()
+		}
+		if next = list.Continue; next == "" {
+			return series.MilliCPU(max(room, 0)), nil
+		}
+	}
+}
+
+// RequestsInForce returns the size that the pods of a workload should have, and the requests of single pods that were raised; ok is
+// false if adoption does not act on the workload.
+func RequestsInForce(o client.Object) (size adoption.Size, raised []adoption.RaisedRequest, ok bool) {
+	state, err := ReadState(o, analysisv1alpha1.AnalysisTypeResource)
+	if err != nil || state.Phase == adoption.Stopped || state.Phase == adoption.Withdrawing || OptedOut(o.GetLabels()) {
+		return size, nil, false
+	}
+	if state.Phase != adoption.Untouched {
+		return state.Current, state.Raised, true
+	}
+	s := &TargetSnapshot{Object: o}
+	s.readKindFields()
+	if s.podSpec == nil {
+		return size, nil, false
+	}
+	size.Containers = map[string]rightsize.Resources{}
+	for _, list := range [][]corev1.Container{s.podSpec.InitContainers, s.podSpec.Containers} {
+		for i := range list {
+			size.Containers[list[i].Name] = ConvertResources(list[i].Resources)
+		}
+	}
+	return size, nil, true
+}
