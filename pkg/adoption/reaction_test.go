@@ -112,7 +112,7 @@ func TestReactionLimits(t *testing.T) {
 			b.in.Pods[1].Containers[0].Size = requestsAndLimits(1000, 1000, 1000, 1000)
 		}, 1000},
 		"restarts for it": {func(b *fixture) { b.in.Pods[1].Containers[0].RestartsForCPU = true }, 1000},
-		"no headroom": {func(b *fixture) { b.in.Reaction.Headroom = 1 }, 1500},
+		"no headroom":     {func(b *fixture) { b.in.Reaction.Headroom = 1 }, 1500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newReaction(t, 3, 1500)
