@@ -122,6 +122,11 @@ func TestValidate(t *testing.T) {
 		"two places of rules": {[]string{address, "--prometheus-adapter-config=a", "--prometheus-adapter-configmap-name=b"}, "--prometheus-adapter-config: Forbidden"},
 		"half a ConfigMap":    {[]string{address, "--prometheus-adapter-configmap-name=b"}, "--prometheus-adapter-configmap-namespace: Required value"},
 		"labels of rules":     {[]string{address, "--prometheus-adapter-extension-labels=a"}, "--prometheus-adapter-extension-labels: Invalid value"},
+		"negative budget":     {[]string{address, "--scaling-ahead-budget=-0.1"}, "--scaling-ahead-budget: Invalid value: -0.1: must be from 0 to 10"},
+		"huge budget":         {[]string{address, "--scaling-ahead-budget=11"}, "--scaling-ahead-budget: Invalid value"},
+		"budget of nothing":   {[]string{address, "--scaling-ahead-budget=NaN"}, "--scaling-ahead-budget: Invalid value"},
+		"negative reaction":   {[]string{address, "--adoption-reaction-interval=-1s"}, "--adoption-reaction-interval: Invalid value"},
+		"rare reaction":       {[]string{address, "--adoption-reaction-interval=2h"}, "--adoption-reaction-interval: Invalid value"},
 		"no grace":            {[]string{address, "--ehpa-metrics-grace=0s"}, "--ehpa-metrics-grace: Invalid value"},
 		"no namespace":        {[]string{address}, "CRANE_SYSTEM_NAMESPACE: Invalid value"},
 	} {
@@ -149,6 +154,7 @@ func TestAccepted(t *testing.T) {
 		"no servers":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
 		"a controller left out":     {"--controllers=*,-recommendation"},
 		"labels of several sorts":   {`--extension-labels=cluster=eu,tier=~"a|b"`},
+		"no budget, no reaction":    {"--scaling-ahead-budget=0", "--adoption-reaction-interval=0s"},
 		"a gate that means nothing": {"--feature-gates=PodResource=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

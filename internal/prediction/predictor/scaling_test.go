@@ -82,6 +82,21 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 	})
 }
 
+// TestScalingBudget checks that the configured budget bounds what forecasts may cost: none of it selects no level.
+func TestScalingBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for budget, want := range map[float64]bool{0: false, scaling.DefaultBudget: true} {
+			p := start(t, &fakeSource{use: officeHours}, func(c *Config) { c.ScalingBudget = budget })
+			key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := advise(t, p, key, "a"); got.Use != want || got.ExtraCost > budget {
+				t.Errorf("budget %v: %+v", budget, got.Choice)
+			}
+		}
+	})
+}
+
 // TestAccountsAreTheCallers checks that each caller has, changes and removes its own evaluation.
 func TestAccountsAreTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
