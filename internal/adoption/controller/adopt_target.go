@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -57,8 +58,9 @@ func (r *Reconciler) adoptTarget(
 	if kind == analysisv1alpha1.AnalysisTypeResource {
 		if in.Demands = r.Reactor.demandsOf(key, rec); len(in.Demands) > 0 {
 			in.Reaction = *calibrate.DefaultSettings().Reaction
-			if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil {
-				return outcome{}, err
+			if err := reader.ReadRoom(ctx, target, in.Demands, in.Pods); err != nil { // Adoption goes on; the next reading tries again.
+				ctrl.LoggerFrom(ctx).WithName("adoption").Info("No pod is raised: the room on its node is not known", "target", target.String(), "reason", err.Error())
+				in.Demands = nil
 			}
 		}
 	}

@@ -6,6 +6,7 @@ package targetsnapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
@@ -17,29 +18,35 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ReadRoom sets the room on their nodes for the pods with these demands, with two requests for each of the nodes.
+// ReadRoom sets the room on their nodes for the pods whose requests are below these demands, with two requests for each of the nodes.
+// Pods of one node share its room.
 func (l SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands []adoption.Demand, pods []adoption.Pod) error {
-	wanted := map[string]bool{}
-	for _, d := range demands {
-		wanted[d.Pod] = true
-	}
-	rooms := map[string]series.MilliCPU{}
+	byNode := map[string][]int{}
 	for i := range s.Pods { // In the order of the pods of the input.
-		node := s.Pods[i].Spec.NodeName
-		if !wanted[s.Pods[i].Name] || node == "" {
-			continue
+		if node := s.Pods[i].Spec.NodeName; node != "" && exceedsRequest(pods[i], demands) {
+			byNode[node] = append(byNode[node], i)
 		}
-		room, known := rooms[node]
-		if !known {
-			var err error
-			if room, err = l.readNodeRoom(ctx, node); err != nil {
-				return err
-			}
+	}
+	for node, indices := range byNode {
+		room, err := l.readNodeRoom(ctx, node)
+		if err != nil {
+			return err
 		}
-		rooms[node] = 0 // A second pod of the node waits for the next decision.
-		pods[i].Room = &room
+		room /= series.MilliCPU(len(indices))
+		for _, i := range indices {
+			pods[i].Room = &room
+		}
 	}
 	return nil
+}
+
+// exceedsRequest reports whether a demand is above the request of its container in the pod.
+func exceedsRequest(p adoption.Pod, demands []adoption.Demand) bool {
+	return slices.ContainsFunc(demands, func(d adoption.Demand) bool {
+		return d.Pod == p.Name && slices.ContainsFunc(p.Containers, func(c adoption.Container) bool {
+			return c.Name == d.Container && c.Size.CPURequest != nil && d.Use > *c.Size.CPURequest
+		})
+	})
 }
 
 // readNodeRoom returns the CPU of a node that its pods do not request.
