@@ -91,7 +91,7 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 	}
 	want := []string{
 		"crane-default", "crane-latency-sensitive", "crane-batch", "crane-calibrated-constant", "gocrane", "vpa", "krr-p95",
-		"krr-p99", "crane-time-of-day", "blocks-3h", "crane-calibrated",
+		"krr-p99", "crane-time-of-day", "blocks-3h", "crane-calibrated", "crane-calibrated-adopted",
 	}
 	if !slices.Equal(names, want) || len(report) != 3 {
 		t.Errorf("%v, want %v", names, want)
@@ -172,20 +172,22 @@ func TestBacktestTarget(t *testing.T) {
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cost := map[string]float64{}
-	for _, target := range []string{"0.0025", "0.02"} {
-		out, _, err := runBacktest(t, "-o", "json", "--policy", "crane-calibrated-constant", "--target", target, file)
-		if err != nil {
-			t.Fatal(err)
+	for _, policy := range []string{"crane-calibrated-constant", "crane-calibrated-adopted", "crane-calibrated"} {
+		cost := map[string]float64{}
+		for _, target := range []string{"0.0025", "0.02"} {
+			out, _, err := runBacktest(t, "-o", "json", "--policy", policy, "--target", target, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var report requestbacktest.Report
+			if err := json.Unmarshal([]byte(out), &report); err != nil {
+				t.Fatal(err)
+			}
+			cost[target] = report.Mean[0].Cost
 		}
-		var report requestbacktest.Report
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
-			t.Fatal(err)
+		if cost["0.02"] >= cost["0.0025"] {
+			t.Errorf("%s: cost %v", policy, cost)
 		}
-		cost[target] = report.Mean[0].Cost
-	}
-	if cost["0.02"] >= cost["0.0025"] {
-		t.Errorf("cost %v", cost)
 	}
 	if _, _, err := runBacktest(t, "--target", "0.001", file); err == nil || !strings.Contains(err.Error(), "--target") {
 		t.Errorf("a target of 0.1 %%: %v", err)

@@ -12,10 +12,12 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedConstant is the built-in
+// Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedAdopted follows one request a
+// day, calibrated without reactions, with reactions, as adoption does with recommendations (CPU only); CalibratedConstant is the built-in
 // policy, which requests one number a day without reactions.
 const (
 	Calibrated         = CranePrefix + "calibrated"
+	CalibratedAdopted  = Calibrated + "-adopted"
 	CalibratedConstant = Calibrated + "-constant"
 )
 
@@ -28,9 +30,22 @@ func OfCalibration(name string, s calibrate.Settings) Rule {
 	}}
 }
 
+// OfAdoption returns the rule of one request a day, calibrated without a reaction, to which the default reaction is added. Without a
+// plan nothing reacts.
+func OfAdoption(name string, target series.Ratio) Rule {
+	s := calibrate.ConstantSettings()
+	s.Target = target
+	return Rule{Name: name, Follow: func() CoursePlanner {
+		p := &calibratedPlanner{model: calibrate.New(s), settings: s, adopted: calibrate.DefaultSettings().Reaction}
+		return p.next
+	}}
+}
+
 type calibratedPlanner struct {
 	model    *calibrate.Model
 	settings calibrate.Settings
+	// adopted is the reaction to plans that were calibrated without one; nil for that of the settings.
+	adopted  *calibrate.Reaction
 	added    time.Time // end of the samples in the model
 	last     *calibrate.Course
 	fallback rightsize.CPUPolicy
@@ -44,6 +59,9 @@ func (p *calibratedPlanner) next(past History) (Course, error) {
 	p.added = past.Now
 	today := series.DayOf(past.Now)
 	plan, err := p.model.Plan(today)
+	if p.adopted != nil {
+		plan.Reaction = p.adopted
+	}
 	if err != nil {
 		need, err := p.constant(past, err)
 		if err != nil {

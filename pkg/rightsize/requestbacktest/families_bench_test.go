@@ -225,6 +225,11 @@ func familyRules() []Rule {
 			rules = append(rules, v.rule(target))
 		}
 	}
+	replayed := variant{"constant with reaction, replayed with it,", calibrate.ConstantSettings()}
+	replayed.settings.Reaction = calibrate.DefaultSettings().Reaction
+	for _, target := range targets() {
+		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed without, %g %%", 100*float64(target)), target), replayed.rule(target))
+	}
 	lowest := variants()[0]
 	lowest.name = "lowest"
 	return append(rules, lowest.rule(0.001))
