@@ -187,7 +187,13 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 			d.Labels = map[string]string{analysisv1alpha1.LabelAdoption: analysisv1alpha1.LabelAdoptionOff}
 		},
 		"stopped": func(d *appsv1.Deployment, _ *analysisv1alpha1.Recommendation) {
-			d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: `{"phase":"Stopped","earlier":{"containers":{"app":{}}},"current":{"containers":{"app":{"CPURequest":1000}}}}`}
+			one := series.MilliCPU(1000)
+			size := adoption.Size{Containers: map[string]rightsize.Resources{"app": {CPURequest: &one}}}
+			text, err := adoption.State{Phase: adoption.Stopped, Original: size, Current: size}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: text}
 		},
 		"no request": func(d *appsv1.Deployment, _ *analysisv1alpha1.Recommendation) {
 			d.Spec.Template.Spec.Containers[0].Resources.Requests = nil

@@ -35,8 +35,9 @@ func TestAdoptionReacts(t *testing.T) {
 	if !(recommended.Violation > 0.05) || adopted.Violation > recommended.Violation/8 || adopted.Cost <= recommended.Cost {
 		t.Errorf("recommended %+v\nadopted %+v", recommended, adopted)
 	}
-	if quiet, err := Run([]Named{{"web", s.Between(s.Start, s.Start.Add(8*24*time.Hour))}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU); err != nil ||
-		quiet.Mean[0].Cost != quiet.Mean[1].Cost {
+	s = s.Between(s.Start, s.Start.Add(8*24*time.Hour))
+	quiet, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
+	if err != nil || quiet.Mean[0].Cost != quiet.Mean[1].Cost {
 		t.Errorf("without usage above the request: %+v, %v", quiet.Mean, err)
 	}
 }
