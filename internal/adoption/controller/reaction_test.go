@@ -125,8 +125,22 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 		cores float64
 		want  series.MilliCPU // 0 for no demand
 	}{
-		{0.9, 0}, {1.2, 0}, {0.8, 0}, {1.1, 1200}, {0.5, 0}, {1.3, 1300}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {1.1, 0}, {math.Inf(1), 0},
-		{math.NaN(), 0}, {-1, 0}, {1.2, 1200},
+		{0.9, 0},
+		{1.2, 0},
+		{0.8, 0},
+		{1.1, 1200},
+		{0.5, 0},
+		{1.3, 1300},
+		{0, 0},
+		{0, 0},
+		{0, 0},
+		{0, 0},
+		{0, 0},
+		{1.1, 0},
+		{math.Inf(1), 0},
+		{math.NaN(), 0},
+		{-1, 0},
+		{1.2, 1200},
 	} {
 		r.readNext(t, use, clk, c.cores)
 		var want []adoption.Demand

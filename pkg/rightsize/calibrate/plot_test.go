@@ -21,9 +21,6 @@ func TestPlot(t *testing.T) {
 	if got := c.Summary(); !strings.HasSuffix(got, "target 7.2 minutes a day: missed by 7.2 minutes a day") {
 		t.Error(got)
 	}
-	for _, p := range c.Points {
-		c.Points = append(c.Points, p)
-	}
 	for len(c.Points) < candidateCount/2 {
 		c.Points = append(c.Points, Point{1.23456789, 0.999999, 123456789})
 	}
