@@ -24,7 +24,8 @@ func defaultTuning() tuning {
 }
 
 // A mixture has weights of its own for each segment of the time ahead: what is best for the next hour is not best for
-// tomorrow.
+// tomorrow. The first segments end at midnight at the latest: there the type of day changes, and experts that follow the newest hours
+// are best on the evening of six replays out of seven.
 const segmentCount = 3
 
 // segmentHours returns the hours at which segments begin, and the end of the day.
@@ -97,7 +98,14 @@ func (h *hedge) measureSkill(t tuning, losses *segmentLosses) {
 // bounds returns the slots of a segment in a day.
 func (o *outlook) bounds(segment int) (int, int) {
 	hours := segmentHours()
-	return hours[segment] * o.h.slots / 24, hours[segment+1] * o.h.slots / 24
+	at := func(i int) int {
+		slot := hours[i] * o.h.slots / 24
+		if i < segmentCount && o.h.midnight > 0 {
+			return min(slot, o.h.midnight)
+		}
+		return slot
+	}
+	return at(segment), at(segment + 1)
 }
 
 // uses reports whether an expert forecasts a level: 0 for the median, 1 for the upper quantiles.

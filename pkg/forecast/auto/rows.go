@@ -25,7 +25,9 @@ type dayRows struct {
 	// distances are those of each pair of rows; see distance.
 	distances []float64
 	known     bool
-	max       float64
+	// midnight is the number of slots from the origin to the next midnight, 1 to slots; 0 is unknown.
+	midnight int
+	max      float64
 }
 
 // lateHours is the length of the period before an origin whose mean corrects the level of a profile.
