@@ -267,8 +267,8 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 	}
 	header := table.Row{"  POLICY", "SLACK", "MIN/DAY OVER", last, "CHANGES/DAY", "MEAN REQUEST", ""}
 	t.AppendHeader(header)
-	for _, o := range r.Outcomes {
-		t.AppendRow(replayRow(s.outcomeCells(o)))
+	for i, o := range r.Outcomes {
+		t.AppendRow(replayRow(s.outcomeCells(i, o)))
 	}
 	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
 	e.WriteString(t.Render() + "\n")
@@ -298,8 +298,13 @@ func replayRow(cells []string) table.Row {
 	return append(row, "")
 }
 
-// outcomeCells returns the policy of an outcome and its figures.
-func (s resourceSize) outcomeCells(o rightsize.Outcome) []string {
+// outcomeCells returns the policy of the i-th outcome and its figures. The first is that of the recommendation, and says so if an
+// autoscaler keeps the current request instead.
+func (s resourceSize) outcomeCells(i int, o rightsize.Outcome) []string {
+	policy := o.Policy
+	if i == 0 && slices.ContainsFunc(s.sizing.Flags, func(f rightsize.Flag) bool { return f.Code == rightsize.FlagAutoscaled }) {
+		policy += ": not applied, an autoscaler holds the request at " + s.format(s.current)
+	}
 	limited := emptyCell
 	switch {
 	case o.OOMDays != nil:
@@ -307,7 +312,7 @@ func (s resourceSize) outcomeCells(o rightsize.Outcome) []string {
 	case o.Throttled != nil:
 		limited = shareText(*o.Throttled)
 	}
-	return []string{o.Policy, shareText(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
+	return []string{policy, shareText(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
 }
 
 // curveCells returns the quantile of a point of the curve and its figures.

@@ -106,6 +106,21 @@ func TestHTMLShowsReplay(t *testing.T) {
 	}
 }
 
+// TestReplayNamesAutoscaler checks that the row of the policy names the autoscaler that keeps the request, and that no other row does.
+func TestReplayNamesAutoscaler(t *testing.T) {
+	r := explainFixtureReport(t)
+	r.withReplays = true
+	const text = "default: not applied, an autoscaler holds the request at 1"
+	if page := render(t, outputHTML, r); strings.Contains(page, "not applied") {
+		t.Error("the page mentions an autoscaler that does not exist")
+	}
+	cpu := &r.items[0].plan.Containers[0].CPU
+	cpu.Flags = append(cpu.Flags, rightsize.Flag{Code: rightsize.FlagAutoscaled, Detail: "an autoscaler acts at 60 %"})
+	if page := render(t, outputHTML, r); strings.Count(page, "not applied") != 1 || !strings.Contains(page, "<td>"+text+"</td>") {
+		t.Errorf("the page lacks the row %q", text)
+	}
+}
+
 // TestReplayChartBounds checks that every point lies within the chart and that labels do not overlap.
 func TestReplayChartBounds(t *testing.T) {
 	for name, replay := range map[string]rightsize.Replay{
@@ -115,7 +130,7 @@ func TestReplayChartBounds(t *testing.T) {
 		}},
 		"empty": {Days: 1, Outcomes: []rightsize.Outcome{{}, {}, {}, {}, {}, {}}, Curve: []rightsize.CurvePoint{{}}},
 	} {
-		c := newHTMLReplay(&replay, metrics.CPU).Chart
+		c := newHTMLReplay(&replay, resourceSize{resource: metrics.CPU}).Chart
 		for _, m := range append(slices.Clone(c.Dots), c.Marks...) {
 			if !(m.X >= c.Left && m.X <= c.Right && m.Y >= c.Top && m.Y <= c.Bottom) {
 				t.Errorf("%s: point outside the chart: %v, %v", name, m.X, m.Y)

@@ -172,7 +172,7 @@ func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
 		s := newResourceSize(it.plan.Containers[i], resource)
 		view.Use, view.Policy = useText(s, it.usage[i].of(resource)), r.policyText(s)
 		view.Groups = r.nodeGroupLines(it, i, s.resource)
-		view.ReplayView = newHTMLReplay(view.Replay, s.resource)
+		view.ReplayView = newHTMLReplay(view.Replay, s)
 		view.CalibrationChart = newCalibrationChart(view.Calibration, s)
 		view.NoReplayYet = r.withReplays && view.ReplayView == nil
 		out.Resources = append(out.Resources, view)

@@ -69,17 +69,16 @@ const (
 )
 
 // newHTMLReplay returns nil if no day was replayed.
-func newHTMLReplay(r *rightsize.Replay, of metrics.Resource) *htmlReplay {
+func newHTMLReplay(r *rightsize.Replay, s resourceSize) *htmlReplay {
 	if r == nil || r.Days == 0 {
 		return nil
 	}
 	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", series.FormatCount(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
-	if of == metrics.CPU {
+	if s.resource == metrics.CPU {
 		out.LimitTitle, out.Hint = "Throttled", customPolicyHint
 	}
-	s := resourceSize{resource: of}
 	for i, o := range r.Outcomes {
-		out.Outcomes = append(out.Outcomes, htmlOutcome{Mark: outcomeLetter(i), Selected: i == 0, Cells: s.outcomeCells(o)})
+		out.Outcomes = append(out.Outcomes, htmlOutcome{Mark: outcomeLetter(i), Selected: i == 0, Cells: s.outcomeCells(i, o)})
 	}
 	for _, p := range r.Curve {
 		out.Curve = append(out.Curve, s.curveCells(p))
