@@ -139,7 +139,7 @@ func TestExitCodes(t *testing.T) {
 		{"resource with Prometheus", []string{"recommend", "--prometheus", "http://x", "--resource", "cpu"}, exitUsage, "--resource applies to --from"},
 		{"all and one namespace", []string{"recommend", "--prometheus", "http://x", "-A", "-n", "a"}, exitUsage, "mutually exclusive"},
 		{"no URL", []string{"recommend", "--prometheus", "localhost"}, exitUsage, "http://"},
-		{"two credentials", []string{"recommend", "--prometheus", "http://x", "--prometheus-token", "a", "--prometheus-username", "b"}, exitUsage, "at most one"},
+		{"two credentials", []string{"recommend", "--prometheus", "http://x", "--prometheus-token-file", "a", "--prometheus-username", "b"}, exitUsage, "at most one"},
 		{"bad header", []string{"recommend", "--prometheus", "http://x", "--prometheus-header", "a"}, exitUsage, "Name: value"},
 		{"missing directory", []string{"recommend", "--from", filepath.Join(empty, "none")}, exitFailure, "no such file"},
 		{"broken file", []string{"recommend", "--from", broken}, exitFailure, `a.csv:2: value "abc" is not a number`},
@@ -205,7 +205,8 @@ func TestEnvironment(t *testing.T) {
 		want prometheusFlags
 	}{
 		{"all from environment", prometheusFlags{}, prometheusFlags{address: "http://env", token: "t"}},
-		{"flag wins", prometheusFlags{address: "http://flag", token: "f"}, prometheusFlags{address: "http://flag", token: "f"}},
+		{"flag wins", prometheusFlags{address: "http://flag"}, prometheusFlags{address: "http://flag", token: "t"}},
+		{"password file", prometheusFlags{username: "me", passwordFile: "f"}, prometheusFlags{address: "http://env", username: "me", passwordFile: "f"}},
 		{"password for a user", prometheusFlags{username: "me"}, prometheusFlags{address: "http://env", username: "me", password: "p"}},
 		{"token file", prometheusFlags{tokenFile: "f"}, prometheusFlags{address: "http://env", tokenFile: "f"}},
 	} {

@@ -26,6 +26,7 @@ const (
 type prometheusFlags struct {
 	address            string
 	username, password string
+	passwordFile       string
 	token, tokenFile   string
 	caFile             string
 	certFile, keyFile  string
@@ -52,9 +53,8 @@ func (p *prometheusFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.address, "prometheus", "", "URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics ($"+envAddress+"; default: discovered in the cluster)")
 	fs.StringVar(&p.service, "prometheus-service", "", "service NAMESPACE/NAME[:PORT][/PATH] to reach through the API server (default: discovered by labels)")
 	fs.StringVar(&p.username, "prometheus-username", "", "user for basic authentication ($"+envUsername+")")
-	fs.StringVar(&p.password, "prometheus-password", "", "password for basic authentication (preferably in $"+envPassword+")")
-	fs.StringVar(&p.token, "prometheus-token", "", "bearer token (preferably in $"+envToken+")")
-	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token")
+	fs.StringVar(&p.passwordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+envPassword+")")
+	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+envToken+")")
 	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
 	fs.StringVar(&p.certFile, "prometheus-cert-file", "", "PEM file with a client certificate")
 	fs.StringVar(&p.keyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
@@ -71,15 +71,18 @@ func (p *prometheusFlags) complete() {
 	if p.address == "" && p.service == "" {
 		p.address = os.Getenv(envAddress)
 	}
-	if p.username != "" || p.token != "" || p.tokenFile != "" {
-		if p.username != "" && p.password == "" {
+	if p.username != "" || p.tokenFile != "" {
+		if p.username != "" && p.passwordFile == "" {
 			p.password = os.Getenv(envPassword)
 		}
 		return
 	}
 	p.token = os.Getenv(envToken)
 	if p.token == "" {
-		p.username, p.password = os.Getenv(envUsername), os.Getenv(envPassword)
+		p.username = os.Getenv(envUsername)
+		if p.passwordFile == "" {
+			p.password = os.Getenv(envPassword)
+		}
 	}
 }
 
@@ -103,7 +106,7 @@ func (p *prometheusFlags) open() (*prometheus.Source, error) {
 		// The API server authenticates with the kubeconfig and does not forward other credentials.
 		cfg.Address, cfg.Transport, cfg.GetOnly = p.discovered.address, p.discovered.transport, true
 	} else {
-		cfg.Username, cfg.Password = p.username, p.password
+		cfg.Username, cfg.Password, cfg.PasswordFile = p.username, p.password, p.passwordFile
 		cfg.BearerToken, cfg.BearerTokenFile = p.token, p.tokenFile
 		cfg.TLS = prometheus.TLSConfig{CAFile: p.caFile, CertFile: p.certFile, KeyFile: p.keyFile, InsecureSkipVerify: p.insecure}
 	}

@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/internal/component/featuregate"
 )
 
-// Complete sets options that follow from others and returns warnings about flags that were set and have no effect. It opens no
-// file.
+// Complete sets options that follow from others and returns warnings about flags that were set and have no effect or show a
+// credential. It opens no file.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	for i, name := range o.DataSources {
 		if canonical, known := dataSourceName(name); known {
@@ -28,7 +28,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	o.requireConfiguration = fs.Changed("recommendation-configuration-file")
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
 
-	warnings := deprecatedflags.Warnings(fs)
+	warnings := append(deprecatedflags.Warnings(fs), o.Prometheus.Complete()...)
 	if len(o.DataSources) > 0 && !slices.ContainsFunc(o.DataSources, keepsHistory) {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")

@@ -100,6 +100,9 @@ type Prometheus = promflags.Options
 type GRPC struct {
 	Address string
 	Timeout time.Duration
+	// CAFile contains the authorities that verify the server. Insecure connects to remote servers without TLS.
+	CAFile   string
+	Insecure bool
 }
 
 // NewOptions returns the defaults.
@@ -171,7 +174,10 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Data sources, the preferred one first: "+knownDataSources()+". The first that can answer a question serves it.")
 	o.Prometheus.AddFlags(fs)
 	fs.StringVar(&o.CSVDir, "csv-dir", o.CSVDir, "Directory with the files of the data source csv.")
-	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc.")
+	fs.StringVar(&o.GRPC.Address, "grpc-ds-address", o.GRPC.Address, "Address of the data source grpc. Connections beyond the loopback interface use TLS.")
+	fs.StringVar(&o.GRPC.CAFile, "grpc-ds-ca-file", o.GRPC.CAFile, "PEM file with the authorities of the data source grpc, instead of the system's.")
+	fs.BoolVar(&o.GRPC.Insecure, "grpc-ds-insecure", o.GRPC.Insecure,
+		"Connect to the data source grpc without TLS: the network can read and change samples.")
 	fs.DurationVar(&o.GRPC.Timeout, "grpc-ds-timeout", o.GRPC.Timeout, "Time for one question to the data source grpc.")
 	o.WebAPI.addFlags(fs)
 

@@ -87,6 +87,8 @@ func TestValidate(t *testing.T) {
 		"csv without files":   {[]string{"--datasource=csv"}, "--csv-dir: Required value"},
 		"grpc without place":  {[]string{"--datasource=grpc", "--grpc-ds-address="}, "--grpc-ds-address: Required value"},
 		"grpc without time":   {[]string{"--datasource=grpc", "--grpc-ds-timeout=0s"}, "--grpc-ds-timeout: Invalid value"},
+		"grpc without TLS":    {[]string{"--datasource=grpc", "--grpc-ds-insecure", "--grpc-ds-ca-file=a"}, "--grpc-ds-insecure: Forbidden"},
+		"two passwords":       {[]string{address, "--prometheus-auth-username=u", "--prometheus-auth-password=a", "--prometheus-auth-password-file=b"}, "--prometheus-auth-password-file: Forbidden"},
 		"no source":           {[]string{address, "--datasource="}, "--datasource: Required value"},
 		"unknown controller":  {[]string{address, "--controllers=*,-ehpa"}, `--controllers[1]: Unsupported value: "-ehpa"`},
 		"bad address":         {[]string{address, "--metrics-bind-address=8080"}, "--metrics-bind-address: Invalid value"},

@@ -96,7 +96,8 @@ func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Ca
 		return server.Capabilities(), server.Check, nil
 	case dataSourceGRPC:
 		server, err := grpc.New(grpc.Config{
-			Address: o.GRPC.Address, Timeout: o.GRPC.Timeout, Inventory: newLiveLister(mgr), Clock: clock.RealClock{},
+			Address: o.GRPC.Address, CAFile: o.GRPC.CAFile, Insecure: o.GRPC.Insecure, Timeout: o.GRPC.Timeout,
+			Inventory: newLiveLister(mgr), Clock: clock.RealClock{},
 		})
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)

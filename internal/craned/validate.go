@@ -127,6 +127,9 @@ func (o *Options) validateDataSources() field.ErrorList {
 		if o.GRPC.Address == "" {
 			errs = append(errs, field.Required(flag("grpc-ds-address"), "the data source grpc needs it"))
 		}
+		if o.GRPC.Insecure && o.GRPC.CAFile != "" {
+			errs = append(errs, field.Forbidden(flag("grpc-ds-insecure"), "--grpc-ds-ca-file is set as well"))
+		}
 		if o.GRPC.Timeout <= 0 {
 			errs = append(errs, notPositive("grpc-ds-timeout", o.GRPC.Timeout))
 		}

@@ -150,12 +150,16 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			warnings := o.Prometheus.Complete()
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
 			log := o.Log.New(cmd.ErrOrStderr())
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
+			for _, warning := range warnings {
+				log.Info(warning)
+			}
 			return Run(ctrl.LoggerInto(cmd.Context(), log), o)
 		},
 	}

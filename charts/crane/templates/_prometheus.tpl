@@ -74,7 +74,6 @@ args:
 {{- end }}
 {{- if $p.basicAuth.secret }}
 - --prometheus-auth-username=$(CRANE_PROMETHEUS_USERNAME)
-- --prometheus-auth-password=$(CRANE_PROMETHEUS_PASSWORD)
 {{- end }}
 {{- range $name := keys $p.headers | sortAlpha }}
 - {{ printf "--prometheus-header=%s: %s" $name (get $p.headers $name) | quote }}

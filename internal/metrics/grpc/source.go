@@ -5,15 +5,21 @@ package grpc
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"iter"
 	"math"
+	"net"
+	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -40,8 +46,12 @@ const (
 
 // Config configures a Source.
 type Config struct {
-	// Address is host:port, without TLS: the protocol is intended for servers in the pod or network of craned.
+	// Address is host:port or unix:PATH.
 	Address string
+	// CAFile contains the authorities that verify the server's certificate, in PEM; empty for the system's.
+	CAFile string
+	// Insecure connects without TLS. Servers on the loopback interface and on a Unix socket need no TLS unless CAFile is set.
+	Insecure bool
 	// Timeout bounds one request.
 	Timeout time.Duration
 	// Inventory lists the workloads.
@@ -60,12 +70,48 @@ func New(config Config) (*Source, error) {
 	if config.Address == "" || config.Timeout <= 0 || config.Inventory == nil || config.Clock == nil {
 		return nil, errors.New("a grpc source needs an address, a time limit, an inventory and a clock")
 	}
-	conn, err := grpc.NewClient(config.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	transport, err := config.transport()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(config.Address, grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(limitingCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, fmt.Errorf("data source grpc at %s: %w", config.Address, err)
 	}
 	return &Source{config: config, conn: conn}, nil
+}
+
+// transport returns the credentials of the connection: TLS unless the server is local or Insecure is set.
+func (c Config) transport() (credentials.TransportCredentials, error) {
+	if c.CAFile == "" && (c.Insecure || isLocal(c.Address)) {
+		return insecure.NewCredentials(), nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("data source grpc: reading authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("data source grpc: %s contains no certificate in PEM", c.CAFile)
+		}
+	}
+	return credentials.NewTLS(config), nil
+}
+
+// isLocal reports whether connections to an address stay in the network namespace of the process.
+func isLocal(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Capabilities returns the readers of the server's data.

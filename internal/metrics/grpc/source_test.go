@@ -5,10 +5,14 @@ package grpc
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +21,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -32,6 +37,9 @@ type server struct {
 	mu     sync.Mutex
 	asked  []string
 	answer func(request string) ([]timeSeries, error)
+	// options are those of the gRPC server, and caFile is the one of the source.
+	options []grpc.ServerOption
+	caFile  string
 }
 
 // timeSeries and sample are the series of a response.
@@ -72,7 +80,7 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	g := grpc.NewServer(append(s.options, grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
 		if !slices.Contains(methods, method) {
 			return status.Error(codes.Unimplemented, method)
@@ -90,13 +98,13 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 			return err
 		}
 		return stream.SendMsg(response(list))
-	}))
+	}))...)
 	go func() { _ = g.Serve(listener) }()
 	t.Cleanup(g.Stop)
 	ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	source, err := New(Config{
 		Address: listener.Addr().String(), Timeout: 20 * time.Second, Clock: clocktesting.NewFakePassiveClock(now),
-		Inventory: inventory{{Ref: ref, Containers: []workload.Container{{Name: "app"}}}},
+		Inventory: inventory{{Ref: ref, Containers: []workload.Container{{Name: "app"}}}}, CAFile: s.caFile,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -257,5 +265,49 @@ func TestFailures(t *testing.T) {
 	defer gone.Close()
 	if err := gone.Check(ctx); err == nil {
 		t.Error("no error without a server")
+	}
+}
+
+// TestTransport checks that samples and workload names leave the host without TLS only with Insecure.
+func TestTransport(t *testing.T) {
+	for address, want := range map[string]string{
+		"localhost:50051": "insecure", "127.0.0.1:1": "insecure", "[::1]:1": "insecure", "unix:/run/source.sock": "insecure",
+		"history.shop:50051": "tls", "10.0.0.7:1": "tls", "localhost.example.com:1": "tls", "dns:///history:1": "tls", "0.0.0.0:1": "tls",
+	} {
+		transport, err := Config{Address: address}.transport()
+		if err != nil || transport.Info().SecurityProtocol != want {
+			t.Errorf("%s: %s, %v, want %s", address, transport.Info().SecurityProtocol, err, want)
+		}
+		if transport, err = (Config{Address: address, Insecure: true}).transport(); err != nil || transport.Info().SecurityProtocol != "insecure" {
+			t.Errorf("%s with Insecure: %s, %v", address, transport.Info().SecurityProtocol, err)
+		}
+	}
+}
+
+// TestTLS checks that a source reads from a server with a certificate of the given authority, and from no other.
+func TestTLS(t *testing.T) {
+	issuer := httptest.NewTLSServer(nil)
+	defer issuer.Close()
+	authority := filepath.Join(t.TempDir(), "ca.crt")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})
+	if err := os.WriteFile(authority, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(string) ([]timeSeries, error) { return nil, nil }
+	trusted := []grpc.ServerOption{grpc.Creds(credentials.NewServerTLSFromCert(&issuer.TLS.Certificates[0]))}
+	request := metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now}
+	if err := usageError(t, serve(t, &server{answer: answer, options: trusted, caFile: authority}, methodHistory), request); err != nil {
+		t.Error(err)
+	}
+	if err := usageError(t, serve(t, &server{answer: answer, caFile: authority}, methodHistory), request); err == nil {
+		t.Error("a server without TLS is accepted")
+	}
+	if err := os.WriteFile(authority, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{authority, authority + ".none"} {
+		if _, err := (Config{Address: "history:1", CAFile: file}).transport(); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

@@ -51,6 +51,10 @@ func TestAuthentication(t *testing.T) {
 	want = "Bearer abc"
 	ask(newSource(t, address, func(c *Config) { c.BearerToken = "abc" }))
 
+	write("pa:ss\n")
+	want = "Basic dXNlcjpwYTpzcw=="
+	ask(newSource(t, address, func(c *Config) { c.Username, c.PasswordFile = "user", tokenFile }))
+
 	write("first")
 	s := newSource(t, address, func(c *Config) { c.BearerTokenFile = tokenFile })
 	want = "Bearer first"

@@ -402,6 +402,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"has no query", func(c *Config) { c.Address = "http://user:hunter2@x/?a=b" }},
 		{"at most one of", func(c *Config) { c.Username, c.BearerToken = "u", "t" }},
 		{"at most one of", func(c *Config) { c.BearerTokenFile, c.BearerToken = "f", "t" }},
+		{"at most one of password and", func(c *Config) { c.Username, c.Password, c.PasswordFile = "u", "p", "f" }},
+		{"without a user name", func(c *Config) { c.PasswordFile = "f" }},
 		{"without a user name", func(c *Config) { c.Password = "hunter2" }},
 		{"key file", func(c *Config) { c.TLS.CertFile = "x" }},
 		{`header "authorization"`, func(c *Config) { c.Headers = map[string]string{"authorization": "x"} }},

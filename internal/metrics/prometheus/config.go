@@ -18,9 +18,10 @@ type Config struct {
 	// Address is the base URL, with a path prefix if the server has one: https://host/prometheus.
 	Address string
 
-	// Username and Password select basic authentication, BearerToken a token, and BearerTokenFile a file with a token that is read again for
-	// each request. At most one of the three may be set.
+	// Username with Password or PasswordFile selects basic authentication, BearerToken a token, and BearerTokenFile a file with a token. At
+	// most one of the three may be set. Files are read again for each request.
 	Username, Password string
+	PasswordFile       string
 	BearerToken        string
 	BearerTokenFile    string
 	TLS                TLSConfig
@@ -100,7 +101,7 @@ func (c Config) Validate() error {
 
 func (c Config) validateAccess() error {
 	ways := 0
-	for _, set := range []bool{c.Username != "" || c.Password != "", c.BearerToken != "", c.BearerTokenFile != ""} {
+	for _, set := range []bool{c.Username != "" || c.Password != "" || c.PasswordFile != "", c.BearerToken != "", c.BearerTokenFile != ""} {
 		if set {
 			ways++
 		}
@@ -108,7 +109,9 @@ func (c Config) validateAccess() error {
 	switch {
 	case ways > 1:
 		return errors.New("authentication: set at most one of user name with password, bearer token, bearer token file")
-	case c.Password != "" && c.Username == "":
+	case c.Password != "" && c.PasswordFile != "":
+		return errors.New("authentication: set at most one of password and password file")
+	case (c.Password != "" || c.PasswordFile != "") && c.Username == "":
 		return errors.New("authentication: a password without a user name")
 	case c.Transport != nil && (ways > 0 || c.TLS != TLSConfig{}):
 		return errors.New("authentication: a custom transport has its own")

@@ -42,7 +42,7 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	}
 	switch {
 	case cfg.Username != "":
-		stack.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password)}
+		stack.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password), PasswordFile: cfg.PasswordFile}
 	case cfg.BearerToken != "":
 		stack.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(cfg.BearerToken)}
 	case cfg.BearerTokenFile != "":

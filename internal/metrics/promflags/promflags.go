@@ -7,6 +7,7 @@ package promflags
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,11 +16,19 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
+// Environment variables with credentials.
+const (
+	envUsername = "CRANE_PROMETHEUS_USERNAME"
+	envPassword = "CRANE_PROMETHEUS_PASSWORD"
+	envToken    = "CRANE_PROMETHEUS_TOKEN"
+)
+
 // Options configure access to Prometheus. Names and defaults of flags are gocrane's.
 type Options struct {
 	Address         string
 	Username        string
 	Password        string
+	PasswordFile    string
 	BearerToken     string
 	BearerTokenFile string
 	// Headers are sent with each request, each as "Name: value". HeadersFile is a file with one a line.
@@ -55,8 +64,11 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, "prometheus-address", p.Address,
 		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
 	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
-	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication.")
-	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken, "Bearer token.")
+	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication. Deprecated: visible in the list of processes; use --prometheus-auth-password-file or $"+envPassword+".")
+	fs.StringVar(&p.PasswordFile, "prometheus-auth-password-file", p.PasswordFile,
+		"File with the password of basic authentication, read again for each request.")
+	fs.StringVar(&p.BearerToken, "prometheus-auth-bearertoken", p.BearerToken,
+		"Bearer token. Deprecated: visible in the list of processes; use --prometheus-auth-bearertoken-file or $"+envToken+".")
 	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
 		"File with the bearer token, read again when it changes.")
 	fs.StringArrayVar(&p.Headers, "prometheus-header", p.Headers,
@@ -71,6 +83,28 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&p.Concurrency, "prometheus-query-concurrency", p.Concurrency, "Queries at once.")
 	fs.DurationVar(&p.Timeout, "prometheus-timeout", p.Timeout, "Time for one query.")
 	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
+}
+
+// Complete reads unset credentials from the environment and returns a warning for each credential that was set on the command line, where
+// all users of the host can read it. If a flag selects an authentication method, the other methods in the environment are ignored.
+func (p *Options) Complete() []string {
+	var warnings []string
+	if p.Password != "" {
+		warnings = append(warnings, "--prometheus-auth-password is visible in the list of processes: use --prometheus-auth-password-file or $"+envPassword)
+	}
+	if p.BearerToken != "" {
+		warnings = append(warnings, "--prometheus-auth-bearertoken is visible in the list of processes: use --prometheus-auth-bearertoken-file or $"+envToken)
+	}
+	if p.Username == "" && p.BearerToken == "" && p.BearerTokenFile == "" {
+		p.BearerToken = os.Getenv(envToken)
+		if p.BearerToken == "" {
+			p.Username = os.Getenv(envUsername)
+		}
+	}
+	if p.Username != "" && p.Password == "" && p.PasswordFile == "" {
+		p.Password = os.Getenv(envPassword)
+	}
+	return warnings
 }
 
 func flag(name string) *field.Path { return field.NewPath("--" + name) }
@@ -101,8 +135,11 @@ func (p Options) Validate() field.ErrorList {
 	if p.Username != "" && (p.BearerToken != "" || p.BearerTokenFile != "") {
 		errs = append(errs, field.Forbidden(flag("prometheus-auth-username"), "a bearer token is set as well: only one of them can be sent"))
 	}
-	if p.Password != "" && p.Username == "" {
-		errs = append(errs, field.Required(flag("prometheus-auth-username"), "--prometheus-auth-password is set"))
+	if p.Password != "" && p.PasswordFile != "" {
+		errs = append(errs, field.Forbidden(flag("prometheus-auth-password-file"), "--prometheus-auth-password is set as well"))
+	}
+	if (p.Password != "" || p.PasswordFile != "") && p.Username == "" {
+		errs = append(errs, field.Required(flag("prometheus-auth-username"), "a password is set"))
 	}
 	if (p.CertFile == "") != (p.KeyFile == "") {
 		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
@@ -132,7 +169,7 @@ func (p Options) Config() (prometheus.Config, error) {
 		return cfg, fmt.Errorf("--extension-labels: %w", err)
 	}
 	cfg.Address = p.Address
-	cfg.Username, cfg.Password = p.Username, p.Password
+	cfg.Username, cfg.Password, cfg.PasswordFile = p.Username, p.Password, p.PasswordFile
 	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
 	cfg.HeadersFile = p.HeadersFile
 	for _, text := range p.Headers {

@@ -278,12 +278,15 @@ prometheus:
 			"--prometheus-address=http://prometheus.monitoring:9090", "--prometheus-insecure-skip-verify=true",
 			"--prometheus-ca-file=/etc/prometheus/ca/ca.crt", "--prometheus-cert-file=/etc/prometheus/client/tls.crt",
 			"--prometheus-key-file=/etc/prometheus/client/tls.key", "--prometheus-auth-bearertoken-file=/etc/prometheus/token/token",
-			"--prometheus-auth-password=$(CRANE_PROMETHEUS_PASSWORD)", "--prometheus-header=X-Scope-OrgID: team-a",
+			"--prometheus-header=X-Scope-OrgID: team-a",
 			"--prometheus-headers-file=/etc/prometheus/headers/headers", "--prometheus-adapter-extension-labels=cluster=eu,tenant=a",
 		} {
 			if !slices.Contains(c.Args, arg) {
 				t.Errorf("%s: no %s in %v", o.GetName(), arg, c.Args)
 			}
+		}
+		if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, "PASSWORD") }) {
+			t.Errorf("%s: a password in the arguments, which the list of processes shows: %v", o.GetName(), c.Args)
 		}
 		mounts := map[string]string{}
 		for _, m := range c.VolumeMounts {
