@@ -261,3 +261,24 @@ func TestCranedPods(t *testing.T) {
 		}
 	}
 }
+
+// TestCreatedSecrets: an account that creates its certificate cannot create a Secret that gets the token of another account.
+func TestCreatedSecrets(t *testing.T) {
+	for account, policy := range map[string]string{"craned": "crane-craned-secrets", "metric-adapter": "crane-metric-adapter-secrets"} {
+		t.Run(account, func(t *testing.T) {
+			own := newAccount(t, account)
+			token := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "crane-system", Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "crane-agent"},
+				},
+				Type: corev1.SecretTypeServiceAccountToken,
+			}
+			awaitRefused(t, policy, func(ctx context.Context) error { return own.Create(ctx, token.DeepCopy(), client.DryRunAll) })
+			token.Type, token.Annotations = corev1.SecretTypeTLS, nil
+			token.Data = map[string][]byte{corev1.TLSCertKey: []byte("c"), corev1.TLSPrivateKeyKey: []byte("k")}
+			if err := own.Create(t.Context(), token.DeepCopy(), client.DryRunAll); err != nil {
+				t.Errorf("a certificate: %v", err)
+			}
+		})
+	}
+}

@@ -80,15 +80,21 @@ func newTenant(t *testing.T) (tenant client.Client, namespace string) {
 // newCraned returns a client with the token of craned's service account.
 func newCraned(t *testing.T) client.Client {
 	t.Helper()
-	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
+	return newAccount(t, "craned")
+}
+
+// newAccount returns a client with the token of a service account of crane-system.
+func newAccount(t *testing.T, name string) client.Client {
+	t.Helper()
+	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	craned, err := newClient(config)
+	account, err := newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return craned
+	return account
 }
 
 func create(t *testing.T, o client.Object) {
