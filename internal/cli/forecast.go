@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,18 +183,21 @@ func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktes
 	}
 	var all []requestbacktest.Named
 	for _, f := range found {
-		all = append(all, requestbacktest.Named{Name: formatLabels(f.Labels), Series: f.Series})
+		all = append(all, requestbacktest.Named{Name: seriesName(f.Labels, o.query), Series: f.Series})
 	}
 	return all, nil
 }
 
-// formatLabels formats labels as in PromQL, sorted by name.
-func formatLabels(labels metrics.Labels) string {
+// seriesName formats labels as in PromQL, sorted by name. A series without labels, such as a sum, is named by its query.
+func seriesName(labels metrics.Labels, query string) string {
 	names := make([]string, 0, len(labels))
 	for name := range labels {
 		if name != "__name__" {
 			names = append(names, name)
 		}
+	}
+	if len(names) == 0 {
+		return cmp.Or(labels["__name__"], strings.Join(strings.Fields(query), " "))
 	}
 	slices.Sort(names)
 	for i, name := range names {

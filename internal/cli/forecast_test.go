@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"crane.io/crane/internal/metrics"
 )
 
 func TestForecastTable(t *testing.T) {
@@ -162,6 +164,20 @@ func TestForecastErrors(t *testing.T) {
 		code, _, errOut := runCrane(t, append([]string{"forecast"}, c.args...)...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%s: exit %d, %q; want %d and %q", name, code, errOut, c.code, c.want)
+		}
+	}
+}
+
+func TestSeriesName(t *testing.T) {
+	const query = "sum(\n  rate(http_requests_total[5m]))"
+	for want, labels := range map[string]metrics.Labels{
+		"sum( rate(http_requests_total[5m]))": {},
+		"http_requests_total":                 {"__name__": "http_requests_total"},
+		`{a="1", pod="x"}`:                    {"pod": "x", "a": "1"},
+		`up{job="node"}`:                      {"__name__": "up", "job": "node"},
+	} {
+		if got := seriesName(labels, query); got != want {
+			t.Errorf("seriesName(%v) = %s, want %s", labels, got, want)
 		}
 	}
 }

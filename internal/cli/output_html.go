@@ -37,11 +37,13 @@ type htmlRow struct {
 
 type htmlTotal struct{ Title, Now, New, Change string }
 
-// htmlCell is a cell with its CSS class and the title of its column, which narrow screens show beside the text.
-type htmlCell struct{ Text, Class, Label string }
+// htmlCell is a cell with its CSS class, the title of its column, which narrow screens show beside the text, and the ID of the explanation that
+// it links to.
+type htmlCell struct{ Text, Class, Label, Link string }
 
 type htmlWorkload struct {
 	jsonWorkload
+	ID      string
 	Title   string
 	Money   string
 	Details []htmlContainer
@@ -55,7 +57,8 @@ type htmlContainer struct {
 	Resources          []htmlResource
 }
 
-// renderHTML writes a self-contained page without scripts and external resources.
+// renderHTML writes a self-contained page without external resources. Its one script filters the rows; the page's Content-Security-Policy
+// allows that script by its hash and no other.
 func renderHTML(w io.Writer, r *report) error { return executeTemplate(w, "recommend", r.html()) }
 
 // executeTemplate writes the page "recommend" or the image "forecast".
@@ -118,13 +121,14 @@ func (r *report) html() htmlPage {
 	for _, row := range s.rows {
 		page.Rows = append(page.Rows, labelled(cellTexts(row)))
 	}
+	r.linkRows(page.Rows, max(0, s.names-2))
 	if len(s.footer) > 0 {
 		footer := labelled(cellTexts(s.footer))
 		page.Footer = &footer
 	}
 	const maxExpanded = 3
 	for i, w := range r.json().Workloads {
-		view := htmlWorkload{jsonWorkload: w, Title: r.items[i].workload.Ref.String(), Open: len(r.items) <= maxExpanded}
+		view := htmlWorkload{jsonWorkload: w, ID: explanationID(i), Title: r.items[i].workload.Ref.String(), Open: len(r.items) <= maxExpanded}
 		if r.prices != nil && savingCell(r.items[i].saving) != emptyCell {
 			view.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
 		}
@@ -135,6 +139,23 @@ func (r *report) html() htmlPage {
 	}
 	return page
 }
+
+// linkRows links a cell of each container's row to the explanation of its workload. Groups have none.
+func (r *report) linkRows(rows []htmlRow, column int) {
+	if r.groupBy != "" {
+		return
+	}
+	next := 0
+	for i, it := range r.items {
+		for range it.plan.Containers {
+			rows[next].Cells[column].Link = explanationID(i)
+			next++
+		}
+	}
+}
+
+// explanationID returns the ID of the explanation of an item.
+func explanationID(item int) string { return fmt.Sprintf("workload-%d", item+1) }
 
 // htmlResource is a resource of a container with its name.
 type htmlResource struct {

@@ -5,9 +5,14 @@ package cli
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
+	"html"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,7 +91,7 @@ func markupFixtureReport() *report {
 
 func TestMarkupIsEscaped(t *testing.T) {
 	for output, banned := range map[string][]string{
-		outputHTML:     {"<script", `alert("`},
+		outputHTML:     {"<script>alert", `alert("`},
 		outputMarkdown: {"<script", "`b`", " |`", "*c*"},
 		outputCSV:      {",=1", "\n=1"},
 	} {
@@ -98,10 +103,63 @@ func TestMarkupIsEscaped(t *testing.T) {
 		}
 	}
 	out := render(t, outputHTML, pricedFixtureReport(t))
-	for _, asset := range []string{"src=", "href=", "url(", "@import", "<script", "http:", "//"} {
-		if strings.Contains(out, asset) {
-			t.Errorf("the page refers to an external resource: %q", asset)
+	checkSelfContained(t, out)
+}
+
+// checkSelfContained checks that a page refers to nothing outside of it, that its links have targets, and that its script is the one that its
+// Content-Security-Policy allows.
+func checkSelfContained(t *testing.T, page string) {
+	t.Helper()
+	for _, asset := range []string{"src=", "url(", "@import", "http:", "//", "NaN", "ZgotmplZ"} {
+		if strings.Contains(page, asset) {
+			t.Errorf("the page contains %q", asset)
 		}
+	}
+	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if id, local := strings.CutPrefix(link[1], "#"); !local || !strings.Contains(page, `id="`+id+`"`) {
+			t.Errorf("the link %q has no target in the page", link[1])
+		}
+	}
+	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
+	if len(scripts) != 1 {
+		t.Fatalf("%d scripts", len(scripts))
+	}
+	hash := sha256.Sum256([]byte(scripts[0][1]))
+	if allowed := "script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"; !strings.Contains(html.UnescapeString(page), allowed) {
+		t.Errorf("the policy of the page does not have %s", allowed)
+	}
+}
+
+// TestHTMLNavigation: rows are in the order of savings, each row links to its explanation, and the search box is hidden without scripts.
+func TestHTMLNavigation(t *testing.T) {
+	view := viewFlags{}
+	if err := view.complete(outputHTML); err != nil {
+		t.Fatal(err)
+	}
+	r := pricedFixtureReport(t)
+	view.apply(r)
+	for i := 1; i < len(r.items); i++ {
+		if a, b := r.items[i-1].saving.Hourly.Total().PerHour(), r.items[i].saving.Hourly.Total().PerHour(); a < b {
+			t.Errorf("row %d saves %g, the next one %g", i, a, b)
+		}
+	}
+	page := render(t, outputHTML, r)
+	var rows int
+	for i, it := range r.items {
+		id := fmt.Sprintf("workload-%d", i+1)
+		rows += len(it.plan.Containers)
+		if n := strings.Count(page, `<a href="#`+id+`">`); n != len(it.plan.Containers) {
+			t.Errorf("%s: %d rows link to its explanation, want %d", it.workload.Ref, n, len(it.plan.Containers))
+		}
+		if want := fmt.Sprintf(`id="%s"`, id); !regexp.MustCompile(want + `[^>]*>\s*<summary>` + regexp.QuoteMeta(html.EscapeString(it.workload.Ref.String()))).MatchString(page) {
+			t.Errorf("no explanation of %s with %s", it.workload.Ref, want)
+		}
+	}
+	if rows < 3 || !strings.Contains(page, `<p class="search" hidden>`) {
+		t.Errorf("%d rows; the search box is missing or shown without scripts", rows)
+	}
+	if view = (viewFlags{}); view.complete(outputTable) != nil || view.sortBy != sortName {
+		t.Errorf("the table is sorted by %s", view.sortBy)
 	}
 }
 

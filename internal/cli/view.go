@@ -57,7 +57,7 @@ func (v *viewFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&v.workloads, "workload", nil, "only workloads whose whole name matches this name or regular expression; may be repeated")
 	fs.StringSliceVar(&v.kinds, "kind", nil, "only workloads of these kinds, for example Deployment or deploy; may be repeated")
 	fs.StringSliceVar(&v.only, "only", nil, "only containers that request more (over) or less (under) than recommended, have no request (missing) or no recommendation yet (learning); may be repeated")
-	fs.StringVar(&v.sortBy, "sort", sortName, "order: "+strings.Join(sortNames(), ", ")+"; saving, cpu and memory list the largest saving first, change the largest relative change")
+	fs.StringVar(&v.sortBy, "sort", "", "order: "+strings.Join(sortNames(), ", ")+" (default: saving with -o html, otherwise name); saving, cpu and memory list the largest saving first, change the largest relative change")
 	fs.StringVar(&v.groupBy, "group-by", "", "print sums by "+strings.Join(groupingNames(), ", "))
 }
 
@@ -71,6 +71,12 @@ func (v *viewFlags) complete(output string) error {
 			continue
 		}
 		v.names = append(v.names, name)
+	}
+	if v.sortBy == "" {
+		v.sortBy = sortName
+		if output == outputHTML {
+			v.sortBy = sortSaving
+		}
 	}
 	if !slices.Contains(sortNames(), v.sortBy) {
 		errs = append(errs, fmt.Errorf("--sort %q: want one of %s", v.sortBy, strings.Join(sortNames(), ", ")))
