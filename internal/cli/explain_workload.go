@@ -34,7 +34,7 @@ It reads the Kubernetes API only. crane recommend --explain prints how a request
 
 NAME is the name of a workload, as in frontend, deployment/frontend, shop/frontend or shop/deployment/frontend.
 
-Exit codes: 0 success; 1 the API server cannot be read; 2 the flags are invalid; 3 there is no such workload.`
+Exit codes: 0 success; 1 the API server cannot be read; 2 the flags are invalid; 3 the workload does not exist.`
 
 // explainWorkloadOptions are the flags of `crane explain workload`.
 type explainWorkloadOptions struct {

@@ -16,7 +16,7 @@ func deprecatedFlags() []deprecatedflags.Flag {
 		{Name: "cache-unstructured", Default: "true", Replacement: "workloads of custom kinds are read from the API server page by page and not cached"},
 		{Name: "server-enable-profiling", Default: "false", Replacement: "use --pprof-bind-address"},
 		{Name: "server-enable-metrics", Default: "false", Replacement: "requests to the web API are always counted at --metrics-bind-address"},
-		{Name: "server-mode", Default: "release", Replacement: "use -v for more to read in the log"},
+		{Name: "server-mode", Default: "release", Replacement: "use -v for a more detailed log"},
 		{Name: "server-enable-grafana", Default: "false", Replacement: dashboard},
 		{Name: "server-grafana-config", Replacement: dashboard},
 		{Name: "server-store", Default: "secret", Replacement: dashboard},

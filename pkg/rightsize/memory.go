@@ -99,7 +99,7 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 			largest, n = max(largest, d.maxPeak()), n+1
 		}
 	}
-	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
+	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" calendar days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
 		maxima := make([]dayValue, 0, 32)
 		for _, d := range days {
 			if d.Memory.Total() > 0 {
@@ -158,13 +158,21 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 	e.margin = min(p.Margin+p.TailMargin*series.Ratio(tail), max(p.MaxMargin, p.Margin))
 	e.marginDetail = percent(e.margin) + " on top"
 	if p.TailMargin > 0 {
-		e.marginDetail += ": the upper half of them is spread by " + percent(series.Ratio(tail))
+		e.marginDetail += ": the upper half of the maxima spreads by " + percent(series.Ratio(tail))
 	}
 	e.detail = "the maximum of " + of
 	if p.Percentile < 1 {
 		e.detail = percentile(p.Percentile) + " of the maxima of " + of
 	}
 	return e
+}
+
+// maximaText names the percentile of daily maxima.
+func maximaText(p series.Ratio) string {
+	if p >= 1 {
+		return "the highest maximum"
+	}
+	return percentile(p) + " of the maxima"
 }
 
 // tailSpread returns the relative spread of the upper half of the values: the mean of their logarithms above that of the

@@ -135,7 +135,7 @@ func (s *sizer) margin(margin series.Ratio, detail string) {
 // utilization divides the value by the target utilization.
 func (s *sizer) utilization(target series.Ratio) {
 	if target < 1 {
-		s.step(StepUtilization, s.value/float64(target), "the estimate shall be "+percent(target)+" of the request")
+		s.step(StepUtilization, s.value/float64(target), "the estimate has to be "+percent(target)+" of the request")
 	}
 }
 

@@ -19,6 +19,7 @@ func TestGenerated(t *testing.T) {
 		"docs/reference/chart-values.md":          chartPage(t, "charts/crane/values.yaml"),
 		"docs/reference/flags-crane-scheduler.md": schedulerPage(t),
 	}
+	pages["docs/reference/messages.md"] = messagesPage(t)
 	for name, command := range commands() {
 		pages["docs/reference/flags-"+name+".md"] = flagsPage(name, command)
 	}

@@ -109,7 +109,7 @@ func (p Previewer) refusalReason(
 		return "", err
 	}
 	if first := ActiveRecommendation(same, rec.Spec.Type, owned); first != nil && first.UID != rec.UID {
-		return fmt.Sprintf("recommendation %s speaks for the same target", first.Name), nil
+		return fmt.Sprintf("recommendation %s has precedence for the same target", first.Name), nil
 	}
 	return "", nil
 }

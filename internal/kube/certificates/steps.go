@@ -145,7 +145,7 @@ func (m *material) servingProblem(now time.Time) string {
 		return fault
 	}
 	if !slices.ContainsFunc(m.authorities(), func(a *x509.Certificate) bool { return m.signedBy(a) && validityProblem(a, now) == "" }) {
-		return "is signed by nobody who is trusted"
+		return "is not signed by a trusted authority"
 	}
 	return ""
 }

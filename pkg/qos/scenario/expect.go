@@ -66,7 +66,7 @@ func expectQuota(name, want string) (func(*run) string, error) {
 		p := r.findPod(name)
 		switch {
 		case p == nil:
-			return "there is no such pod"
+			return "the pod does not exist"
 		case want == "limited" && p.quota == qos.Unlimited, want != "limited" && p.quota != exact:
 			return "its quota is " + p.quota.String()
 		}
@@ -87,7 +87,7 @@ func expectMemoryHigh(name, want string) (func(*run) string, error) {
 		p := r.findPod(name)
 		switch {
 		case p == nil:
-			return "there is no such pod"
+			return "the pod does not exist"
 		case want == "limited" && p.high == qos.NoMemoryHigh, want != "limited" && p.high != exact:
 			return "its limit of memory is " + p.high.String()
 		}
@@ -103,7 +103,7 @@ func expectWait(name, want string) (func(*run) string, error) {
 	return func(r *run) string {
 		p := r.findPod(name)
 		if p == nil {
-			return "there is no such pod"
+			return "the pod does not exist"
 		}
 		got := r.measured[p.UID].stalledCPU
 		if want[0] == '<' && got < bound || want[0] == '>' && got > bound {

@@ -217,7 +217,7 @@ func (p *parser) setRule(r *qos.Rule, words []string) error {
 		case "action":
 			a, ok := p.actions[v]
 			if !ok {
-				err = errors.New("there is no such action above")
+				err = errors.New("no action above has this name")
 			}
 			r.Action = a
 		case "trigger":

@@ -47,7 +47,7 @@ const (
 
 // targetConditions returns the conditions of an autoscaler that has a target.
 func targetConditions(s autoscalerState, sizings []containerSizing, failures string, point scalePoint) []condition.State {
-	estimating := condition.State{Type: conditionEstimating, OK: true, Reason: reasonAllAnswer, Message: "every estimator has an answer"}
+	estimating := condition.State{Type: conditionEstimating, OK: true, Reason: reasonAllAnswer, Message: "every estimator has a value"}
 	if failures != "" {
 		estimating = condition.State{Type: conditionEstimating, Reason: reasonEstimatorFailed, Message: failures}
 	}

@@ -32,7 +32,7 @@ func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVert
 	estimators := spec.Child("resourceEstimators")
 	for i, r := range e.Spec.ResourceEstimators {
 		if r.Type == "" {
-			v.addErrors(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, Forecast, External, or the name of somebody else's estimator"))
+			v.addErrors(field.Required(estimators.Index(i).Child("type"), "Percentile, OOM, Forecast, External, or the name of an external estimator"))
 		}
 		if err := validateEstimatorConfig(r); err != nil {
 			v.addErrors(field.Invalid(estimators.Index(i).Child("config"), r.Type, err.Error()))

@@ -92,7 +92,7 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		c.count("gone", m)
 	case kept:
 		log.V(1).Info("a PodDisruptionBudget blocks the eviction", "reason", why)
-		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its disruption budget keeps it: %s", text)
+		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its PodDisruptionBudget does not allow it: %s", text)
 		c.count("budget", m)
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
 	default:
@@ -155,6 +155,6 @@ func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebal
 		c.reported[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
 		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "why", text)
 		c.cfg.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: s.nodes[node].UID}, nil,
-			corev1.EventTypeWarning, reasonNotMovable, action, "hot, and nothing is moved: %s", text)
+			corev1.EventTypeWarning, reasonNotMovable, action, "the node is hot and no pod is moved: %s", text)
 	}
 }
