@@ -93,7 +93,6 @@ func patientPeak(t *testing.T) string {
 	text, _, found := strings.Cut(string(content), "- at: 1s\n")
 	for was, is := range map[string]string{
 		"riseAfter: 150s\n":                      "riseAfter: 8m\n",
-		"  align: 5m\n":                          "",
 		"autoscaling.crane.io/pod-startup: 20s}": "autoscaling.crane.io/pod-startup: 12m}",
 	} {
 		if !strings.Contains(text, was) {

@@ -29,9 +29,6 @@ type Load struct {
 	Ramp metav1.Duration `json:"ramp"`
 	// RiseAfter is the minimum time between the end of the history and the first rise.
 	RiseAfter metav1.Duration `json:"riseAfter"`
-	// Align rounds the rise up to a multiple of it on the clock; Crane's forecasts distinguish times of the day in
-	// steps of five minutes.
-	Align metav1.Duration `json:"align,omitzero"`
 }
 
 const day = 24 * time.Hour
@@ -48,8 +45,6 @@ func (l *Load) validate() error {
 		return fmt.Errorf("load: period %s: must divide a day", l.Period.Duration)
 	case l.Ramp.Duration <= 0 || l.Busy.Duration <= 0 || l.Busy.Duration+2*l.Ramp.Duration >= l.Period.Duration:
 		return errors.New("load: busy and ramp must be positive and, with a rise and a fall, shorter than the period")
-	case l.Align.Duration < 0 || l.Align.Duration > 0 && l.Period.Duration%l.Align.Duration != 0:
-		return fmt.Errorf("load: align %s: must divide the period", l.Align.Duration)
 	case l.RiseAfter.Duration < 0 || l.RiseAfter.Duration >= l.Period.Duration:
 		return fmt.Errorf("load: riseAfter %s: must be less than the period", l.RiseAfter.Duration)
 	}
@@ -57,16 +52,7 @@ func (l *Load) validate() error {
 }
 
 // RiseTime returns the time of the first rise after the end of the history.
-func (l *Load) RiseTime(end time.Time) time.Time {
-	at := end.Add(l.RiseAfter.Duration)
-	if l.Align.Duration <= 0 {
-		return at
-	}
-	if aligned := at.Truncate(l.Align.Duration); aligned.Before(at) {
-		return aligned.Add(l.Align.Duration)
-	}
-	return at
-}
+func (l *Load) RiseTime(end time.Time) time.Time { return end.Add(l.RiseAfter.Duration) }
 
 // At returns the load at time t, where the history ended at end.
 func (l *Load) At(t, end time.Time) float64 {

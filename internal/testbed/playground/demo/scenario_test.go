@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +125,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// awkward matches phrases that newcomers stop at.
+var awkward = regexp.MustCompile(`(?i)\b(nobody|somebody|word by word|could go|asks? for|asked for|newcomers|what it found|says why|kept? away|keeps new pods away|not what the|the way back)\b`)
+
 func TestDemosAreSound(t *testing.T) {
 	if len(Names()) == 0 {
 		t.Fatal("no demo is built in")
@@ -132,6 +137,22 @@ func TestDemosAreSound(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
+		}
+		length := s.Steps[len(s.Steps)-1].At.Duration
+		for _, step := range s.Steps {
+			if step.Chart != nil {
+				length += step.Chart.For.Duration
+			}
+		}
+		longest := 3 * time.Minute
+		if name == "all" {
+			longest = 10 * time.Minute
+		}
+		if length > longest {
+			t.Errorf("%s: takes %s, want at most %s", name, length, longest)
+		}
+		if texts := awkward.FindAllString(fmt.Sprintf("%s %+v", s.Description, s.Steps), -1); len(texts) > 0 {
+			t.Errorf("%s: reword %q", name, texts)
 		}
 		for i, step := range s.Steps {
 			if _, err := manifest.Parse(bytes.NewBufferString(step.Apply)); err != nil {
