@@ -264,7 +264,7 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 			}
 			one.setRequests(sum)
 		}
-		one.Why = "it has no status yet"
+		one.Why = "craned has not evaluated it yet; repeat the command in some seconds"
 		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
 			one.Acts, one.Why = applied.Status == metav1.ConditionTrue, explainCondition(applied)
 		}
@@ -309,7 +309,7 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 			}
 		}
 		out = append(out, sizeSource{
-			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: fmt.Sprint(hpa.Status.DesiredReplicas), Acts: true, Why: why.String(),
+			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: desiredReplicas(hpa), Acts: true, Why: why.String(),
 		})
 	}
 	return out, nil
@@ -347,4 +347,12 @@ func renderSizeSources(w io.Writer, found sizeSources) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", found.Workload, t.Render())
 	return err
+}
+
+// desiredReplicas returns the replicas that an autoscaler sets; empty before its controller has read the metrics for the first time.
+func desiredReplicas(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
+	if hpa.Status.LastScaleTime == nil && hpa.Status.DesiredReplicas == 0 {
+		return ""
+	}
+	return fmt.Sprint(hpa.Status.DesiredReplicas)
 }
