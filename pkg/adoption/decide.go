@@ -6,7 +6,6 @@ package adoption
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"time"
 
 	"crane.io/crane/pkg/series"
@@ -299,12 +298,4 @@ func updateTemplate(in Input, p Plan) Plan {
 	}
 	p.Template = &to
 	return p
-}
-
-// remaining returns the number of pods that are still resized, as a phrase.
-func remaining(pods int) string {
-	if pods == 1 {
-		return "1 pod remains"
-	}
-	return strconv.Itoa(pods) + " pods remain"
 }

@@ -167,14 +167,6 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 	return e
 }
 
-// maximaText names the percentile of daily maxima.
-func maximaText(p series.Ratio) string {
-	if p >= 1 {
-		return "the highest maximum"
-	}
-	return percentile(p) + " of the maxima"
-}
-
 // tailSpread returns the relative spread of the upper half of the values: the mean of their logarithms above that of the
 // value below them (Hill's estimator of a tail). If the tail is exponential in the logarithm, the next value exceeds the
 // largest of n by more than y with probability exp(-y/tailSpread)/(n+1).
