@@ -31,7 +31,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	progress := newProgress(s.Err, "checking Prometheus", source.Stats)
 	defer progress.stop()
 
-	if err := o.probe(ctx, s, source, progress); err != nil {
+	if err := o.probe(ctx, source, progress); err != nil {
 		return nil, err
 	}
 	progress.setPhase("listing workloads")
@@ -63,7 +63,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 		return nil, err
 	}
 	progress.setPhase(fmt.Sprintf("reading the history of %d workloads", len(workloads)))
-	usage, err := o.collectUsage(ctx, s, source, progress, profile.Request{
+	usage, err := o.collectUsage(ctx, source, progress, profile.Request{
 		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.historyLength, NodeGroups: limits.Nodes.Of,
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (o *recommendOptions) needsRequests() bool {
 
 // collectUsage reads the history, and finished days from the cache if available.
 func (o *recommendOptions) collectUsage(
-	ctx context.Context, s Streams, source *prometheus.Source, progress *progress, req profile.Request,
+	ctx context.Context, source *prometheus.Source, progress *progress, req profile.Request,
 ) (*profile.Usage, error) {
 	note := func(text string) { fmt.Fprintln(progress, "Warning: "+text) }
 	cache := o.cache.open(note)
@@ -122,7 +122,7 @@ func (o *recommendOptions) collectUsage(
 }
 
 // probe reports missing metrics before the history is read.
-func (o *recommendOptions) probe(ctx context.Context, s Streams, source *prometheus.Source, progress *progress) error {
+func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source, progress *progress) error {
 	found, err := source.ProbeWithoutHistory(ctx)
 	if err != nil {
 		return err

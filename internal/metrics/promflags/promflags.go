@@ -129,6 +129,17 @@ func (p Options) Validate() field.ErrorList {
 	if p.KeepAlive < 0 {
 		errs = append(errs, field.Invalid(flag("prometheus-keepalive"), p.KeepAlive.String(), "must be 0 or more"))
 	}
+	if (p.CertFile == "") != (p.KeyFile == "") {
+		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
+	}
+	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
+		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
+	}
+	return append(append(errs, p.validateCredentials()...), p.validateHeaders()...)
+}
+
+func (p Options) validateCredentials() field.ErrorList {
+	var errs field.ErrorList
 	if p.BearerToken != "" && p.BearerTokenFile != "" {
 		errs = append(errs, field.Forbidden(flag("prometheus-auth-bearertoken-file"), "--prometheus-auth-bearertoken is set as well"))
 	}
@@ -141,13 +152,7 @@ func (p Options) Validate() field.ErrorList {
 	if (p.Password != "" || p.PasswordFile != "") && p.Username == "" {
 		errs = append(errs, field.Required(flag("prometheus-auth-username"), "a password is set"))
 	}
-	if (p.CertFile == "") != (p.KeyFile == "") {
-		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
-	}
-	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
-		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
-	}
-	return append(errs, p.validateHeaders()...)
+	return errs
 }
 
 // validateHeaders returns errors without the values of headers, which may be secret.
