@@ -82,7 +82,7 @@ crane_scaling_ahead_extra_replicas_ratio` + labels + ` 0.031
 # HELP crane_scaling_ahead_spared_ratio Share of the time under capacity that scaling by the forecast avoided on the past days.
 # TYPE crane_scaling_ahead_spared_ratio gauge
 crane_scaling_ahead_spared_ratio` + labels + ` 0.8
-# HELP crane_scaling_ahead_used 1 if the forecast scales the workload, 0 if it is not worth its replicas.
+# HELP crane_scaling_ahead_used 1 if the forecast scales the workload, 0 if its replicas would cost more than they avoid.
 # TYPE crane_scaling_ahead_used gauge
 crane_scaling_ahead_used` + labels + ` 1
 `)
@@ -90,7 +90,7 @@ crane_scaling_ahead_used` + labels + ` 1
 	check(`# HELP crane_scaling_ahead_spared_ratio Share of the time under capacity that scaling by the forecast avoided on the past days.
 # TYPE crane_scaling_ahead_spared_ratio gauge
 crane_scaling_ahead_spared_ratio` + labels + ` 0
-# HELP crane_scaling_ahead_used 1 if the forecast scales the workload, 0 if it is not worth its replicas.
+# HELP crane_scaling_ahead_used 1 if the forecast scales the workload, 0 if its replicas would cost more than they avoid.
 # TYPE crane_scaling_ahead_used gauge
 crane_scaling_ahead_used` + labels + ` 0
 `)
