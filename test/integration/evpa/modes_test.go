@@ -184,7 +184,7 @@ func testRecreate(w *fixture) {
 	only := w.deployWithUIDs("alone", 1)
 	w.CreateAll(autoscaler("alone", "", "alone", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
 	w.recommendation("alone", "says that it is alone", func(rec *analysisv1alpha1.Recommendation) error {
-		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "none is evicted below 2") {
+		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "no pod is evicted with fewer than 2 running") {
 			return errors.New("it does not")
 		}
 		return nil
