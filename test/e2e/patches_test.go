@@ -328,15 +328,18 @@ func testMetricsOnly(t *testing.T, s *session) {
 	}
 }
 
-// testHTML: the page has a replay for each container with one, and no external resources.
+// testHTML: the page has a replay for each container with one, links within itself only, and no external resources.
 func testHTML(t *testing.T, s *session) {
 	out, _ := run(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "-n", "payments", "-o", "html")
 	if n := strings.Count(out, "<svg "); n < 4 {
 		t.Errorf("%d charts", n)
 	}
-	for _, banned := range []string{"src=", "href=", "http://", "https://", "NaN", "ZgotmplZ"} {
+	for _, banned := range []string{"src=", "http://", "https://", "NaN", "ZgotmplZ"} {
 		if strings.Contains(out, banned) {
 			t.Errorf("the page has %q", banned)
 		}
+	}
+	if all, own := strings.Count(out, "href="), strings.Count(out, `href="#`); all == 0 || all != own {
+		t.Errorf("%d links, %d of them within the page", all, own)
 	}
 }
