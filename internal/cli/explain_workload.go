@@ -23,8 +23,8 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
-	"crane.io/crane/pkg/series"
 )
 
 const explainWorkloadLong = `Explain workload prints everything that decides the size of a workload: its pod template, the Recommendations, vertical and horizontal
@@ -186,11 +186,7 @@ func recommendationSources(ctx context.Context, c client.Reader, target workload
 		rec := &list.Items[i]
 		one := sizeSource{Source: "Recommendation " + rec.Name + recommendationOwner(rec)}
 		if size, err := targetsnapshot.DesiredSize(rec); err == nil {
-			var sum workload.Resources
-			for _, c := range size.Containers {
-				sum.CPU, sum.Memory = sum.CPU+valueOrZero(c.CPURequest), sum.Memory+valueOrZero(c.MemoryRequest)
-			}
-			one.setRequests(sum)
+			one.setRequests(sumOf(size))
 			if size.Replicas != nil {
 				one.Replicas = fmt.Sprint(*size.Replicas)
 			}
@@ -256,20 +252,16 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 			continue
 		}
 		one := sizeSource{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
-		if evpa.Status.Recommendation != nil {
-			var sum workload.Resources
-			for _, container := range evpa.Status.Recommendation.ContainerRecommendations {
-				sum.CPU += series.MilliCPU(container.Target.Cpu().MilliValue())
-				sum.Memory += series.Bytes(container.Target.Memory().Value())
-			}
-			one.setRequests(sum)
-		}
+		one.setRequests(sumOf(targetsnapshot.VerticalSize(evpa)))
 		one.Why = "craned has not evaluated it yet; repeat the command in some seconds"
 		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
 			one.Acts, one.Why = applied.Status == metav1.ConditionTrue, explainCondition(applied)
 		}
 		if basis := estimatorsOf(evpa); basis != "" {
-			one.Why += "; sized by its estimators " + basis + ", not by a rule"
+			one.Why += "; sized by its estimators " + basis
+		}
+		if ready := meta.FindStatusCondition(evpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
+			one.Why += "; " + ready.Message
 		}
 		out = append(out, one)
 	}
@@ -304,8 +296,8 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 		fmt.Fprintf(&why, "sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
 		for _, m := range hpa.Spec.Metrics {
 			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
-				fmt.Fprintf(&why, ", at %d %% of the %s request. crane recommend keeps that request, because a change of it alone would move the "+
-					"usage at which pods are added", *m.Resource.Target.AverageUtilization, m.Resource.Name)
+				fmt.Fprintf(&why, ", at %d %% of the %s request. Crane keeps that request unless it owns the autoscaler, because a change of it alone "+
+					"would move the usage at which pods are added", *m.Resource.Target.AverageUtilization, m.Resource.Name)
 			}
 		}
 		out = append(out, sizeSource{
@@ -313,6 +305,15 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 		})
 	}
 	return out, nil
+}
+
+// sumOf returns the sum of the requests of all containers.
+func sumOf(size adoption.Size) workload.Resources {
+	var sum workload.Resources
+	for _, c := range size.Containers {
+		sum.CPU, sum.Memory = sum.CPU+valueOrZero(c.CPURequest), sum.Memory+valueOrZero(c.MemoryRequest)
+	}
+	return sum
 }
 
 // setRequests sets the requests of a pod; 0 means none.

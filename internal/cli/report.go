@@ -91,6 +91,9 @@ func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usa
 	policy, reason := o.policies.For(w.Subject())
 	in := usage.ResourceInput(w, policy, now)
 	in.PolicyWhy = reason
+	if isPatch(o.output) {
+		in.Autoscaler = nil // The patch of a request cannot change the targets of an autoscaler.
+	}
 	return in
 }
 

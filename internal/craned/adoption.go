@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	newpods "crane.io/crane/internal/adoption/webhook"
+	"crane.io/crane/internal/component/featuregate"
 )
 
 // adoptionController is the name of the controller that applies recommended values to their targets.
@@ -54,8 +55,11 @@ func (a *Adoption) validate() field.ErrorList {
 	return errs
 }
 
-// addTargets adds the index from a target to its Recommendations.
+// addTargets adds the index from a target to its Recommendations, which rules, adoption and vertical autoscalers use.
 func addTargets(ctx context.Context, p *dependencies) error {
+	if !p.FeatureGates.Enabled(featuregate.Analysis) && !p.FeatureGates.Enabled(featuregate.Autoscaling) {
+		return nil
+	}
 	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
 }
 

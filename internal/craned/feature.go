@@ -35,7 +35,7 @@ func features() []feature {
 		{add: addOptOuts},
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},
-		{gate: featuregate.Analysis, add: addTargets},
+		{add: addTargets},
 		{names: []string{recommendationController}, gate: featuregate.Analysis, kinds: []string{"RecommendationRule", "Analytics"}, add: addRecommendation},
 		{names: []string{adoptionController}, gate: featuregate.Analysis, add: addAdoption},
 		{names: []string{timeSeriesPredictionController}, gate: featuregate.TimeSeriesPrediction, kinds: []string{"TimeSeriesPrediction"}, add: addTimeSeriesPrediction},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,14 +82,17 @@ func (p PercentileEstimator) Policy(of rightsize.Subject) rightsize.Policy {
 
 // Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
 func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[series.Resource]Estimate {
-	in.MaxCPU, in.MaxMemory, in.Autoscaler = 0, 0, nil // Bounds and autoscalers apply to the combination of all estimates.
-	containers := make([]resource.Container, len(in.Containers))
-	for i, c := range in.Containers {
-		c.HPA, c.OOMs = nil, nil
-		containers[i] = c
+	in.MaxCPU, in.MaxMemory = 0, 0 // Bounds apply to the combination of all estimates.
+	in.Containers = slices.Clone(in.Containers)
+	for i := range in.Containers {
+		in.Containers[i].OOMs = nil
 	}
-	in.Containers = containers
-	low, high := in, in
+	low := in
+	low.Autoscaler, low.Containers = nil, slices.Clone(in.Containers)
+	for i := range low.Containers {
+		low.Containers[i].HPA = nil // An autoscaler moves the request, not the need.
+	}
+	high := low
 	low.Policy, high.Policy = quantilePolicy(in.Policy, 0.5, 0), quantilePolicy(in.Policy, 0.95, vpaMargin)
 	lower, upper := recommendations(low), recommendations(high)
 	out := map[string]map[series.Resource]Estimate{}

@@ -29,6 +29,8 @@ type targetAutoscaler struct {
 	// Crane does not own it.
 	object  *unstructured.Unstructured
 	targets []adoption.Target
+	// utilization are all shares of requests on which an autoscaler acts, owned or not.
+	utilization []workload.UtilizationTarget
 }
 
 // readAutoscaler reads the autoscaler that acts on the utilization of a request or, for replicas, any autoscaler.
@@ -44,11 +46,12 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
 			continue
 		}
+		utilization := append(s.autoscaler.utilization, one.UtilizationTargets()...)
 		if s.autoscaler.name != "" { // It is unknown which of two acts.
-			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name}
-			return nil
+			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name, utilization: utilization}
+			continue
 		}
-		s.autoscaler.name = one.Name
+		s.autoscaler.name, s.autoscaler.utilization = one.Name, utilization
 		if of != analysisv1alpha1.AnalysisTypeResource || one.Owner == "" {
 			continue
 		}
@@ -96,13 +99,35 @@ func decodeMetrics(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
 	return spec.Metrics
 }
 
-// blockReason returns why a value must not be applied to a target with this autoscaler.
-func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation) BlockReason {
+// actsOn reports whether the autoscaler acts on the utilization of a request that differs between two sizes.
+func (a targetAutoscaler) actsOn(now, wanted adoption.Size) bool {
+	for _, t := range a.utilization {
+		for name, to := range wanted.Containers {
+			from := now.Containers[name]
+			if (t.Container == "" || t.Container == name) &&
+				(t.Resource == corev1.ResourceCPU && changes(from.CPURequest, to.CPURequest) ||
+					t.Resource == corev1.ResourceMemory && changes(from.MemoryRequest, to.MemoryRequest)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// changes reports whether an amount is to be set that differs from the present one.
+func changes[T comparable](now, wanted *T) bool {
+	return wanted != nil && (now == nil || *now != *wanted)
+}
+
+// blockReason returns why a size must not be applied to a target with this autoscaler; now is the size of its pod template.
+func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, now, wanted adoption.Size) BlockReason {
 	switch {
 	case a.name == "":
 		return BlockReason{}
 	case of != analysisv1alpha1.AnalysisTypeResource:
 		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s sets the replicas of the workload", a.name)}
+	case a.object == nil && !a.actsOn(now, wanted):
+		return BlockReason{}
 	case a.object == nil:
 		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s acts on the share of a request that would change, "+
 			"and its target is not Crane's to change with it; so neither is applied", a.name)}

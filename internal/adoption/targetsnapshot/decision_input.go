@@ -121,7 +121,7 @@ func (l SnapshotReader) want(ctx context.Context, s *TargetSnapshot, q DecisionR
 	if meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
-	if bar := s.autoscaler.blockReason(q.Type, rec); bar != (BlockReason{}) {
+	if bar := s.autoscaler.blockReason(q.Type, rec, s.template(wanted), wanted); bar != (BlockReason{}) {
 		return bar, nil
 	}
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != nil && c.Status == metav1.ConditionFalse {

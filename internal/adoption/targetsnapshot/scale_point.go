@@ -9,24 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/recommend/resource"
 )
-
-// SizingAutoscaler returns the autoscaler that acts on the utilization of a workload's requests in the form of package resource;
-// nil without targets.
-func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarget) *resource.Autoscaler {
-	if len(targets) == 0 {
-		return nil
-	}
-	out := &resource.Autoscaler{Name: a.Name, Owned: a.Owner != ""}
-	for _, t := range targets {
-		out.Targets = append(out.Targets, resource.Target{
-			Memory: t.Resource == corev1.ResourceMemory, Container: t.Container, Percent: t.Percent,
-		})
-	}
-	return out
-}
 
 // scalePoint is the format of AnnotationScalePoint.
 type scalePoint struct {

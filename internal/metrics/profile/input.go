@@ -9,6 +9,8 @@ import (
 	"math"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
@@ -19,7 +21,10 @@ import (
 
 // ResourceInput returns the input of the Resource recommender for a workload.
 func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now time.Time) resource.Input {
-	in := resource.Input{Policy: policy, Now: now, MaxCPU: u.constraints.MaxCPU, MaxMemory: u.constraints.MaxMemory}
+	in := resource.Input{
+		Policy: policy, Now: now, MaxCPU: u.constraints.MaxCPU, MaxMemory: u.constraints.MaxMemory,
+		Autoscaler: SizingAutoscaler(u.constraints.UtilizationAutoscaler(w.Ref)),
+	}
 	for _, c := range w.Containers {
 		in.Containers = append(in.Containers, resource.Container{
 			Name:    c.Name,
@@ -48,6 +53,21 @@ func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGr
 		if p := u.grouped[key]; p != nil {
 			out = append(out, rightsize.NodeGroupUse{NodeGroupShape: g, Profile: p})
 		}
+	}
+	return out
+}
+
+// SizingAutoscaler returns the autoscaler that acts on the utilization of a workload's requests in the form of package resource;
+// nil without targets.
+func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarget) *resource.Autoscaler {
+	if len(targets) == 0 {
+		return nil
+	}
+	out := &resource.Autoscaler{Name: a.Name, Owned: a.Owner != ""}
+	for _, t := range targets {
+		out.Targets = append(out.Targets, resource.Target{
+			Memory: t.Resource == corev1.ResourceMemory, Container: t.Container, Percent: t.Percent,
+		})
 	}
 	return out
 }

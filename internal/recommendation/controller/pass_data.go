@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/profile"
@@ -48,6 +49,8 @@ type passData struct {
 		priced      bool
 	}
 	objects clusterObjects
+	// verticalAutoscalers are those of the cluster by target; nil before they are read.
+	verticalAutoscalers map[workloadKey][]*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
 	// plans are those of the Resource recommender.
 	plans map[workload.Ref]resource.Plan
 }

@@ -96,7 +96,6 @@ func (e *packingEvaluator) decide(d *passData, target workload.Workload) (decisi
 		policy, why := e.policies.For(target.Subject())
 		of := e.usage.ResourceInput(target, policy, d.now)
 		of.PolicyWhy = why
-		of.Autoscaler = d.autoscaler(target.Ref).asInput()
 		if sized = resource.Decide(of); sized.State == recommend.Ready && !sized.Incomplete {
 			after := cost.Amounts{CPU: sized.Pod.CPUAfter, Memory: sized.Pod.MemoryAfter, GPU: in.Pod.GPU}
 			in.Resized = &after

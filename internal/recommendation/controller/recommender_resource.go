@@ -5,13 +5,17 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
@@ -28,15 +32,13 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 		return err
 	}
 	d.prices(ctx)
-	return nil
+	return d.readVerticalAutoscalers(ctx)
 }
 
 func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	policy, why := e.policies.For(target.Subject())
 	in := d.read.usage.ResourceInput(target, policy, d.now)
 	in.PolicyWhy = why
-	scaler := d.autoscaler(target.Ref)
-	in.Autoscaler = scaler.asInput()
 	plan := resource.Decide(in)
 	d.plans[target.Ref] = plan
 	out := decision{
@@ -46,6 +48,7 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 		},
 		annotations: map[string]string{analysisv1alpha1.AnnotationScalePoint: ""},
 	}
+	out.plan.Description += d.describeDifferences(target.Ref, plan)
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
@@ -55,7 +58,7 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 	}
 	out.evidence = calibrationEvidence(plan)
 	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
-	return scaler.bindScalePoint(out, plan.ScalePoint)
+	return d.bindScalePoint(out, target.Ref, plan.ScalePoint)
 }
 
 // withResources returns the decision with the requests and limits of a plan in gocrane's formats.
@@ -88,33 +91,47 @@ func calibrationEvidence(plan resource.Plan) []analysisv1alpha1.CalibrationEvide
 	return out
 }
 
-// autoscaler acts on the utilization of the requests of a workload; without a name there is none.
-type autoscaler struct {
-	workload.Autoscaler
-	targets []workload.UtilizationTarget
-}
-
-// autoscaler returns the autoscaler of a workload.
-func (d *passData) autoscaler(ref workload.Ref) autoscaler {
-	one, targets := d.read.constraints.UtilizationAutoscaler(ref)
-	return autoscaler{one, targets}
-}
-
-func (a autoscaler) asInput() *resource.Autoscaler {
-	return targetsnapshot.SizingAutoscaler(a.Autoscaler, a.targets)
-}
-
-// bindScalePoint ties the requests to the targets of the autoscaler: they change together or not at all.
-func (a autoscaler) bindScalePoint(out decision, changes []resource.TargetChange) (decision, error) {
-	switch {
-	case len(changes) == 0:
-		return out, nil
-	case a.Owner == "":
-		out.notApplicable = notApplicable(reasonAutoscalerNotOwned, fmt.Sprintf("HorizontalPodAutoscaler %s acts on these requests and is not Crane's. "+
-			"Its targets would have to change together with them; the description lists the new targets.", a.Name))
+// bindScalePoint adds the new targets of the autoscaler that change together with the requests.
+func (d *passData) bindScalePoint(out decision, target workload.Ref, changes []resource.TargetChange) (decision, error) {
+	scaler, _ := d.read.constraints.UtilizationAutoscaler(target)
+	if len(changes) == 0 || scaler.Owner == "" {
 		return out, nil
 	}
-	text, err := targetsnapshot.EncodeScalePoint(a.Owner, changes)
+	text, err := targetsnapshot.EncodeScalePoint(scaler.Owner, changes)
 	out.annotations[analysisv1alpha1.AnnotationScalePoint] = text
 	return out, err
+}
+
+// readVerticalAutoscalers reads the vertical autoscalers of the cluster. There are none where their kind is not served or may not
+// be read.
+func (d *passData) readVerticalAutoscalers(ctx context.Context) error {
+	if d.verticalAutoscalers != nil {
+		return nil
+	}
+	found := map[workloadKey][]*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
+	err := listEach(ctx, d, &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{}, func(one *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		key := workloadKey{one.Namespace, one.Spec.TargetRef.Kind, one.Spec.TargetRef.Name}
+		found[key] = append(found[key], one)
+	})
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
+	d.verticalAutoscalers = found
+	return nil
+}
+
+// describeDifferences returns which vertical autoscalers have other requests for the same workload, and why; empty for none.
+func (d *passData) describeDifferences(target workload.Ref, plan resource.Plan) string {
+	own := adoption.Size{Containers: map[string]rightsize.Resources{}}
+	for _, c := range plan.Containers {
+		own.Containers[c.Container] = c.Target
+	}
+	text := ""
+	for _, one := range d.verticalAutoscalers[workloadKeyOf(target)] {
+		name := "EffectiveVerticalPodAutoscaler " + one.Name
+		if difference := targetsnapshot.DescribeDifference(name, targetsnapshot.VerticalSize(one), own, one); difference != "" {
+			text += " " + difference + "."
+		}
+	}
+	return text
 }

@@ -29,8 +29,8 @@ type Input struct {
 	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.
 	MaxCPU    series.MilliCPU
 	MaxMemory series.Bytes
-	// Autoscaler is set if the plan can change the targets of the autoscaler together with the requests, or leave both
-	// unchanged. If it is nil, requests on whose utilization an autoscaler acts stay unchanged.
+	// Autoscaler is the horizontal autoscaler that acts on the utilization of the requests; nil for none. Its targets change
+	// together with the requests if Crane owns it. Otherwise the requests on which it acts stay unchanged.
 	Autoscaler *Autoscaler
 }
 
@@ -94,7 +94,7 @@ func Decide(in Input) Plan {
 			plan.Containers = append(plan.Containers, r)
 			continue
 		}
-		if in.Autoscaler == nil {
+		if in.Autoscaler == nil || !in.Autoscaler.Owned {
 			holdAutoscaled(&r, c.HPA)
 		}
 		plan.Containers = append(plan.Containers, r)
@@ -116,7 +116,9 @@ func Decide(in Input) Plan {
 		plan.State = recommend.NoData
 	}
 	plan.Pod = podRequest(in.Containers, plan)
-	plan.ScalePoint = in.Autoscaler.TargetChanges(plan.Containers)
+	if in.Autoscaler != nil && in.Autoscaler.Owned {
+		plan.ScalePoint = in.Autoscaler.TargetChanges(plan.Containers)
+	}
 	plan.MeanPods = in.meanPods()
 	plan.Description = describe(plan, unseen, in.PolicyWhy)
 	if text := in.Autoscaler.Describe(plan.ScalePoint); text != "" {

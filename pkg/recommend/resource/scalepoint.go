@@ -86,7 +86,7 @@ func floatOf[T ~int64](v *T) float64 {
 	return float64(*v)
 }
 
-// Describe returns how the autoscaler must change and whether Crane changes it; empty if it must not.
+// Describe returns how the autoscaler of Crane changes with the requests; empty if it does not.
 func (a *Autoscaler) Describe(moves []TargetChange) string {
 	if a == nil || len(moves) == 0 {
 		return ""
@@ -102,10 +102,6 @@ func (a *Autoscaler) Describe(moves []TargetChange) string {
 		}
 		parts[i] = fmt.Sprintf("%s %d %% -> %d %%", of, m.Percent, m.To)
 	}
-	who := "which is not Crane's: nothing is applied until both are changed together"
-	if a.Owned {
-		who = "which is Crane's: both are applied together"
-	}
-	return fmt.Sprintf("The autoscaler %s acts on the utilisation of these requests and must get new targets with them (%s), %s.",
-		a.Name, strings.Join(parts, "; "), who)
+	return fmt.Sprintf("The autoscaler %s acts on the utilization of these requests and gets new targets together with them (%s).",
+		a.Name, strings.Join(parts, "; "))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // TestScalePoint checks that the product of request and target is preserved within half a percent of the request, for
-// the whole pod and for one container, and that the text names the autoscaler.
+// the whole pod and for one container, that the text names the autoscaler, and that requests stay where Crane does not own it.
 func TestScalePoint(t *testing.T) {
 	cpu, memory := series.MilliCPU(2000), series.Bytes(1<<30)
 	week := used(10, 0.5, 100<<20)
@@ -24,7 +24,7 @@ func TestScalePoint(t *testing.T) {
 			{Name: "a", Profile: week, Current: rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}, HPA: &rightsize.HPA{CPUUtilization: 0.2}},
 			{Name: "b", Profile: week, Current: rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}, HPA: &rightsize.HPA{CPUUtilization: 0.2}},
 		},
-		Autoscaler: &Autoscaler{Name: "web", Targets: []Target{{Percent: 20}, {Container: "b", Percent: 20}, {Memory: true, Percent: 100}}},
+		Autoscaler: &Autoscaler{Name: "web", Owned: true, Targets: []Target{{Percent: 20}, {Container: "b", Percent: 20}, {Memory: true, Percent: 100}}},
 	}
 	plan := Decide(in)
 	if plan.State != recommend.Ready || plan.Action != recommend.Patch || len(plan.ScalePoint) == 0 {
@@ -39,14 +39,15 @@ func TestScalePoint(t *testing.T) {
 	if got := *plan.Containers[0].Target.CPURequest; got >= cpu {
 		t.Errorf("the request stays at %v", got)
 	}
-	if !strings.Contains(plan.Description, "autoscaler web acts on the utilisation") || !strings.Contains(plan.Description, "cpu of b 20 % ->") ||
-		!strings.Contains(plan.Description, "nothing is applied until both are changed together") {
+	if !strings.Contains(plan.Description, "autoscaler web acts on the utilization") || !strings.Contains(plan.Description, "cpu of b 20 % ->") {
 		t.Error(plan.Description)
 	}
-	in.Autoscaler.Owned = true
-	if owned := Decide(in); !strings.Contains(owned.Description, "both are applied together") {
-		t.Error(owned.Description)
+	in.Autoscaler.Owned = false
+	if foreign := Decide(in); len(foreign.ScalePoint) > 0 || *foreign.Containers[0].Target.CPURequest != cpu || *foreign.Containers[0].Target.MemoryRequest >= memory ||
+		!strings.Contains(foreign.Description, "would need a target of") {
+		t.Errorf("beside an autoscaler of others: %+v, %s", foreign.ScalePoint, foreign.Description)
 	}
+	in.Autoscaler.Owned = true
 	// Without a request today an autoscaler on it does not act, and there is no point to keep.
 	in.Containers[0].Current.CPURequest, in.Containers[1].Current.CPURequest = nil, nil
 	for _, m := range Decide(in).ScalePoint {

@@ -28,7 +28,7 @@ func TestEffectiveVPA(t *testing.T) {
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
 			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
 			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
-			"version not served": testVersionNotServed,
+			"version not served": testVersionNotServed, "shared decision": testSharedDecision,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -38,7 +38,7 @@ func startCraned(t *testing.T, history string) {
 	address := harness.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
 	harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus,
-		"--datasource=csv", "--csv-dir="+history, "--controllers=effectivevpa,adoption,oom", "--metrics-bind-address=0",
+		"--datasource=csv", "--csv-dir="+history, "--controllers=effectivevpa,adoption,oom,recommendation", "--metrics-bind-address=0",
 		"--webhook-host="+host, "--webhook-port="+port,
 		"--evpa-interval=1s", "--evpa-history-interval=2s",
 		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",

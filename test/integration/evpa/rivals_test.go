@@ -22,6 +22,8 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -279,14 +281,88 @@ func testEffectiveHPA(w *fixture) {
 	})
 }
 
-// testForeignHPA checks that nothing is applied where the target of a foreign autoscaler would have to change.
+// testForeignHPA checks that the request on which a foreign autoscaler acts is kept and the other is applied.
 func testForeignHPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.Deploy("web", 1)
 	w.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
-	e := w.await("web", "proposes alone", condition("Applied", metav1.ConditionFalse, "AutoscalerNotOwned", "theirs"))
-	if e.Status.Recommendation == nil {
-		w.T.Error("there is no proposal")
+	w.AwaitPods("web", "have a lower memory request", func(pods []corev1.Pod) error {
+		for i := range pods {
+			if got := pods[i].Spec.Containers[0].Resources.Requests.Memory().Value(); got > 130*mib {
+				return fmt.Errorf("pod %s requests %d bytes", pods[i].Name, got)
+			}
+		}
+		return requestsCPU(1000, 1)(pods)
+	})
+	w.await("web", "keeps the CPU request", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
+		if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || !strings.Contains(d.Reason, "an autoscaler acts at 50 % of the request") {
+			return fmt.Errorf("%+v", d)
+		}
+		return nil
+	})
+}
+
+// testSharedDecision checks that a rule and vertical autoscalers without settings of their own recommend the same requests, also
+// beside a foreign autoscaler, and that with settings of their own each names the other and why.
+func testSharedDecision(w *fixture) {
+	plain := func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.ResourceEstimators = nil }
+	for _, name := range []string{"web", "scaled", "own"} {
+		w.writeHistory(name, 0.2, 100*mib)
+		w.Deploy(name, 1)
 	}
-	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
+	theirs := hpa("theirs")
+	theirs.Spec.ScaleTargetRef.Name = "scaled"
+	w.CreateAll(theirs, autoscaler("web", "", "web", plain), autoscaler("scaled", "", "scaled", plain), autoscaler("own", "", "own", plain,
+		func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+			e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: "Percentile", Config: map[string]string{"cpu-request-margin-fraction": "0.8"}}}
+		}))
+	for _, name := range []string{"web", "scaled", "own"} {
+		w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+	}
+	w.CreateAll(&analysisv1alpha1.RecommendationRule{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
+		Spec: analysisv1alpha1.RecommendationRuleSpec{
+			ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}},
+			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{w.Name}}, RunInterval: "24h",
+			Recommenders: []analysisv1alpha1.Recommender{{Name: "Resource"}},
+		},
+	})
+	w.T.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(w.T.Context()), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}); err != nil {
+			w.T.Error(err)
+		}
+	})
+	byTarget := map[string]adoption.Size{}
+	w.Eventually("the rule recommends", func(ctx context.Context) error {
+		var list analysisv1alpha1.RecommendationList
+		if err := admin.List(ctx, &list, client.InNamespace(w.Name), client.MatchingLabels{analysisv1alpha1.LabelRuleName: w.Name}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			rec := &list.Items[i]
+			size, err := targetsnapshot.DesiredSize(rec)
+			if err != nil || size.Empty() {
+				return fmt.Errorf("%s has no size: %w", rec.Name, err)
+			}
+			byTarget[rec.Spec.TargetRef.Name] = size
+			if names := strings.Contains(rec.Status.Description, "EffectiveVerticalPodAutoscaler own recommends cpu of app 361m") &&
+				strings.Contains(rec.Status.Description, "because the vertical autoscaler has estimators of its own"); names != (rec.Spec.TargetRef.Name == "own") {
+				return fmt.Errorf("%s: %s", rec.Spec.TargetRef.Name, rec.Status.Description)
+			}
+		}
+		if len(byTarget) != 3 {
+			return fmt.Errorf("%d recommendations", len(byTarget))
+		}
+		return nil
+	})
+	for _, name := range []string{"web", "scaled"} {
+		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
+		if got, want := targetsnapshot.VerticalSize(e).Containers["app"], byTarget[name].Containers["app"]; *got.CPURequest != *want.CPURequest || *got.MemoryRequest != *want.MemoryRequest {
+			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, the rule %v and %v", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
+		}
+	}
+	if cpu := *byTarget["scaled"].Containers["app"].CPURequest; cpu != 1000 {
+		w.T.Errorf("the request on which an autoscaler acts: %v", cpu)
+	}
+	w.await("own", "names the Recommendation of the rule", condition("Ready", metav1.ConditionTrue, "", "(rule "+w.Name+") recommends cpu of app"))
 }

@@ -27,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
@@ -141,7 +142,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	config := control.Config()
 	config.QPS, config.Burst = 1000, 1000
-	c, err := harness.NewClient(config, analysisv1alpha1.AddToScheme)
+	c, err := harness.NewClient(config, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,10 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/condition"
 	"crane.io/crane/pkg/adoption"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/vertical"
 )
 
@@ -81,7 +83,33 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 	default:
 		out.Reason, out.Message = reasonReady, "there is a recommendation"
 	}
+	if out.OK {
+		out.Message += s.describeDifferences(sizings)
+	}
 	return out
+}
+
+// describeDifferences returns which Recommendations of rules have other requests for the same target, and why; empty for none.
+func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
+	own := adoption.Size{Containers: map[string]rightsize.Resources{}}
+	for _, sizing := range sizings {
+		if sizing.Target > 0 {
+			setAmounts(own, sizing.container, sizing.Resource, sizing.Target, 0)
+		}
+	}
+	text := ""
+	for i := range s.ruleRecommendations {
+		rec := &s.ruleRecommendations[i]
+		size, err := targetsnapshot.DesiredSize(rec)
+		if err != nil {
+			continue // Its own status reports it.
+		}
+		name := fmt.Sprintf("Recommendation %s (rule %s)", rec.Name, rec.Labels[analysisv1alpha1.LabelRuleName])
+		if difference := targetsnapshot.DescribeDifference(name, size, own, s.evpa); difference != "" {
+			text += "; " + difference
+		}
+	}
+	return text
 }
 
 // appliedCondition returns the progress of the adoption of the requests, or the reason why they are not applied.

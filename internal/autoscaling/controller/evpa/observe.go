@@ -53,6 +53,8 @@ type autoscalerState struct {
 	estimates    estimateSet
 	// recommendation is the Recommendation that the autoscaler controls; nil for none.
 	recommendation *analysisv1alpha1.Recommendation
+	// ruleRecommendations are those of rules for the requests of the same target, by name.
+	ruleRecommendations []analysisv1alpha1.Recommendation
 }
 
 // problem is the reason and message of a condition.
@@ -103,6 +105,9 @@ func (r *Reconciler) readAutoscalers(
 			return nil, err
 		}
 		key := autoscalerTargetKey(e)
+		if s.ruleRecommendations, err = r.readRuleRecommendations(ctx, key); err != nil {
+			return nil, err
+		}
 		switch older, vpa := oldest[key], vpas[key]; {
 		case older != "":
 			s.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", older)}
@@ -232,4 +237,17 @@ func (r *Reconciler) readRecommendation(ctx context.Context, e *autoscalingv1alp
 		return nil, nil
 	}
 	return rec, nil
+}
+
+// readRuleRecommendations returns the Recommendations of rules for the requests of a target, by name.
+func (r *Reconciler) readRuleRecommendations(ctx context.Context, target targetindex.Key) ([]analysisv1alpha1.Recommendation, error) {
+	all, err := targetindex.ListRecommendations(ctx, r.Client, target)
+	if err != nil {
+		return nil, fmt.Errorf("reading what rules recommend: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(rec analysisv1alpha1.Recommendation) bool {
+		return rec.Namespace != target.Namespace || rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource || rec.Labels[analysisv1alpha1.LabelRuleName] == ""
+	})
+	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }

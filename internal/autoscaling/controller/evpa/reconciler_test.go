@@ -129,6 +129,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).
 		WithStatusSubresource(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, &analysisv1alpha1.Recommendation{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -24,7 +24,7 @@ type scalePoint struct {
 // newScalePoint compares the requests of the pod template with the decisions.
 func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings []containerSizing) scalePoint {
 	owner, targets := constraints.UtilizationAutoscaler(s.target.Ref)
-	scaler := targetsnapshot.SizingAutoscaler(owner, targets)
+	scaler := profile.SizingAutoscaler(owner, targets)
 	if scaler == nil {
 		return scalePoint{}
 	}
