@@ -21,24 +21,23 @@ type holidayFlags struct{ holidays, zone string }
 
 func (f *holidayFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.holidays, "holidays", "", "dates that do not follow the pattern of their weekday, such as 2026-12-25,2026-12-26, or a file with one date per line; for the algorithm auto")
-	flags.StringVar(&f.zone, "time-zone", "UTC", "time zone of the holidays, for example Europe/Berlin")
+	flags.StringVar(&f.zone, "time-zone", "UTC", "time zone whose midnight ends a day, for example Europe/Berlin; for the algorithm auto")
 }
 
 // options returns the options of an algorithm with the holidays.
 func (f *holidayFlags) options(algorithm string) (registry.Options, error) {
-	if f.holidays == "" {
-		return registry.Options{}, nil
-	}
-	if algorithm != "" && algorithm != registry.Auto {
+	if f.holidays != "" && algorithm != "" && algorithm != registry.Auto {
 		return registry.Options{}, fmt.Errorf("--holidays requires the algorithm %s, not %s", registry.Auto, algorithm)
 	}
 	zone, err := time.LoadLocation(f.zone)
 	if err != nil {
 		return registry.Options{}, fmt.Errorf("--time-zone %q: %w", f.zone, err)
 	}
-	dates, err := parseHolidayDates(f.holidays)
-	if err != nil {
-		return registry.Options{}, fmt.Errorf("--holidays: %w", err)
+	var dates []string
+	if f.holidays != "" {
+		if dates, err = parseHolidayDates(f.holidays); err != nil {
+			return registry.Options{}, fmt.Errorf("--holidays: %w", err)
+		}
 	}
 	calendar, err := auto.NewCalendar(dates, zone)
 	if err != nil {

@@ -31,6 +31,8 @@ type Prediction struct {
 	ModelUpdate time.Duration
 	// Refresh is the interval between two reads of new samples.
 	Refresh time.Duration
+	// TimeZone is the IANA name of the zone whose midnight ends a day.
+	TimeZone string
 	// AtOnce is the number of TimeSeriesPredictions evaluated concurrently.
 	AtOnce int
 	// StateDir has the checkpoints of models; empty for none.
@@ -46,7 +48,7 @@ type Prediction struct {
 func newPrediction() Prediction {
 	c := predictor.DefaultConfig()
 	return Prediction{
-		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, AtOnce: 10, MaxSeries: c.MaxSeries,
+		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, TimeZone: "UTC", AtOnce: 10, MaxSeries: c.MaxSeries,
 		MaxMemory:          bytesValue(c.MaxBytes),
 		MaxNamespaceMemory: bytesValue(c.MaxNamespaceBytes),
 		ScalingBudget:      c.ScalingBudget,
@@ -64,6 +66,8 @@ func (p *Prediction) addFlags(fs *pflag.FlagSet) {
 		"Age at which a forecast of dsp or percentile is made anew at the latest; models of auto learn from each sample.")
 	fs.DurationVar(&p.Refresh, "prediction-refresh-interval", p.Refresh,
 		"Time between two reads of new samples for forecasts. After three that fail forecasts are called stale.")
+	fs.StringVar(&p.TimeZone, "prediction-time-zone", p.TimeZone,
+		"Time zone, such as Europe/Berlin, whose midnight ends a day for forecasts: working days and weekends change there.")
 	fs.IntVar(&p.AtOnce, "time-series-prediction-max-concurrent-reconciles", p.AtOnce,
 		"TimeSeriesPredictions that are looked at once.")
 	fs.StringVar(&p.StateDir, "prediction-state-dir", p.StateDir,
@@ -89,6 +93,9 @@ func (p *Prediction) validate() field.ErrorList {
 	}
 	if p.Refresh < time.Second {
 		errs = append(errs, field.Invalid(flag("prediction-refresh-interval"), p.Refresh.String(), "must be 1s or more"))
+	}
+	if _, err := time.LoadLocation(p.TimeZone); err != nil {
+		errs = append(errs, field.Invalid(flag("prediction-time-zone"), p.TimeZone, err.Error()))
 	}
 	if p.AtOnce < 1 {
 		errs = append(errs, field.Invalid(flag("time-series-prediction-max-concurrent-reconciles"), p.AtOnce, "must be 1 or more"))
@@ -178,6 +185,10 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
 	config.ModelUpdate, config.ScalingBudget = p.Prediction.ModelUpdate, p.Prediction.ScalingBudget
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
+	var err error
+	if config.TimeZone, err = time.LoadLocation(p.Prediction.TimeZone); err != nil {
+		return nil, fmt.Errorf("--prediction-time-zone: %w", err)
+	}
 	owner, err := predictor.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the predictor: %w", err)

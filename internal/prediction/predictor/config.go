@@ -37,6 +37,8 @@ type Config struct {
 	StaleAfter time.Duration
 	// ModelUpdate is how long a forecast of dsp or percentile is reused; auto is updated by each sample.
 	ModelUpdate time.Duration
+	// TimeZone is the zone whose midnight ends a day for auto; nil for UTC.
+	TimeZone *time.Location
 	// Settle is the minimum age of samples that are read, at most half a step: younger ones may be incomplete.
 	Settle time.Duration
 	// Checkpoint is the interval between checkpoints.

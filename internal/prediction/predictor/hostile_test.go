@@ -71,7 +71,7 @@ func TestHostileSamples(t *testing.T) {
 
 // TestClockGoesBack checks that samples are not added twice when the clock goes back.
 func TestClockGoesBack(t *testing.T) {
-	e := &entry{plan: func() plan { p, _ := newPlan(cpuOf("web")); return p }()}
+	e := &entry{plan: func() plan { p, _ := newPlan(cpuOf("web"), nil); return p }()}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	feed := func(from time.Time, n int) {
 		s := series.Series{Start: from, Step: time.Minute}
@@ -93,7 +93,7 @@ func TestClockGoesBack(t *testing.T) {
 }
 
 func FuzzRingCheckpoint(f *testing.F) {
-	p, err := newPlan(Request{Query: cpuOf("web").Query, Algorithm: registry.Percentile})
+	p, err := newPlan(Request{Query: cpuOf("web").Query, Algorithm: registry.Percentile}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

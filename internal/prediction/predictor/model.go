@@ -30,21 +30,22 @@ type model interface {
 
 func (p plan) newModel() model {
 	if p.name == registry.Auto {
-		return &autoModel{step: p.step, model: auto.NewModel(p.step)}
+		return &autoModel{step: p.step, model: auto.NewModel(p.step), calendar: p.calendar}
 	}
 	return &sampleRing{step: p.step, capacity: int(p.history / p.step), algorithm: p.algorithm}
 }
 
 // autoModel is a model of auto: 32 KiB, independent of the length of the history and of the step up to 5 minutes.
 type autoModel struct {
-	step  time.Duration
-	model *auto.Model
+	step     time.Duration
+	model    *auto.Model
+	calendar auto.Calendar
 }
 
 func (m *autoModel) observe(at time.Time, value float64) { m.model.Observe(at, value) }
 
 func (m *autoModel) forecast(horizon time.Duration) (forecast.Forecast, error) {
-	return m.model.Forecast(horizon)
+	return m.model.ForecastWith(m.calendar, horizon)
 }
 
 func (m *autoModel) samples() series.Series { return series.Series{} }

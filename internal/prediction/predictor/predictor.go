@@ -143,7 +143,7 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	tickets := make([]RequestResult, len(requests))
 	plans := make([]plan, len(requests))
 	for i, r := range requests {
-		plans[i], tickets[i].Err = newPlan(r)
+		plans[i], tickets[i].Err = newPlan(r, p.config.TimeZone)
 		tickets[i].Key = plans[i].key
 	}
 	wanted := map[Key]struct{}{}

@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
+	"crane.io/crane/pkg/forecast/auto"
 	"crane.io/crane/pkg/forecast/registry"
 	"crane.io/crane/pkg/series"
 )
@@ -82,12 +83,14 @@ type plan struct {
 	algorithm     forecast.Algorithm
 	step, history time.Duration
 	aggregated    bool
+	// calendar is that of auto.
+	calendar auto.Calendar
 	// level is the quantile to publish; percentile publishes its own estimate.
 	level float64
 }
 
-// newPlan validates a request. Errors are written for users.
-func newPlan(r Request) (plan, error) {
+// newPlan validates a request; days of auto begin at midnight in the zone, nil for UTC. Errors are written for users.
+func newPlan(r Request, zone *time.Location) (plan, error) {
 	if r.Query.Resource != "" {
 		r.Query.Expression, r.Query.Target.APIVersion = "", ""
 		if r.Query.Target.Kind == "" || r.Query.Target.Name == "" {
@@ -104,6 +107,9 @@ func newPlan(r Request) (plan, error) {
 		return plan{}, fmt.Errorf("algorithm: %w", err)
 	}
 	p := plan{query: r.Query, name: algorithm.Name(), algorithm: algorithm, step: defaultStep, history: autoHistory, level: 0.95}
+	if p.calendar, err = auto.NewCalendar(nil, zone); err != nil {
+		return plan{}, fmt.Errorf("calendar: %w", err)
+	}
 	var settings any
 	switch p.name {
 	case registry.DSP:
