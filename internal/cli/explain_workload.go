@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -337,7 +338,7 @@ func valueOrZero[T any](v *T) T {
 func renderSizeSources(w io.Writer, found sizeSources) error {
 	const whyWidth = 70
 	t := newTable()
-	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth, WidthMaxEnforcer: text.WrapSoft}})
 	t.AppendHeader(table.Row{"SOURCE", "CPU", "MEMORY", "REPLICAS", "ACTS", "WHY"})
 	for _, s := range found.Sources {
 		acts := "no"
