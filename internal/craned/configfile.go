@@ -43,7 +43,7 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 		case f == nil || f.Name != key || f.Name == "help" || f.Name == "version":
 			errs = append(errs, field.Invalid(path, "", "unknown field: there is no flag --"+key))
 		case key == configFlag:
-			errs = append(errs, field.Forbidden(path, "a file names no other"))
+			errs = append(errs, field.Forbidden(path, "a file must not name another file"))
 		case f.Changed:
 			// The command line takes precedence.
 		default:

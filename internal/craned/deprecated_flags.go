@@ -12,7 +12,7 @@ func deprecatedFlags() []deprecatedflags.Flag {
 		{Name: "prometheus-bratelimit", Default: "false", Replacement: "--prometheus-query-concurrency always holds"},
 		{Name: "seed-file", Replacement: "there is no mock data source; use --datasource=csv with --csv-dir"},
 		{Name: "recommendation-config-file", Replacement: "use --recommendation-configuration-file"},
-		{Name: "recommendation-monitor-interval", Default: "1h", Replacement: "the age of recommendations is worked out at each scrape"},
+		{Name: "recommendation-monitor-interval", Default: "1h", Replacement: "the age of recommendations is computed at each scrape"},
 		{Name: "cache-unstructured", Default: "true", Replacement: "workloads of custom kinds are read from the API server page by page and not cached"},
 		{Name: "server-enable-profiling", Default: "false", Replacement: "use --pprof-bind-address"},
 		{Name: "server-enable-metrics", Default: "false", Replacement: "requests to the web API are always counted at --metrics-bind-address"},

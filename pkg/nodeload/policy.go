@@ -135,7 +135,7 @@ func NewPolicy(spec Spec) (*Policy, error) {
 			m.Resource = ResourceOf(m.Name)
 		}
 		if _, twice := index[m.Name]; twice || m.Name == "" || m.Period <= 0 {
-			errs = append(errs, fmt.Errorf("metric %q: want a name that stands once and a period of more than 0", m.Name))
+			errs = append(errs, fmt.Errorf("metric %q: want a unique name and a period of more than 0", m.Name))
 		}
 		index[m.Name], p.Metrics[i] = i, m
 	}

@@ -122,9 +122,9 @@ func TestBadSpecs(t *testing.T) {
 		spec nodeload.Spec
 		want string
 	}{
-		"no name":      {nodeload.Spec{Metrics: []nodeload.Metric{{Period: time.Minute}}}, "want a name"},
+		"no name":      {nodeload.Spec{Metrics: []nodeload.Metric{{Period: time.Minute}}}, "want a unique name"},
 		"no period":    {nodeload.Spec{Metrics: []nodeload.Metric{{Name: "a"}}}, "a period of more than 0"},
-		"twice":        {nodeload.Spec{Metrics: append(slices.Clone(metrics), metrics...)}, "stands once"},
+		"twice":        {nodeload.Spec{Metrics: append(slices.Clone(metrics), metrics...)}, "want a unique name"},
 		"limit":        {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: 65}}}, "want a limit from 0 to 1"},
 		"limit NaN":    {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: series.Ratio(math.NaN())}}}, "want a limit"},
 		"zero weights": {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a"}}}, "the sum of the weights"},

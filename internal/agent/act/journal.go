@@ -177,7 +177,7 @@ type undo struct {
 
 func (j *Journal) prepare(u Unit) (*change, error) {
 	if u.Key == "" || len(u.Key) > maxText || len(u.Subject) > maxText {
-		return nil, fmt.Errorf("%w: %.80q is no key", ErrJournal, u.Key)
+		return nil, fmt.Errorf("%w: %.80q is not a key", ErrJournal, u.Key)
 	}
 	next := &change{entry: &Entry{Key: u.Key, Subject: u.Subject, Seq: j.last + 1}}
 	if old := j.entries[u.Key]; old != nil {
@@ -201,7 +201,7 @@ func (j *Journal) addChange(next *change, c Change) error {
 	}
 	value := strings.TrimSpace(c.Value)
 	if !isPlainLine(value) {
-		return fmt.Errorf("%w: %.80q is no value", ErrJournal, value)
+		return fmt.Errorf("%w: %.80q is not a value", ErrJournal, value)
 	}
 	now, err := j.read(c.Group, c.File)
 	if err != nil {

@@ -67,7 +67,7 @@ func checksum(raw []byte) uint32 { return crc32.Checksum(raw, crc32.MakeTable(cr
 func (j *Journal) decode(content []byte) error {
 	var file journalFile
 	if err := json.Unmarshal(content, &file); err != nil {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if checksum(file.Entries) != file.Checksum {
 		return errors.New("has another checksum than its entries")
@@ -93,7 +93,7 @@ func (j *Journal) decode(content []byte) error {
 	}
 	for _, e := range list {
 		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxEntries || !j.valid(e) {
-			return errors.New("an entry is none")
+			return errors.New("an entry is null")
 		}
 		j.entries[e.Key] = e
 		j.last = max(j.last, e.Seq)
@@ -148,7 +148,7 @@ func (j *Journal) decodeV1(raw []byte) ([]*Entry, error) {
 	out := make([]*Entry, 0, len(entries))
 	for id, old := range entries {
 		if id != old.ContainerID || !old.Original.valid() || !old.Set.valid() || !old.Before.valid() {
-			return nil, fmt.Errorf("entry %.80q is none", id)
+			return nil, fmt.Errorf("entry %.80q is null", id)
 		}
 		e := &Entry{Key: cpuKey(id), Subject: old.Pod, Seq: uint64(len(out) + 1)}
 		hold := func(file string, value func(limitV1) string) *FileRecord {

@@ -199,7 +199,7 @@ func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.D
 	for _, s := range samples[from:to] {
 		v, err := strconv.ParseFloat(s.Value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("the forecast holds %q, which is no number: %w", s.Value, scaling.ErrNoMetric)
+			return 0, fmt.Errorf("the forecast holds %q, which is not a number: %w", s.Value, scaling.ErrNoMetric)
 		}
 		points = append(points, scaling.Point{At: time.Unix(s.Timestamp, 0), Value: v})
 	}

@@ -66,7 +66,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 	}
 	if err != nil || !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		writeError(w, http.StatusUnauthorized, "show a bearer token of the cluster")
+		writeError(w, http.StatusUnauthorized, "send a bearer token of the cluster")
 		return false
 	}
 	needs.User = who.User

@@ -225,7 +225,7 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	f.config.Objects = unstartedCache{}
-	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "ask again soon") {
+	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "repeat the request in some seconds") {
 		t.Errorf("before the cache has started: %q", problem)
 	}
 }

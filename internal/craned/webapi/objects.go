@@ -31,7 +31,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, list client.ObjectLis
 	err := a.config.Objects.List(r.Context(), list, append(options, client.UnsafeDisableDeepCopy)...)
 	var notStarted *cache.ErrCacheNotStarted
 	if errors.As(err, &notStarted) {
-		return errors.New("this replica has only just begun; ask again soon")
+		return errors.New("this replica has just started; repeat the request in some seconds")
 	}
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)

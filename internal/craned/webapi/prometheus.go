@@ -107,7 +107,7 @@ func (a *API) window(r *http.Request) (metrics.Window, error) {
 	}
 	step, err := time.ParseDuration(text)
 	if err != nil {
-		return metrics.Window{}, fmt.Errorf("step: %q is no duration, such as 60s or 5m", text)
+		return metrics.Window{}, fmt.Errorf("step: %q is not a duration such as 60s or 5m", text)
 	}
 	switch {
 	case step < time.Second:
@@ -137,7 +137,7 @@ func seconds(r *http.Request, name string) (time.Time, error) {
 	const farthest = 230 * 365 * 24 * 3600
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) || n < 0 || n > farthest {
-		return time.Time{}, fmt.Errorf("%s: %q is no time in seconds since 1970", name, text)
+		return time.Time{}, fmt.Errorf("%s: %q is not a time in seconds since 1970", name, text)
 	}
 	return time.UnixMilli(int64(math.Round(n * 1000))).UTC(), nil
 }

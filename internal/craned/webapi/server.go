@@ -61,7 +61,7 @@ type API struct {
 func New(config Config) (*API, error) {
 	if config.Objects == nil || config.Queries == nil || config.PastSeries == nil || config.Authenticator == nil ||
 		config.Authorizer == nil || config.Clock == nil || config.MaxPoints < 1 {
-		return nil, errors.New("the web API needs a reader, queries, the past, an authenticator, an authorizer, a clock and a bound")
+		return nil, errors.New("the web API needs a reader, queries, history, an authenticator, an authorizer, a clock and a bound")
 	}
 	a := &API{
 		config: config, mux: http.NewServeMux(), slots: make(chan struct{}, maxConcurrent), arrivals: make(chan struct{}, maxArrivals),

@@ -67,7 +67,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	for _, s := range samples {
 		value, ok := quantity(s.Value)
 		if !ok {
-			return nil, status.Unavailable("%s: the value of %v is %v, which is no number", info.Metric, s.Labels, s.Value)
+			return nil, status.Unavailable("%s: the value of %v is %v, which is not a number", info.Metric, s.Labels, s.Value)
 		}
 		delete(s.Labels, "__name__")
 		list.Items = append(list.Items, external_metrics.ExternalMetricValue{

@@ -35,7 +35,7 @@ func (e *replicasEvaluator) decide(d *passData, target workload.Workload) (decis
 	}
 	// An autoscaler overrides a number that is set beside it.
 	if all := d.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
-		out.notApplicable = notApplicable(reasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s decides about the number of pods.", all[0].Name))
+		out.notApplicable = notApplicable(reasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s sets the number of pods.", all[0].Name))
 	}
 	return out.withReplicas(target.Replicas, plan.Replicas)
 }

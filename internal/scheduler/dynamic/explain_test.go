@@ -111,9 +111,9 @@ func TestHandler(t *testing.T) {
 	}{
 		{"GET", "127.0.0.1:10260", ExplainPath, 200, `{"pods":["shop/web"]}`},
 		{"GET", "localhost:4000", ExplainPath + "?pod=shop/web", 200, `"node":"cool"`},
-		{"GET", "[::1]:4000", ExplainPath + "?pod=shop/other", 404, `no attempt to place this pod`},
+		{"GET", "[::1]:4000", ExplainPath + "?pod=shop/other", 404, `no record of a recent attempt to place this pod`},
 		{"GET", "localhost", ExplainPath + "?pod=web", 400, `NAMESPACE/NAME`},
-		{"GET", "evil.example:10260", ExplainPath, 403, `localhost alone`},
+		{"GET", "evil.example:10260", ExplainPath, 403, `localhost only`},
 		{"POST", "localhost", ExplainPath, 405, ``},
 		{"GET", "localhost", "/", 404, ``},
 	} {

@@ -198,7 +198,7 @@ const (
 // PolicyLoaded implements nodeloadpolicy.Observer.
 func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
 	o.log.Info("New policy is in force", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
-	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("the scheduler takes a new policy of %d metrics", len(p.Metrics)))
+	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("a new policy of %d metrics is in force", len(p.Metrics)))
 	// Plugins with other files retry once more than needed.
 	for _, plugin := range o.plugins() {
 		plugin.retry()

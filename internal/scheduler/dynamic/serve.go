@@ -54,7 +54,7 @@ func (f *Factory) Handler() http.Handler {
 
 func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 	if !isLocal(r.Host) {
-		write(w, http.StatusForbidden, map[string]string{"error": "this address answers to localhost alone"})
+		write(w, http.StatusForbidden, map[string]string{"error": "this address answers requests from localhost only"})
 		return
 	}
 	pod := r.URL.Query().Get("pod")
@@ -78,7 +78,7 @@ func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(found) == 0 {
-		write(w, http.StatusNotFound, map[string]string{"error": "no attempt to place this pod is among the latest that this scheduler remembers"})
+		write(w, http.StatusNotFound, map[string]string{"error": "the scheduler has no record of a recent attempt to place this pod"})
 		return
 	}
 	write(w, http.StatusOK, map[string][]any{"explanations": found})

@@ -78,7 +78,7 @@ func decode(data []byte) (*Model, error) {
 	case len(data) < headerSize+4 || len(data) > MaxCheckpoint:
 		return nil, fmt.Errorf("%d bytes are not within %d and %d", len(data), headerSize+4, MaxCheckpoint)
 	case string(data[:3]) != checkpointMagic:
-		return nil, errors.New("it does not begin like one")
+		return nil, errors.New("it has another format")
 	case data[3] != checkpointVersion:
 		return nil, fmt.Errorf("version %d is not %d", data[3], checkpointVersion)
 	}

@@ -200,7 +200,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 		code  int32
 		parts []string
 	}{
-		"a value that is no number": {externalPath(ns, "queue_age_of_mail", ""), http.StatusServiceUnavailable, []string{"NaN", "is no number"}},
+		"a value that is no number": {externalPath(ns, "queue_age_of_mail", ""), http.StatusServiceUnavailable, []string{"NaN", "is not a number"}},
 		"a selector that matches no series": {
 			externalPath(ns, "queue_len_of_mail", "queue=none"), http.StatusNotFound, []string{"no series match", "none"},
 		},

@@ -68,7 +68,7 @@ func TestAgentEvictions(t *testing.T) {
 		}
 		return nil
 	}
-	for pod, why := range map[string]string{"other": "its own node alone", "quiet": "opted out"} {
+	for pod, why := range map[string]string{"other": "its own node only", "quiet": "opted out"} {
 		eventually(t, "no eviction of "+pod, func(ctx context.Context) error { return refused(evict(ctx, agent, pod), why) })
 	}
 	if err := evict(t.Context(), agent, "own"); err != nil {

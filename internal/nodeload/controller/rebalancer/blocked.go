@@ -23,7 +23,7 @@ func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace 
 	var policy eviction.Policy
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return "it is going already"
+		return "it is being deleted"
 	case pod.Status.Phase != corev1.PodRunning:
 		return "it does not run"
 	case protected(pod.Namespace):

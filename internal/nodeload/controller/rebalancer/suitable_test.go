@@ -60,7 +60,7 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		"static":              {owner("Node"), 2, "Node"},
 		"Job":                 {owner("Job"), 2, "Job"},
 		"pending":             {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, 2, "does not run"},
-		"going":               {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "going already"},
+		"going":               {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 2, "being deleted"},
 		"protected":           {func(p *corev1.Pod) { p.Namespace = "kube-system" }, 2, "protected"},
 		"opted out":           {func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" }, 2, "opted out"},
 		"opted out namespace": {func(p *corev1.Pod) { p.Namespace = "quiet" }, 2, "opted out"},

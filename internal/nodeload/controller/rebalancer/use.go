@@ -72,11 +72,11 @@ func (c *Controller) readUse(ctx context.Context, metric, query string, namespac
 		prometheus.Matcher{Label: "container", Op: "!=", Value: ""}, prometheus.Matcher{Label: "container", Op: "!=", Value: "POD"},
 		prometheus.Matcher{Label: "namespace", Op: "=~", Value: strings.Join(namespaces, "|")})
 	if err != nil {
-		return fmt.Errorf("what the pods of hot nodes use: %w", err)
+		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
 	}
 	list, err := c.cfg.Usage.Vector(ctx, fmt.Sprintf(query, selector), now)
 	if err != nil {
-		return fmt.Errorf("what the pods of hot nodes use: %w", err)
+		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
 	}
 	const most = 1 << 53
 	for _, sample := range list {
