@@ -116,7 +116,7 @@ func conditionsOf(p proposal) []condition {
 		failed.status, failed.reason, failed.message = true, because, p.plan.Description
 	}
 	if !learning.status {
-		learning.reason, learning.message = reasonLearned, "Every container of the target has enough history."
+		learning.reason, learning.message = reasonLearned, "The target has enough history."
 		if failed.status {
 			learning.reason, learning.message = because, "No history of this target was read."
 		}

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/testbed/controlplane"
@@ -25,6 +27,9 @@ const nodePrefix = "node/"
 func (p *playground) playScenario(ctx context.Context) error {
 	return p.options.scenario.Play(ctx, clock.RealClock{}, p)
 }
+
+// A command that is shown until its output has a text is repeated at this interval, for this long.
+const showInterval, showTimeout = 2 * time.Second, time.Minute
 
 var _ demo.Executor = (*playground)(nil)
 
@@ -99,17 +104,21 @@ func (p *playground) Apply(ctx context.Context, manifest string) error {
 
 // Show implements demo.Executor: it runs kubectl and prints the command and its output. A failure of kubectl, for
 // example while the API server is down, is printed and not returned; so is a missing kubectl.
-func (p *playground) Show(ctx context.Context, args []string) error {
+func (p *playground) Show(ctx context.Context, args []string, until string) error {
 	kubectl, err := findKubectl(p.options.BinDir)
 	if err != nil {
 		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
-	output, err := cmd.CombinedOutput()
-	if err != nil {
-		output = fmt.Appendf(output, "(%v)\n", err)
-	}
+	var output []byte
+	// A text that never appears is visible in the output, and does not end the demo.
+	_ = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(ctx context.Context) (bool, error) {
+		cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
+		if output, err = cmd.CombinedOutput(); err != nil {
+			output = fmt.Appendf(output, "(%v)\n", err)
+		}
+		return until == "" || strings.Contains(string(output), until), nil
+	})
 	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
 	return ctx.Err()
 }

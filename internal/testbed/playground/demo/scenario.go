@@ -73,6 +73,9 @@ type Step struct {
 	Apply string `json:"apply,omitempty"`
 	// Show is a command line for `kubectl`, run with the playground's kubeconfig; its output is printed.
 	Show []string `json:"show,omitempty"`
+	// Until is a text in the output of Show. The command is repeated until it appears, for a minute at most; the last output is
+	// printed.
+	Until string `json:"until,omitempty"`
 	// Policy replaces the node-load policy of craned and crane-scheduler.
 	Policy string `json:"policy,omitempty"`
 	// Crane is a command line for `crane`; its output is printed. The argument {scheduler} is replaced by the address
@@ -88,7 +91,8 @@ type Executor interface {
 	Start(ctx context.Context, component string) error
 	Kill(ctx context.Context, component string) error
 	Apply(ctx context.Context, manifest string) error
-	Show(ctx context.Context, args []string) error
+	// Show runs kubectl, again until its output contains a text, empty for once.
+	Show(ctx context.Context, args []string, until string) error
 	Policy(ctx context.Context, content string) error
 	Crane(ctx context.Context, args []string) error
 	Chart(ctx context.Context, c Chart) error
@@ -166,6 +170,8 @@ func (s Step) validate() error {
 		return errors.New("only one of stop, start, kill, apply, show, policy, crane and chart may be set")
 	case actions == 0 && s.Say == "" && s.Means == "":
 		return errors.New("one of say, stop, start, kill, apply, show, policy, crane and chart is required")
+	case s.Until != "" && len(s.Show) == 0:
+		return errors.New("until: requires show")
 	case s.Chart != nil:
 		return s.Chart.validate()
 	}
@@ -204,7 +210,7 @@ func (s Step) play(ctx context.Context, stage Executor) error {
 	case s.Apply != "":
 		return stage.Apply(ctx, s.Apply)
 	case len(s.Show) > 0:
-		return stage.Show(ctx, s.Show)
+		return stage.Show(ctx, s.Show, s.Until)
 	case s.Policy != "":
 		return stage.Policy(ctx, s.Policy)
 	case len(s.Crane) > 0:

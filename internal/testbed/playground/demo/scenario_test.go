@@ -39,7 +39,7 @@ func (r *recorder) Stop(_ context.Context, c string) error  { return r.note("sto
 func (r *recorder) Start(_ context.Context, c string) error { return r.note("start " + c) }
 func (r *recorder) Kill(_ context.Context, c string) error  { return r.note("kill " + c) }
 func (r *recorder) Apply(_ context.Context, m string) error { return r.note("apply " + m) }
-func (r *recorder) Show(_ context.Context, a []string) error {
+func (r *recorder) Show(_ context.Context, a []string, _ string) error {
 	return r.note("show " + strings.Join(a, " "))
 }
 func (r *recorder) Policy(_ context.Context, c string) error { return r.note("policy " + c) }
