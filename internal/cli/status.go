@@ -1,0 +1,390 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/pause"
+)
+
+const statusLong = `Status prints whether each component of Crane runs in the cluster, its version, and whether its objects are processed: the leader of craned,
+the server of the external metrics API, the switch of crane pause, rules, recommendations, forecasts and autoscalers. It changes
+nothing. With the name of a workload it prints what crane explain workload prints.
+
+The status of a line is ok, warn (with the reason) or off (not installed).
+
+Exit codes: 0 no line is warn; 1 a line is warn, or the API server cannot be read; 2 the flags are invalid; 3 the workload does not exist.`
+
+// statusOff marks a component that is not installed.
+const statusOff status = "off"
+
+// newStatusCommand returns `crane status`.
+func newStatusCommand(s Streams) *cobra.Command {
+	o := &explainWorkloadOptions{}
+	cmd := &cobra.Command{
+		Use:     "status [WORKLOAD]",
+		Short:   "Print whether each component of Crane runs and its objects are processed",
+		Long:    statusLong,
+		Example: "  crane status\n  crane status shop/frontend\n  crane status -o json",
+		Args:    func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return o.run(cmd.Context(), s, args[0])
+			}
+			return runStatus(cmd.Context(), s, o)
+		},
+	}
+	fs := cmd.Flags()
+	o.kubernetes.addFlags(fs)
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the workload, unless it is part of its name")
+	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	return cmd
+}
+
+func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error {
+	if err := checkTableOrJSON(o.output); err != nil {
+		return usageError(err)
+	}
+	if o.namespace != "" {
+		return usageError(errors.New("--namespace requires the name of a workload"))
+	}
+	c, err := o.kubernetes.objectClient()
+	if err != nil {
+		return err
+	}
+	progress := newProgress(s.Err, "reading the state of Crane", nil)
+	report, err := readStatus(ctx, c, time.Now())
+	progress.stop()
+	if err != nil {
+		return err
+	}
+	render := renderDoctorTable
+	if o.output == outputJSON {
+		render = renderDoctorJSON
+	}
+	if err := render(s.Out, report.checks); err != nil {
+		return fmt.Errorf("failed to write the report: %w", err)
+	}
+	var warned []string
+	for _, c := range report.checks {
+		if c.Status == statusWarn {
+			warned = append(warned, c.Name)
+		}
+	}
+	if len(warned) > 0 {
+		return fmt.Errorf("not as it should be: %s", strings.Join(warned, ", "))
+	}
+	return nil
+}
+
+// statusReport collects the lines of `crane status`.
+type statusReport struct {
+	diagnosis
+
+	client client.Reader
+}
+
+// readStatus reads the state of all components. A read that is forbidden is a line of its own; other errors end it.
+func readStatus(ctx context.Context, c client.Reader, now time.Time) (*statusReport, error) {
+	r := &statusReport{diagnosis: diagnosis{now: now}, client: c}
+	for _, read := range []struct {
+		name string
+		add  func(ctx context.Context) error
+	}{
+		{"components", r.addComponents},
+		{"external metrics API", r.addExternalMetrics},
+		{"writes", r.addPause},
+		{"rules", r.addRules},
+		{"recommendations", func(ctx context.Context) error {
+			return r.addObjects(ctx, "recommendations", &analysisv1alpha1.RecommendationList{})
+		}},
+		{"forecasts", func(ctx context.Context) error {
+			return r.addObjects(ctx, "forecasts", &predictionv1alpha1.TimeSeriesPredictionList{})
+		}},
+		{"horizontal autoscalers", func(ctx context.Context) error {
+			return r.addObjects(ctx, "horizontal autoscalers", &autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList{})
+		}},
+		{"vertical autoscalers", func(ctx context.Context) error {
+			return r.addObjects(ctx, "vertical autoscalers", &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{})
+		}},
+	} {
+		err := read.add(ctx)
+		switch {
+		case apierrors.IsForbidden(err):
+			r.add(read.name, statusWarn, err.Error(), "")
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			r.add(read.name, statusOff, "the kind is not installed", "")
+		case err != nil:
+			return r, fmt.Errorf("failed to read the state of %s: %w", read.name, err)
+		}
+	}
+	return r, nil
+}
+
+// componentLabel has the name of the component on its Deployment or DaemonSet.
+const componentLabel = "app.kubernetes.io/name"
+
+// addComponents adds a line for each component.
+func (r *statusReport) addComponents(ctx context.Context) error {
+	found := map[string]bool{}
+	var deployments appsv1.DeploymentList
+	var daemons appsv1.DaemonSetList
+	names := client.MatchingLabelsSelector{Selector: componentSelector()}
+	if err := r.client.List(ctx, &deployments, names); err != nil {
+		return err
+	}
+	if err := r.client.List(ctx, &daemons, names); err != nil {
+		return err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		want := int32(1)
+		if d.Spec.Replicas != nil {
+			want = *d.Spec.Replicas
+		}
+		found[d.Labels[componentLabel]] = true
+		r.addComponent(d, d.Spec.Template.Spec, d.Status.ReadyReplicas, d.Status.UpdatedReplicas, want)
+	}
+	for i := range daemons.Items {
+		d := &daemons.Items[i]
+		found[d.Labels[componentLabel]] = true
+		r.addComponent(d, d.Spec.Template.Spec, d.Status.NumberReady, d.Status.UpdatedNumberScheduled, d.Status.DesiredNumberScheduled)
+	}
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case leader != "":
+		r.add("leader", statusOK, leader, "")
+	case found["craned"]:
+		r.add("leader", statusWarn, "no craned has renewed its lease within "+maxLeaseAge.String()+": nothing is processed", "kubectl logs with the label "+componentLabel+"=craned")
+	default:
+		r.add("leader", statusWarn, "no craned runs, in the cluster or outside: nothing is processed", "")
+	}
+	for _, name := range components() {
+		if !found[name] && (name != "craned" || leader == "") {
+			r.add(name, statusOff, "no Deployment or DaemonSet has the label "+componentLabel+"="+name, "")
+		}
+	}
+	return nil
+}
+
+// addComponent adds the line of a Deployment or a DaemonSet with numbers of pods.
+func (r *statusReport) addComponent(o client.Object, pod corev1.PodSpec, ready, updated, want int32) {
+	name := o.GetLabels()[componentLabel]
+	image := "no image"
+	if len(pod.Containers) > 0 {
+		image = pod.Containers[0].Image
+	}
+	detail := fmt.Sprintf("%s/%s: %d of %d ready, %s", o.GetNamespace(), o.GetName(), ready, want, image[strings.LastIndex(image, "/")+1:])
+	switch {
+	case want == 0:
+		r.add(name, statusWarn, detail, "it is scaled to zero, or no node is selected")
+	case ready < want:
+		r.add(name, statusWarn, detail, "kubectl describe pods -n "+o.GetNamespace()+" -l "+componentLabel+"="+name)
+	case updated < want:
+		r.add(name, statusWarn, detail+fmt.Sprintf(", %d updated", updated), "a roll-out is in progress")
+	default:
+		r.add(name, statusOK, detail, "")
+	}
+}
+
+// leader returns the holder of the lease of craned and its age; empty without a recent one.
+func (r *statusReport) leader(ctx context.Context) (string, error) {
+	var leases coordinationv1.LeaseList
+	if err := r.client.List(ctx, &leases, client.MatchingFields{"metadata.name": cranedLease}); err != nil {
+		return "", err
+	}
+	for _, l := range leases.Items {
+		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
+			continue
+		}
+		if age := r.now.Sub(l.Spec.RenewTime.Time); age < maxLeaseAge {
+			return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *l.Spec.HolderIdentity, l.Namespace, l.Name, shortDuration(max(age, 0).Truncate(time.Second))), nil
+		}
+	}
+	return "", nil
+}
+
+// addExternalMetrics adds which service serves external.metrics.k8s.io. Only one can.
+func (r *statusReport) addExternalMetrics(ctx context.Context) error {
+	const name = "external metrics API"
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("apiregistration.k8s.io/v1")
+	o.SetKind("APIService")
+	if err := r.client.Get(ctx, client.ObjectKey{Name: "v1beta1.external.metrics.k8s.io"}, o); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.add(name, statusOff, "not served: autoscalers use forecasts and schedules only with the metric-adapter", "")
+			return nil
+		}
+		return err
+	}
+	namespace, _, _ := unstructured.NestedString(o.Object, "spec", "service", "namespace")
+	service, _, _ := unstructured.NestedString(o.Object, "spec", "service", "name")
+	detail := "served by " + namespace + "/" + service
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		one, _ := c.(map[string]any)
+		if one["type"] == "Available" && one["status"] != "True" {
+			r.add(name, statusWarn, fmt.Sprintf("%s, which is not available: %v", detail, one["message"]), "")
+			return nil
+		}
+	}
+	r.add(name, statusOK, detail, "")
+	return nil
+}
+
+// addPause adds whether crane pause has stopped the writes.
+func (r *statusReport) addPause(ctx context.Context) error {
+	var all corev1.ConfigMapList
+	if err := r.client.List(ctx, &all, client.MatchingFields{"metadata.name": pause.ConfigMapName}); err != nil {
+		return err
+	}
+	for _, m := range all.Items {
+		if v := m.Data[pause.KeyPaused]; v != "" && v != "false" {
+			r.add("writes", statusWarn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
+			return nil
+		}
+	}
+	r.add("writes", statusOK, "not paused", "")
+	return nil
+}
+
+// addRules adds the rules, and when the last round ended.
+func (r *statusReport) addRules(ctx context.Context) error {
+	var list analysisv1alpha1.RecommendationRuleList
+	if err := r.client.List(ctx, &list); err != nil {
+		return err
+	}
+	var newest time.Time
+	for i := range list.Items {
+		if at := list.Items[i].Status.LastUpdateTime; at != nil && at.After(newest) {
+			newest = at.Time
+		}
+	}
+	detail := ""
+	if !newest.IsZero() {
+		detail = ", the last round ended " + shortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
+	}
+	r.addReadiness("rules", readinessOf(&list), detail)
+	return nil
+}
+
+// addObjects adds how many objects of a kind are ready, and the reasons of the others.
+func (r *statusReport) addObjects(ctx context.Context, name string, list client.ObjectList) error {
+	if err := r.client.List(ctx, list); err != nil {
+		return err
+	}
+	r.addReadiness(name, readinessOf(list), "")
+	return nil
+}
+
+// readiness counts objects by the reason for which they are not ready; those that are ready have none.
+type readiness map[string]int
+
+// addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
+func (r *statusReport) addReadiness(name string, of readiness, text string) {
+	total := 0
+	for _, n := range of {
+		total += n
+	}
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(of)) {
+		if reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%d %s", of[reason], reason))
+		}
+	}
+	detail := fmt.Sprintf("%d, all ready", total)
+	switch {
+	case total == 0:
+		r.add(name, statusOK, "none", "")
+		return
+	case len(reasons) > 0:
+		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
+	}
+	state := statusOK
+	if of[""] == 0 {
+		state = statusWarn
+	}
+	r.add(name, state, detail+text, "")
+}
+
+// conditioned is a kind with conditions.
+type conditioned struct {
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// readinessOf counts the objects of a list by the reason of their condition Ready.
+func readinessOf(list client.ObjectList) readiness {
+	out := readiness{}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return out
+	}
+	for _, item := range items {
+		var o conditioned
+		if err := convertObject(item, &o); err != nil {
+			out["Unreadable"]++
+			continue
+		}
+		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
+		case c == nil:
+			out["NotEvaluated"]++
+		case c.Status == metav1.ConditionTrue:
+			out[""]++
+		default:
+			out[c.Reason]++
+		}
+	}
+	return out
+}
+
+// convertObject reads the fields of an object that another type has.
+func convertObject(from runtime.Object, to any) error {
+	content, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(content, to)
+	}
+	return err
+}
+
+// components returns the names of Crane's components.
+func components() []string {
+	return []string{"craned", "metric-adapter", "crane-scheduler", "crane-agent"}
+}
+
+func componentSelector() labels.Selector {
+	is, err := labels.NewRequirement(componentLabel, selection.In, components())
+	if err != nil {
+		return labels.Nothing()
+	}
+	return labels.NewSelector().Add(*is)
+}
