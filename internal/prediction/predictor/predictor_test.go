@@ -327,7 +327,7 @@ func TestCheckpoints(t *testing.T) {
 			}
 			// Beside the file of this version are those of others, of this key and of another.
 			foreign := map[string]string{
-				"0123.v0.ckpt": "old", key.String() + ".v2.ckpt": "without a header", key.String() + ".v9.ckpt": "corrupt",
+				"0123.v0.ckpt": "old", key.String() + ".v2.ckpt": "without a header", key.String() + ".v9.ckpt": "long enough for a header, but none",
 				"0123.v8.ckpt": header(storeVersion - 1), "0124.v9.ckpt": header(storeVersion + 1)[:headerSize-1],
 			}
 			newer := map[string]string{key.String() + ".v4.ckpt": header(storeVersion+1) + "unknown", "0123.v9.ckpt": header(storeVersion + 6)}
