@@ -85,11 +85,17 @@ PLATFORMS ?= linux/amd64,linux/arm64
 # Registry and path to push to, for example PUSH=registry.example/crane; none by default.
 PUSH ?=
 
+# Arguments of hack/images for all builds.
+RELEASE_FLAGS = -source $(CURDIR) -version '$(VERSION)' -platforms '$(PLATFORMS)' -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%ct)" \
+  -ldflags '$(LDFLAGS);crane-scheduler:$(KUBERNETES_LDFLAGS)'
+
 .PHONY: images
 images: ## Build the images for amd64 and arm64 into dist/images, with SBOMs; PUSH=registry.example/crane pushes them
-	cd hack/images && $(GO) run . -source $(CURDIR) -out $(CURDIR)/dist/images -version '$(VERSION)' -platforms '$(PLATFORMS)' -push '$(PUSH)' \
-	  -revision "$$(git rev-parse HEAD)" -created "$$(git log -1 --format=%ct)" \
-	  -ldflags '$(LDFLAGS);crane-scheduler:$(KUBERNETES_LDFLAGS)' $(IMAGES)
+	cd hack/images && $(GO) run . $(RELEASE_FLAGS) -out $(CURDIR)/dist/images -push '$(PUSH)' $(IMAGES)
+
+.PHONY: sbom
+sbom: ## Write an SPDX SBOM of each released binary and platform into dist/sbom
+	cd hack/images && $(GO) run . -sbom $(RELEASE_FLAGS) -out $(CURDIR)/dist/sbom crane $(IMAGES)
 
 .PHONY: chart
 chart: $(BIN)/helm ## Package the chart into dist/
@@ -213,9 +219,21 @@ nightly: ## What does not fit into CI: all tests with the race detector, Karpent
 	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes
 	$(MAKE) images
+	cd hack/images && CRANE_REPRODUCIBLE='crane $(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
 	$(MAKE) fuzz FUZZTIME=1m
+	$(MAKE) vulncheck
 
 ##@ Check
+
+$(BIN)/govulncheck: hack/tools/govulncheck/go.mod
+	cd hack/tools/govulncheck && $(GO) build -o $@ golang.org/x/vuln/cmd/govulncheck
+
+# URL of the database of vulnerabilities; a mirror or a copy (file:///...) where vuln.go.dev cannot be reached.
+VULNDB ?= https://vuln.go.dev
+
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck ## Report known vulnerabilities in code that Crane calls; VULNDB=file:///... for a copy of the database
+	@hack/vulncheck.sh $(BIN)/govulncheck '$(VULNDB)'
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters

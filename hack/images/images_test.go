@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -87,6 +88,48 @@ func TestSameSourcesSameDigest(t *testing.T) {
 	build(t, module, second)
 	if rootDigest(t, first) == rootDigest(t, second) {
 		t.Error("other sources have the same digest")
+	}
+}
+
+// TestReproducible builds the binaries of one commit of this repository twice, in different directories and without a common build cache,
+// and compares their SBOMs, which have the digests of the binaries. CRANE_REPRODUCIBLE names the commands (make nightly: all); a small one by
+// default.
+func TestReproducible(t *testing.T) {
+	commands := strings.Fields(os.Getenv("CRANE_REPRODUCIBLE"))
+	if len(commands) == 0 {
+		commands = []string{"nodekit"}
+	}
+	var built [2]map[string]string
+	for i := range built {
+		source, out := t.TempDir(), t.TempDir()
+		if i > 0 {
+			t.Setenv("GOCACHE", t.TempDir())
+		}
+		export := exec.CommandContext(t.Context(), "sh", "-c", `git -C ../.. archive HEAD | tar -x -C "$0"`, source)
+		if text, err := export.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		args := []string{"--sbom", "--source", source, "--out", out, "--version", testVersion, "--created", "1700000000", "--platforms", "linux/amd64"}
+		if err := run(t.Context(), append(args, commands...), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		built[i] = map[string]string{}
+		for _, command := range commands {
+			text, err := os.ReadFile(filepath.Join(out, command+"-linux-amd64.spdx.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var document spdxDocument
+			if err := json.Unmarshal(text, &document); err != nil || len(document.Packages) < 2 || len(document.Packages[0].Checksums) != 1 {
+				t.Fatalf("%s: %v in %s", command, err, text)
+			}
+			built[i][command] = string(text)
+		}
+	}
+	for command, text := range built[0] {
+		if text != built[1][command] {
+			t.Errorf("two builds of %s differ:\n%s\n%s", command, text, built[1][command])
+		}
 	}
 }
 

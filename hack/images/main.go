@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command images builds Crane's container images without a daemon: static binaries for several platforms on an empty base, one OCI image
-// index for each command, with an SBOM for each platform attached as a referrer. The same sources always have the same digest.
+// index for each command, with an SBOM for each platform attached as a referrer. With -sbom it writes the SBOMs of binaries to files. The
+// same sources always have the same digest.
 //
 // Usage: images [flags] COMMAND... (run by `make images`)
 package main
@@ -31,6 +32,7 @@ import (
 type options struct {
 	source, out, push, version, revision, caFile, platforms, ldflags string
 	created                                                          int64
+	sbom                                                             bool
 }
 
 func main() {
@@ -54,6 +56,7 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 	fs.StringVar(&o.caFile, "ca-file", "/etc/ssl/certs/ca-certificates.crt", "certificate authorities in the images; empty for none")
 	fs.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
 	fs.StringVar(&o.ldflags, "ldflags", "-s -w", "flags of the linker; COMMAND:FLAGS after a semicolon adds flags for one command")
+	fs.BoolVar(&o.sbom, "sbom", false, "write SPDX documents of the binaries into -out, and no images")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -61,10 +64,17 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 		return errors.New("no command to build")
 	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "IMAGE\tPLATFORM\tCOMPRESSED\tDIGEST")
+	header, write := "IMAGE\tPLATFORM\tCOMPRESSED\tDIGEST", o.image
+	if o.sbom {
+		header, write = "BINARY\tPLATFORM\tSIZE\tDIGEST", o.writeSBOMs
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(table, header)
 	for _, command := range fs.Args() {
-		if err := o.image(ctx, command, table); err != nil {
-			return fmt.Errorf("image %s: %w", command, err)
+		if err := write(ctx, command, table); err != nil {
+			return fmt.Errorf("%s: %w", command, err)
 		}
 	}
 	return table.Flush()
@@ -74,11 +84,7 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 func (o *options) image(ctx context.Context, command string, table io.Writer) error {
 	var built []platformImage
 	for text := range strings.SplitSeq(o.platforms, ",") {
-		platform, err := v1.ParsePlatform(text)
-		if err != nil {
-			return err
-		}
-		one, err := o.platformImage(ctx, command, platform)
+		one, err := o.platformImage(ctx, command, text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
@@ -106,20 +112,35 @@ func (o *options) image(ctx context.Context, command string, table io.Writer) er
 }
 
 // platformImage compiles a command for a platform and returns its image and SBOM.
-func (o *options) platformImage(ctx context.Context, command string, platform *v1.Platform) (platformImage, error) {
-	dir, err := os.MkdirTemp("", "images-")
+func (o *options) platformImage(ctx context.Context, command, platform string) (platformImage, error) {
+	content, remove, err := o.imageContent(ctx, command, platform)
 	if err != nil {
 		return platformImage{}, err
 	}
-	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "crane-binary")
-	if err := o.compile(ctx, command, platform, binary); err != nil {
-		return platformImage{}, err
+	defer remove()
+	return newPlatformImage(content)
+}
+
+// imageContent compiles a command for a platform into a temporary directory, which remove removes.
+func (o *options) imageContent(ctx context.Context, command, platform string) (c imageContent, remove func(), err error) {
+	parsed, err := v1.ParsePlatform(platform)
+	if err != nil {
+		return c, nil, err
 	}
-	return newPlatformImage(imageContent{
-		command: command, binary: binary, caFile: o.caFile, platform: platform,
+	dir, err := os.MkdirTemp("", "images-")
+	if err != nil {
+		return c, nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) } // It is below the directory of temporary files.
+	binary := filepath.Join(dir, "crane-binary")
+	if err := o.compile(ctx, command, parsed, binary); err != nil {
+		remove()
+		return c, nil, err
+	}
+	return imageContent{
+		command: command, binary: binary, caFile: o.caFile, platform: parsed,
 		version: o.version, revision: o.revision, created: time.Unix(o.created, 0).UTC(),
-	})
+	}, remove, nil
 }
 
 // compile builds a static binary whose content does not depend on the directory or the state of the checkout.

@@ -4,14 +4,18 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -63,6 +67,32 @@ type (
 )
 
 const unknown = "NOASSERTION"
+
+// writeSBOMs compiles a command for each platform, and writes the SPDX document of each binary to COMMAND-OS-ARCHITECTURE.spdx.json.
+func (o *options) writeSBOMs(ctx context.Context, command string, table io.Writer) error {
+	for text := range strings.SplitSeq(o.platforms, ",") {
+		content, remove, err := o.imageContent(ctx, command, text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		defer remove()
+		binary, err := os.ReadFile(content.binary)
+		if err != nil {
+			return err
+		}
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(binary))
+		document, err := spdx(content, digest)
+		if err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+		name := strings.Join([]string{command, content.platform.OS, content.platform.Architecture}, "-") + ".spdx.json"
+		if err := os.WriteFile(filepath.Join(o.out, name), append(document, '\n'), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d MiB\t%s\n", command, text, len(binary)>>20, digest)
+	}
+	return nil
+}
 
 // spdx returns the SPDX document of the binary of an image: Go, Crane's module and every module that is linked.
 func spdx(c imageContent, digest string) ([]byte, error) {

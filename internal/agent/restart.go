@@ -55,7 +55,9 @@ type restart struct {
 	left *handover
 	// inherited means that the changes of the previous agent are taken over.
 	inherited bool
-	keep      atomic.Bool
+	// newer means that a newer version wrote the marker, which stays: this agent writes none over it.
+	newer bool
+	keep  atomic.Bool
 }
 
 // kept reports whether changes stay at the end, for the next agent.
@@ -81,7 +83,8 @@ func (e environment) leftHandover() bool {
 }
 
 // readHandover reads and removes the marker of the previous agent. An expired or damaged one, or one too far in the future, means that its
-// changes are undone. If this agent is killed its changes are undone by the next start as well.
+// changes are undone. If this agent is killed its changes are undone by the next start as well. A marker of a newer version stays as it is,
+// and the changes are undone as well.
 func (e environment) readHandover() *restart {
 	r := &restart{}
 	content, err := os.ReadFile(e.handoverPath())
@@ -91,6 +94,11 @@ func (e environment) readHandover() *restart {
 	var left handover
 	if err == nil {
 		err = durablefile.Open(handoverVersion, content, &left)
+	}
+	if errors.Is(err, durablefile.ErrNewer) {
+		e.log.Info("keeping the handover of a newer version without using it; undoing the changes of the previous agent and, at the end, of this one",
+			"file", e.handoverPath(), "error", err.Error())
+		return &restart{left: &handover{Taint: true}, newer: true} // The taint may be there.
 	}
 	if err != nil {
 		e.log.Info("failed to read what the previous agent left; undoing its changes", "file", e.handoverPath(), "error", err.Error())
@@ -129,10 +137,10 @@ type restartManager struct {
 	taints bool
 }
 
-// newRestartManager returns the manager that keeps changes at the end; none if this agent changes nothing or cannot know whether another
-// one follows.
+// newRestartManager returns the manager that keeps changes at the end; none if this agent changes nothing, cannot know whether another
+// one follows, or would replace the marker of a newer version.
 func (e environment) newRestartManager(access clusterAccess, a executors) []Manager {
-	if e.DryRun || e.RestartGrace == 0 || access.api == nil || e.restart == nil {
+	if e.DryRun || e.RestartGrace == 0 || access.api == nil || e.restart == nil || e.restart.newer {
 		return nil
 	}
 	return []Manager{restartManager{e, access, a.tainter != nil}}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/durablefile"
 )
 
 // restartFixture is an agent's pod of a DaemonSet on a node.
@@ -172,6 +174,41 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || !p.restart.leftTaint() {
 			t.Errorf("the limit is %s", got)
+		}
+	})
+	t.Run("newer version", func(t *testing.T) {
+		m, b, _ := throttled(t)
+		newer, err := durablefile.Seal(handoverVersion+1, map[string]any{"until": 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(b.state, handoverFile)
+		if err := os.WriteFile(path, newer, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, _, _ := b.agent(t, enforceThrottle)
+		if got := m.hogsLimit(t); got != "max 100000" || p.restart.inherited || !p.restart.leftTaint() {
+			t.Errorf("the limit is %s, inherited %t", got, p.restart.inherited)
+		}
+		if list := p.newRestartManager(clusterAccess{view: b.view, api: &clients{}}, executors{}); len(list) != 0 {
+			t.Error("the agent would write its own marker over it")
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, newer) {
+			t.Errorf("the marker is %q, %v", got, err)
+		}
+	})
+	t.Run("earlier version", func(t *testing.T) {
+		m, b, _ := throttled(t)
+		older, err := durablefile.Seal(handoverVersion-1, handover{Deadline: b.clock.Now().Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(b.state, handoverFile), older, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, _, _ := b.agent(t, enforceThrottle)
+		if got := m.hogsLimit(t); got != "max 100000" || p.leftHandover() {
+			t.Errorf("the limit is %s, marker %t", got, p.leftHandover())
 		}
 	})
 }

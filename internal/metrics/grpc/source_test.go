@@ -5,10 +5,14 @@ package grpc
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -301,6 +305,22 @@ func TestTLS(t *testing.T) {
 	}
 	if err := usageError(t, serve(t, &server{answer: answer, caFile: authority}, methodHistory), request); err == nil {
 		t.Error("a server without TLS is accepted")
+	}
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	foreign, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = usageError(t, serve(t, &server{answer: answer, options: trusted, caFile: authority}, methodHistory), request)
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server with a certificate of another authority: %v", err)
 	}
 	if err := os.WriteFile(authority, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)

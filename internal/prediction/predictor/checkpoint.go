@@ -81,7 +81,7 @@ func (e *entry) snapshot() (checkpoint, bool, error) {
 	if !e.dirty || len(e.tracks) == 0 {
 		return checkpoint{}, false, nil
 	}
-	c := checkpoint{Version: storeVersion, Query: e.plan.query, Until: e.until}
+	c := checkpoint{Query: e.plan.query, Until: e.until}
 	for _, t := range e.tracks {
 		model, err := t.model.marshal()
 		if err != nil {

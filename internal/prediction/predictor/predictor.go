@@ -126,6 +126,13 @@ func New(c Config) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
+	newer, err := s.newer()
+	if err != nil {
+		return nil, fmt.Errorf("predictor: %w", err)
+	}
+	if newer > 0 {
+		c.Log.Info("keeping checkpoints of a newer version without using them, reading these histories instead", "directory", c.StateDir, "files", newer)
+	}
 	fleet, err := scaling.NewFleet(c.ScalingBudget)
 	if err != nil {
 		return nil, fmt.Errorf("predictor: scaling budget: %w", err)

@@ -5,14 +5,19 @@ package predictor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast/dsp"
@@ -259,7 +264,7 @@ func TestCheckpoints(t *testing.T) {
 			request.Algorithm = algorithm
 			var key Key
 			runs := 0
-			run := func(name string, histories int, restored int64) {
+			run := func(name string, histories int, restored, warnings int64) {
 				t.Helper()
 				synctest.Test(t, func(t *testing.T) {
 					// Each bubble starts at the same time; each run starts after the one before.
@@ -268,10 +273,21 @@ func TestCheckpoints(t *testing.T) {
 					source := &fakeSource{use: dailyWave}
 					c := DefaultConfig()
 					c.Source, c.StateDir = source, dir
+					var messages atomic.Int64
+					c.Log = funcr.New(func(_, args string) {
+						if strings.Contains(args, "newer version") {
+							messages.Add(1)
+						}
+					}, funcr.Options{})
 					p, err := New(c)
 					if err != nil {
 						t.Fatal(err)
 					}
+					defer func() {
+						if messages.Load() != warnings {
+							t.Errorf("%s: %d messages on newer files, want %d", name, messages.Load(), warnings)
+						}
+					}()
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
 					go func() { _ = p.Start(ctx); close(done) }()
@@ -291,8 +307,8 @@ func TestCheckpoints(t *testing.T) {
 					<-done
 				})
 			}
-			run("first", 1, 0)
-			run("restart", 0, 1)
+			run("first", 1, 0, 0)
+			run("restart", 0, 1, 0)
 			file := filepath.Join(dir, key.String()+storeSuffix)
 			content, err := os.ReadFile(file)
 			if err != nil {
@@ -306,15 +322,34 @@ func TestCheckpoints(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			foreign := filepath.Join(dir, "0123.v0.ckpt")
-			if err := os.WriteFile(foreign, []byte("old"), 0o600); err != nil {
-				t.Fatal(err)
+			header := func(version uint32) string {
+				return string(binary.LittleEndian.AppendUint32([]byte(storeMagic), version))
 			}
-			run("damaged", 1, 0)
-			if _, err := os.Stat(foreign); err == nil {
-				t.Error("a file of another version is still there")
+			// Beside the file of this version are those of others, of this key and of another.
+			foreign := map[string]string{
+				"0123.v0.ckpt": "old", key.String() + ".v2.ckpt": "without a header", key.String() + ".v9.ckpt": "long enough for a header, but none",
+				"0123.v8.ckpt": header(storeVersion - 1), "0124.v9.ckpt": header(storeVersion + 1)[:headerSize-1],
 			}
-			run("repaired", 0, 1)
+			newer := map[string]string{key.String() + ".v4.ckpt": header(storeVersion+1) + "unknown", "0123.v9.ckpt": header(storeVersion + 6)}
+			for _, files := range []map[string]string{foreign, newer} {
+				for name, content := range files {
+					if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			run("damaged", 1, 0, 1)
+			for name := range foreign {
+				if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+					t.Errorf("%s is still there", name)
+				}
+			}
+			run("repaired", 0, 1, 1)
+			for name, want := range newer {
+				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+					t.Errorf("%s of a newer version has %q, %v", name, got, err)
+				}
+			}
 			p, err := New(Config{Source: &fakeSource{}, StateDir: dir, Clock: DefaultConfig().Clock, Refresh: 1, StaleAfter: 1, ModelUpdate: 1, Checkpoint: 1, Workers: 1, MaxSeries: 1, MaxSeriesPerQuery: 1, MaxBytes: 1 << 20, MaxNamespaceBytes: 1 << 20, ReadTimeout: 1})
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,10 +21,14 @@ import (
 )
 
 const (
-	// storeVersion is part of each file's name and content. Files of other versions are removed, and their series are
-	// read again from the source.
-	storeVersion = 2
-	storeSuffix  = ".v2.ckpt"
+	// storeVersion is part of each file's name and header. Files of earlier versions are removed, and their series are read again from the
+	// source. Those of later versions stay as they are, for the newer craned.
+	storeVersion = 3
+	storeSuffix  = ".v3.ckpt"
+	// A file is storeMagic, the version, the encoded checkpoint and the CRC-32 of all three. Files before version 3 have no header.
+	storeMagic  = "crane-forecast\n"
+	headerSize  = len(storeMagic) + 4
+	trailerSize = 4
 	// maxFile is the maximum size of a file in bytes: 50 series of samples.
 	maxFile = 64 << 20
 )
@@ -59,10 +64,9 @@ func (s *store) remove(keys ...Key) {
 
 // checkpoint is the content of a file: one entry.
 type checkpoint struct {
-	Version int
-	Query   Query
-	Until   time.Time
-	Tracks  []trackCheckpoint
+	Query  Query
+	Until  time.Time
+	Tracks []trackCheckpoint
 }
 
 type trackCheckpoint struct {
@@ -84,8 +88,8 @@ type ledgerCheckpoint struct {
 
 // write replaces a file atomically: after a crash the old file remains.
 func (s *store) write(key Key, c checkpoint) error {
-	var body bytes.Buffer
-	if err := gob.NewEncoder(&body).Encode(c); err != nil {
+	body := bytes.NewBuffer(binary.LittleEndian.AppendUint32([]byte(storeMagic), storeVersion))
+	if err := gob.NewEncoder(body).Encode(c); err != nil {
 		return fmt.Errorf("encoding the checkpoint of %s: %w", c.Query, err)
 	}
 	content := binary.LittleEndian.AppendUint32(body.Bytes(), crc32.ChecksumIEEE(body.Bytes()))
@@ -130,31 +134,76 @@ func (s *store) read(key Key) (checkpoint, error) {
 	if err != nil {
 		return checkpoint{}, err
 	}
-	if info.Size() > maxFile || info.Size() < 5 {
+	if info.Size() > maxFile {
 		return checkpoint{}, fmt.Errorf("%w: %d bytes", errCheckpoint, info.Size())
 	}
 	content, err := os.ReadFile(s.file(key))
 	if err != nil {
 		return checkpoint{}, err
 	}
-	if len(content) < 5 {
-		return checkpoint{}, fmt.Errorf("%w: %d bytes", errCheckpoint, len(content))
+	version, err := formatVersion(content)
+	if err != nil {
+		return checkpoint{}, err
 	}
-	body := content[:len(content)-4]
-	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(content)-4:]) {
+	if version != storeVersion {
+		return checkpoint{}, fmt.Errorf("%w: version %d is not %d", errCheckpoint, version, storeVersion)
+	}
+	body := content[:max(len(content)-trailerSize, 0)]
+	if len(body) < headerSize || crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(body):]) {
 		return checkpoint{}, fmt.Errorf("%w: the checksum differs", errCheckpoint)
 	}
 	var c checkpoint
-	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(&c); err != nil {
+	if err := gob.NewDecoder(bytes.NewReader(body[headerSize:])).Decode(&c); err != nil {
 		return checkpoint{}, fmt.Errorf("%w: %w", errCheckpoint, err)
-	}
-	if c.Version != storeVersion {
-		return checkpoint{}, fmt.Errorf("%w: version %d is not %d", errCheckpoint, c.Version, storeVersion)
 	}
 	return c, nil
 }
 
-// prune removes the files whose keys are not in known.
+// formatVersion returns the version in the header of a file.
+func formatVersion(content []byte) (uint32, error) {
+	if len(content) < headerSize || string(content[:len(storeMagic)]) != storeMagic {
+		return 0, fmt.Errorf("%w: it has no header", errCheckpoint)
+	}
+	return binary.LittleEndian.Uint32(content[len(storeMagic):]), nil
+}
+
+// isNewer reports whether a newer version wrote the file. A file without a header is corrupt or of an earlier version.
+func (s *store) isNewer(name string) bool {
+	if !strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, storeSuffix) {
+		return false
+	}
+	f, err := os.Open(filepath.Join(s.dir, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	header := make([]byte, headerSize)
+	if _, err := io.ReadFull(f, header); err != nil {
+		return false
+	}
+	version, err := formatVersion(header)
+	return err == nil && version > storeVersion
+}
+
+// newer returns the number of files of newer versions.
+func (s *store) newer() (int, error) {
+	if s == nil {
+		return 0, nil
+	}
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return 0, fmt.Errorf("reading checkpoints: %w", err)
+	}
+	n := 0
+	for _, f := range files {
+		if s.isNewer(f.Name()) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// prune removes the files whose keys are not in known, except those of newer versions.
 func (s *store) prune(known map[string]bool) error {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -164,7 +213,7 @@ func (s *store) prune(known map[string]bool) error {
 	for _, f := range files {
 		name := f.Name()
 		ours := strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, ".ckpt.part")
-		if f.IsDir() || !ours || known[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) {
+		if f.IsDir() || !ours || known[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) || s.isNewer(name) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
