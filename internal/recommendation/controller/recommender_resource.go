@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/kube/workload"
@@ -34,7 +36,7 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	policy, why := e.policies.For(target.Subject())
 	in := d.read.usage.ResourceInput(target, policy, d.now)
-	in.PolicyWhy = why
+	in.PolicyWhy, in.Reacts = why, d.reacting[target.Ref]
 	scaler := d.autoscaler(target.Ref)
 	in.Autoscaler = scaler.asInput()
 	plan := resource.Decide(in)
@@ -56,6 +58,19 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 	out.evidence = calibrationEvidence(plan)
 	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
 	return scaler.bindScalePoint(out, plan.ScalePoint)
+}
+
+// reacts reports whether the pods of a target are raised within the day: it is calibrated, and its Recommendation is adopted in place.
+func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
+	if t.existing == nil || !targetsnapshot.Reacts(t.existing, systemNamespace) ||
+		meta.IsStatusConditionFalse(t.existing.Status.Conditions, analysisv1alpha1.ConditionAdopted) {
+		return false
+	}
+	if a := t.existing.Spec.Adoption; a != nil && a.MinReplicas != nil && t.target.Replicas < *a.MinReplicas {
+		return false
+	}
+	policy, _ := e.policies.For(t.target.Subject())
+	return policy.CPU.Method == rightsize.Calibrated
 }
 
 // withResources returns the decision with the requests and limits of a plan in gocrane's formats.

@@ -225,10 +225,10 @@ func familyRules() []Rule {
 			rules = append(rules, v.rule(target))
 		}
 	}
-	replayed := variant{"constant with reaction, replayed with it,", calibrate.ConstantSettings()}
+	replayed := variant{"constant with reaction, replayed with it from samples,", calibrate.ConstantSettings()}
 	replayed.settings.Reaction = calibrate.DefaultSettings().Reaction
 	for _, target := range targets() {
-		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed without, %g %%", 100*float64(target)), target), replayed.rule(target))
+		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed with it from sketches, %g %%", 100*float64(target)), target), replayed.rule(target))
 	}
 	lowest := variants()[0]
 	lowest.name = "lowest"
