@@ -190,31 +190,38 @@ func newCurveReplay(c *Curve, s series.Series, by Reaction) *curveReplay {
 
 func (r *curveReplay) run() {
 	recent := NewRecent(r.usage.Step)
+	below := make([]uint64, min(r.lag, len(r.usage.Values))) // the levels below the last samples, in turn
 	for i, v := range r.usage.Values {
 		if i >= r.firstEnd {
 			r.end(i)
 		}
+		last := &below[i%len(below)]
 		if i >= r.lag {
 			known := r.usage.Values[i-r.lag]
 			recent.Add(known)
-			if above := r.above(known); above != 0 {
+			if above := r.above(known, *last); above != 0 {
 				r.react(i, above, &recent)
 			}
 		}
-		for above := r.above(v); above != 0; above &= above - 1 {
+		*last = r.below(v)
+		for above := r.above(v, *last); above != 0; above &= above - 1 {
 			r.curve.points[bits.TrailingZeros64(above)].above++
 		}
 	}
 	r.end(math.MaxInt)
 }
 
-// above returns the levels whose request in force is exceeded.
-func (r *curveReplay) above(use float64) uint64 {
+// below returns the levels below a usage; none for a value that is not one.
+func (r *curveReplay) below(use float64) uint64 {
 	if !usable(use) {
 		return 0
 	}
 	n, _ := slices.BinarySearch(r.requests, use)
-	below := ^uint64(0) >> (maxLevels - n)
+	return ^uint64(0) >> (maxLevels - n)
+}
+
+// above returns the levels, of those below a usage, whose request in force is exceeded.
+func (r *curveReplay) above(use float64, below uint64) uint64 {
 	out := below &^ r.active
 	if use > r.lowest {
 		for raised := below & r.active; raised != 0; raised &= raised - 1 {
