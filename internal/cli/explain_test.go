@@ -230,6 +230,13 @@ func TestExplainCalibration(t *testing.T) {
 	if _, _, err := execute(t, "recommend", "--from", dir, "--target", "0.01"); err == nil || !strings.Contains(err.Error(), "--policy calibrated") {
 		t.Errorf("a target without a calibrated policy: %v", err)
 	}
+	if _, _, err := execute(t, "recommend", "--from", dir, "--reaction"); err == nil || !strings.Contains(err.Error(), "--reaction requires") {
+		t.Errorf("a reaction without a calibrated policy: %v", err)
+	}
+	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--reaction", "--explain", "web")
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "in the replay of 12 days, with raises within the day, target 7.2 minutes a day: met") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if _, _, err := execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--target", "0.001"); err == nil || !strings.Contains(err.Error(), "--target") {
 		t.Errorf("a target of 0.1 %%: %v", err)
 	}

@@ -51,6 +51,7 @@ type recommendOptions struct {
 	history    string
 	policyName string
 	target     float64
+	reaction   bool
 	output     string
 	evidence   bool
 
@@ -99,6 +100,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.history, "history", "", "length of the history, for example 7d (default: the window of the policy)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON (see docs/reference/sizing-policy.md)")
 	fs.Float64Var(&o.target, "target", 0, targetFlagHelp+"; 0: the target of the policy")
+	fs.BoolVar(&o.reaction, "reaction", false, "calibrate for workloads whose pods craned raises within the day (adoptionType Auto, in place), for calibrated policies")
 	fs.BoolVar(&o.evidence, "evidence", false, "replay each recommendation, the current setting and the formulas of other tools over the history (json and yaml; the default for html)")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputFormats(), ", "))
@@ -146,23 +148,31 @@ func (o *recommendOptions) complete() error {
 	return nil
 }
 
-// applyTarget sets the target of the calibrated policies; it is an error if there is none.
+// applyTarget sets the target of the calibrated policies. It is an error if there is none for --target or --reaction.
 func (o *recommendOptions) applyTarget() error {
-	if o.target == 0 {
+	name := "--target"
+	switch {
+	case o.target != 0:
+		if err := checkTarget(o.target); err != nil {
+			return err
+		}
+	case o.reaction:
+		name = "--reaction"
+	default:
 		return nil
-	}
-	if err := checkTarget(o.target); err != nil {
-		return err
 	}
 	found := false
 	err := o.policies.Each(func(p *rightsize.Policy) error {
 		if p.CPU.Method == rightsize.Calibrated {
-			p.CPU.Target, found = series.Ratio(o.target), true
+			found = true
+			if o.target != 0 {
+				p.CPU.Target = series.Ratio(o.target)
+			}
 		}
 		return nil
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("--target requires a policy with the method calibrated, for example --policy %s", rightsize.CalibratedPolicy)
+		err = fmt.Errorf("%s requires a policy with the method calibrated, for example --policy %s", name, rightsize.CalibratedPolicy)
 	}
 	return err
 }

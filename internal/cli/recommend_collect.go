@@ -64,7 +64,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	}
 	progress.setPhase(fmt.Sprintf("reading the history of %d workloads", len(workloads)))
 	usage, err := o.collectUsage(ctx, source, progress, profile.Request{
-		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.historyLength, NodeGroups: limits.Nodes.Of,
+		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.historyLength, NodeGroups: limits.Nodes.Of, Reaction: o.reaction,
 	})
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		return nil, err
 	}
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities()}, profile.Request{
-		Workloads: workloads, End: end, Length: end.Sub(start),
+		Workloads: workloads, End: end, Length: end.Sub(start), Reaction: o.reaction,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--from %s: %w", o.from, err)
@@ -183,6 +183,7 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		progress.setPhase(fmt.Sprintf("sizing %d of %d workloads", i+1, len(workloads)))
 		now := ends[w.Name]
 		in := o.decisionInput(w, usage, now)
+		in.Containers[0].Raisable = true // Files have no requests or limits.
 		plan := resource.Decide(in)
 		plan.Description = o.fileDescription(plan)
 		out.add(w, plan, usage, in)

@@ -90,7 +90,7 @@ func (o *recommendOptions) newReport(now time.Time) *report {
 func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
 	policy, reason := o.policies.For(w.Subject())
 	in := usage.ResourceInput(w, policy, now)
-	in.PolicyWhy = reason
+	in.PolicyWhy, in.Reacts = reason, o.reaction
 	if isPatch(o.output) {
 		in.Autoscaler = nil // The patch of a request cannot change the targets of an autoscaler.
 	}

@@ -23,6 +23,10 @@ import (
 // adoptionController is the name of the controller that applies recommended values to their targets.
 const adoptionController = "adoption"
 
+// replayedInterval is the longest time between two readings of usage after which a sample is known within the delay of the reaction, two
+// minutes after it began.
+const replayedInterval = time.Minute
+
 // Adoption are the settings of Recommendations whose adoptionType is Auto.
 type Adoption struct {
 	DryRun bool
@@ -42,6 +46,11 @@ func (a *Adoption) addFlags(fs *pflag.FlagSet) {
 		"Time between two readings of the CPU usage by which pods of calibrated workloads with adoptionType Auto are raised within the day: "+
 			"one query for each of their namespaces. 0: no reaction.")
 	a.AddFlags(fs)
+}
+
+// reactsAsReplayed reports whether usage above a request is acted on within the delay that a replay of the reaction assumes.
+func (a *Adoption) reactsAsReplayed() bool {
+	return !a.DryRun && a.ReactionInterval > 0 && a.ReactionInterval <= replayedInterval
 }
 
 func (a *Adoption) validate() field.ErrorList {

@@ -9,18 +9,20 @@ import (
 	"runtime"
 	"testing"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
-// fleet returns profiles like those of a cluster: a daily cycle with the noise of a container, and bursts.
-func fleet(containers, days int) []*Profile {
+// fleet returns profiles like those of a cluster: a daily cycle with the noise of a container, and bursts; and the effect of a reaction,
+// which may be nil.
+func fleet(containers, days int, by *calibrate.Reaction) []*Profile {
 	out := make([]*Profile, containers)
 	for i := range out {
 		rng := rand.New(rand.NewPCG(21, uint64(i)))
 		size := math.Exp(2*rng.NormFloat64() - 2)
 		load := daily(rng)
 		out[i] = NewProfile()
-		out[i].AddCPU(Usage{Pod: "a", Series: minutes(days*1440, func(m int) float64 {
+		out[i].AddCPU(Usage{Pod: "a", Reaction: by, Series: minutes(days*1440, func(m int) float64 {
 			v := size * load(m) * math.Exp(0.3*rng.NormFloat64())
 			if rng.Float64() < 0.01 {
 				v *= 1 + 4*rng.Float64()
@@ -36,7 +38,7 @@ func fleet(containers, days int) []*Profile {
 // BenchmarkRecommend10000 is one pass over ten thousand containers with 14 days of sketches each; 500 profiles take
 // turns, which is more than the caches hold.
 func BenchmarkRecommend10000(b *testing.B) {
-	profiles := fleet(500, 14)
+	profiles := fleet(500, 14, nil)
 	policy := mustPolicy(b, DefaultPolicy)
 	now := start.Add(14 * day)
 	request, limit := series.MilliCPU(500), series.MilliCPU(1000)
@@ -54,7 +56,7 @@ func BenchmarkRecommend10000(b *testing.B) {
 
 // BenchmarkProve is the evidence for one container and 14 days.
 func BenchmarkProve(b *testing.B) {
-	profile := fleet(1, 14)[0]
+	profile := fleet(1, 14, nil)[0]
 	policy := mustPolicy(b, DefaultPolicy)
 	in := Input{Container: "app", Profile: profile, Now: start.Add(14 * day)}
 	b.ReportAllocs()
@@ -69,26 +71,35 @@ func BenchmarkProve(b *testing.B) {
 func BenchmarkAddCPU(b *testing.B) {
 	load := daily(rand.New(rand.NewPCG(1, 1)))
 	s := minutes(1440, load)
-	b.ReportAllocs()
-	for b.Loop() {
-		p := NewProfile()
-		p.AddCPU(Usage{Series: s})
+	for name, by := range map[string]*calibrate.Reaction{"plain": nil, "reaction": calibrate.DefaultSettings().Reaction} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p := NewProfile()
+				p.AddCPU(Usage{Series: s, Reaction: by})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1440, "ns/sample")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1440, "ns/sample")
 }
 
-// TestMemoryOfTenThousandContainers measures 200 containers with 14 days and scales up.
+// TestMemoryOfTenThousandContainers measures 200 containers with 14 days and scales up, without and with the effect of the reaction.
 func TestMemoryOfTenThousandContainers(t *testing.T) {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	profiles := fleet(200, 14)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	mib := float64(after.HeapAlloc-before.HeapAlloc) / (1 << 20) * 10_000 / 200
-	t.Logf("10,000 containers of 14 days: %.0f MiB", mib)
-	if mib > 150 {
-		t.Errorf("10,000 containers of 14 days take %.0f MiB, want at most 150", mib)
+	for _, test := range []struct {
+		by   *calibrate.Reaction
+		most float64
+	}{{nil, 150}, {calibrate.DefaultSettings().Reaction, 200}} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		profiles := fleet(200, 14, test.by)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		mib := float64(after.HeapAlloc-before.HeapAlloc) / (1 << 20) * 10_000 / 200
+		t.Logf("10,000 containers of 14 days, reaction %v: %.0f MiB", test.by != nil, mib)
+		if mib > test.most {
+			t.Errorf("10,000 containers of 14 days, reaction %v, take %.0f MiB, want at most %v", test.by != nil, mib, test.most)
+		}
+		runtime.KeepAlive(profiles)
 	}
-	runtime.KeepAlive(profiles)
 }

@@ -12,20 +12,28 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// calibrated returns the request that met the target in a replay of the days. One request a day, without a reaction: a
-// recommendation is one number, and nothing raises it within the day. The running day is left out, so that the result changes once a
-// day. A history that is too short is covered as by Envelope.
-func (p CPUPolicy) calibrated(days []*Day, now time.Time) cpuEstimate {
+// Plan returns the request of the day of now that met the target in a replay of the days, with the default reaction if pods are raised
+// within the day. A recommendation is one number, so it is one request a day. The running day is left out, so that the result changes
+// once a day. Days whose Reaction is nil are replayed without one, which needs no less. The errors are those of calibrate.Model.Plan.
+func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan, error) {
 	s := calibrate.ConstantSettings()
 	s.Target, s.Window = p.Target, int(p.Window/day)
+	if reacts {
+		s.Reaction = calibrate.DefaultSettings().Reaction
+	}
 	m := calibrate.New(s)
 	today := series.DayOf(now)
 	for _, d := range days {
 		if d.Day < today {
-			m.AddSketch(d.Day, &d.CPU)
+			m.AddSketch(d.Day, &d.CPU, d.Reaction)
 		}
 	}
-	plan, err := m.Plan(today)
+	return m.Plan(today)
+}
+
+// calibrated returns the request of Plan. A history that is too short is covered as by Envelope.
+func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstimate {
+	plan, err := p.Plan(days, now, reacts)
 	if err != nil {
 		out := p.envelope(days, now)
 		if !errors.Is(err, calibrate.ErrIdle) {
@@ -37,8 +45,8 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time) cpuEstimate {
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
 		margin: series.Ratio(c.Multiplier - 1),
-		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in the replay of %d days, target %s",
-			percentile(s.Quantile), daysText(p.Window), c.Multiplier, minutesText(c.Achieved), c.Days, minutesText(c.Target)),
+		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in %s, target %s",
+			percentile(calibrate.ConstantSettings().Quantile), daysText(p.Window), c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
 		calibration: &c,
 	}
 }
@@ -54,12 +62,16 @@ func (s *sizer) calibration(found cpuEstimate) {
 		return
 	}
 	s.Calibration = c
-	s.step(StepCalibration, s.value*(1+float64(found.margin)), fmt.Sprintf("times %.3g: %s above the request in the replay of %d days, target %s",
-		c.Multiplier, minutesText(c.Achieved), c.Days, minutesText(c.Target)))
+	s.step(StepCalibration, s.value*(1+float64(found.margin)), fmt.Sprintf("times %.3g: %s above the request in %s, target %s",
+		c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)))
 	if !c.Met() {
-		s.flag(FlagTargetMissed, fmt.Sprintf("%s above the request in the replay of %d days, %s more than the target of %s: "+
-			"no factor up to %.3g meets it without raising requests within the day", minutesText(c.Achieved), c.Days,
-			minutesText(c.Achieved-c.Target), minutesText(c.Target), c.Points[len(c.Points)-1].Multiplier))
+		reaction := " without raising requests within the day"
+		if c.Reaction {
+			reaction = ""
+		}
+		s.flag(FlagTargetMissed, fmt.Sprintf("%s above the request in %s, %s more than the target of %s: "+
+			"no factor up to %.3g meets it%s", minutesText(c.Achieved), c.ReplayText(),
+			minutesText(c.Achieved-c.Target), minutesText(c.Target), c.Points[len(c.Points)-1].Multiplier, reaction))
 		s.Confidence /= 2
 	}
 }

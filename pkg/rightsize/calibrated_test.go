@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -20,7 +21,7 @@ func calibratedInput(days int, f func(i int) float64) Input {
 		s.Values[i] = f(i)
 	}
 	p := NewProfile()
-	p.AddCPU(Usage{Pod: "web-1", Series: s})
+	p.AddCPU(Usage{Pod: "web-1", Series: s, Reaction: calibrate.DefaultSettings().Reaction})
 	return Input{Container: "web", Profile: p, Now: s.End()}
 }
 
@@ -57,6 +58,105 @@ func TestCalibratedMeetsItsTarget(t *testing.T) {
 	}
 	if c := lax.CPU.Calibration; math.Abs(float64(c.Achieved)-0.01) > 0.001 {
 		t.Errorf("achieved %v, want 1 %%", c.Achieved)
+	}
+}
+
+// jumping usage doubles for two hours every third day, at other times than before.
+func jumping(i int) float64 {
+	if d, step := i/288, i%288; d%3 == 1 && step > 20*(d%7) && step < 20*(d%7)+24 {
+		return 2
+	}
+	return 1
+}
+
+// TestCalibratedWithReaction checks that the request of a workload whose pods are raised within the day is lower, meets the target when it is
+// followed with the reaction, and that nothing changes without raises or where the order of samples is not known.
+func TestCalibratedWithReaction(t *testing.T) {
+	in := calibratedInput(14, jumping)
+	without := calibratedCPU(t, in, 0.005)
+	in.Reacts = true
+	with := calibratedCPU(t, in, 0.005)
+	if *with.Target.CPURequest > 1250 || *without.Target.CPURequest < 1900 {
+		t.Errorf("requests %v with the reaction, %v without", *with.Target.CPURequest, *without.Target.CPURequest)
+	}
+	c := with.CPU.Calibration
+	if !c.Reaction || !c.Met() || without.CPU.Calibration.Reaction || !strings.Contains(with.CPU.Message, "the replay of 12 days, with raises within the day") {
+		t.Errorf("%+v, %q", c, with.CPU.Message)
+	}
+	p, err := PolicyByName(CalibratedPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, then := CollectEvidence(in, p).CPU.Outcomes[0], Evidence{}
+	in.Reacts = false
+	if then = CollectEvidence(in, p); now.Violation > 0.005 || now.Request >= then.CPU.Outcomes[0].Request {
+		t.Errorf("%+v, without the reaction %+v", now, then.CPU.Outcomes[0])
+	}
+	plain := NewProfile()
+	for _, d := range in.Profile.Days() {
+		copied := *d
+		copied.Reaction = nil
+		plain.days = append(plain.days, &copied)
+	}
+	in.Profile, in.Reacts = plain, true
+	if r := calibratedCPU(t, in, 0.005); *r.Target.CPURequest != *without.Target.CPURequest {
+		t.Errorf("%v without the order of samples, want %v", *r.Target.CPURequest, *without.Target.CPURequest)
+	}
+}
+
+// TestReactionOfProfiles checks that the effect of the reaction is the same whether pods are added to one profile, merged, or stored and read;
+// that a starting pod does not react, and that the effect is not known if that on any part is not.
+func TestReactionOfProfiles(t *testing.T) {
+	by := calibrate.DefaultSettings().Reaction
+	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	pod := func(name string, seed int) Usage {
+		s := series.Series{Start: start, Step: time.Minute, Values: make([]float64, 2*1440)}
+		for i := range s.Values {
+			s.Values[i] = 1 + float64((i*seed+i*i/97)%89)/30
+		}
+		return Usage{Pod: name, Series: s, Reaction: by}
+	}
+	all, merged := NewProfile(), NewProfile()
+	for i, name := range []string{"a", "b", "c"} {
+		u := pod(name, 7+i)
+		all.AddCPU(u)
+		one := NewProfile()
+		one.AddCPU(u)
+		u.Reaction = nil
+		one.AddMemory(u)
+		data, err := one.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read Profile
+		if err := read.UnmarshalBinary(data); err != nil {
+			t.Fatal(err)
+		}
+		merged.Merge(&read)
+	}
+	for i, d := range all.Days() {
+		for _, request := range []float64{0.5, 1, 1.7, 2.4, 3, 4} {
+			above, added, ok := d.Reaction.At(request)
+			got, gotAdded, known := merged.Days()[i].Reaction.At(request)
+			if !ok || !known || got != above || math.Abs(gotAdded-added) > 1e-3 || request == 1.7 && (above == 0 || added == 0 || above >= d.CPU.CountAbove(request)) {
+				t.Errorf("day %d, request %v: %v and %v merged, %v and %v at once", i, request, got, gotAdded, above, added)
+			}
+		}
+	}
+	unknown := pod("d", 3)
+	unknown.Reaction = nil
+	merged.AddCPU(unknown)
+	other := NewProfile()
+	other.AddCPU(unknown)
+	all.Merge(other)
+	if merged.Days()[0].Reaction != nil || all.Days()[1].Reaction != nil || other.Days()[0].Reaction != nil {
+		t.Error("the effect of the reaction is known, though that on one pod is not")
+	}
+	starting := Usage{Pod: "e", Started: start, Reaction: by, Series: series.Series{Start: start, Step: time.Minute, Values: []float64{9, 9, 9, 9, 9, 1, 1, 1}}}
+	p := NewProfile()
+	p.AddCPU(starting)
+	if above, added, ok := p.Days()[0].Reaction.At(2); above != 0 || added != 0 || !ok || math.IsNaN(starting.Series.Values[0]) {
+		t.Errorf("a starting pod: %v above, %v added, %v", above, added, ok)
 	}
 }
 

@@ -44,7 +44,7 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		if !s.history(observedHours(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
 			return s, false
 		}
-		found = p.CPU.estimate(days, in.Now)
+		found = p.CPU.estimate(days, in.Now, in.Reacts)
 	}
 	s.Estimate, s.Message = found.value, found.detail
 	s.step(StepEstimate, found.value, found.detail)
@@ -103,7 +103,7 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 // Need returns the CPU that the days require, margin included, before target utilization, rounding and bounds, in the unit
 // of the samples; NaN if the days have no sample. It is proportional to the usage.
 func (p CPUPolicy) Need(days []*Day, now time.Time) float64 {
-	found := p.estimate(days, now)
+	found := p.estimate(days, now, false)
 	return max(found.value*(1+float64(found.margin)), found.busiest, found.recent)
 }
 
@@ -121,12 +121,12 @@ type cpuEstimate struct {
 	notCalibrated error
 }
 
-func (p CPUPolicy) estimate(days []*Day, now time.Time) cpuEstimate {
+func (p CPUPolicy) estimate(days []*Day, now time.Time, reacts bool) cpuEstimate {
 	switch p.Method {
 	case Envelope:
 		return p.envelope(days, now)
 	case Calibrated:
-		return p.calibrated(days, now)
+		return p.calibrated(days, now, reacts)
 	}
 	h := histogram.Histogram{}
 	for _, d := range days {

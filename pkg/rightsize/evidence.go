@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -45,7 +46,7 @@ type Outcome struct {
 	Slack series.Ratio `json:"slack"`
 	// Violation is the share of the time with usage above the request.
 	Violation series.Ratio `json:"violation"`
-	// Overrun is the usage above the request as a share of the usage.
+	// Overrun is the usage above the request as a share of the usage; without the reaction, if there is one.
 	Overrun series.Ratio `json:"overrun"`
 	// Throttled is the share of the time with usage above the limit; CPU only, and absent without a limit.
 	Throttled *series.Ratio `json:"throttled,omitempty"`
@@ -67,7 +68,11 @@ type CurvePoint struct {
 }
 
 // sizes is a request and its limit (0: none) for one day, in cores or bytes; a request of 0 is no decision.
-type sizes struct{ request, limit float64 }
+type sizes struct {
+	request, limit float64
+	// reaction is the effect of raises within that day; nil if there are none.
+	reaction *calibrate.Curve
+}
 
 // CollectEvidence replays a policy, the current setting and the peers over the history of the input. All are compared over
 // the same days: those with a number of the policy and seven days of usage before them. The comparison uses the sketches of
@@ -76,8 +81,8 @@ func CollectEvidence(in Input, p Policy) Evidence {
 	days := windowDays(in.Profile, in.Now, 366*day)
 	cpu := resourceReplay{unit: Cores, counts: cpuCounts, window: p.CPU.Window, policy: p.Name}
 	memory := resourceReplay{unit: BytesUnit, counts: memoryCounts, window: p.Memory.Window, policy: p.Name}
-	cpu.current = sizes{floatOf(in.Current.CPURequest) / 1000, floatOf(in.Current.CPULimit) / 1000}
-	memory.current = sizes{floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit)}
+	cpu.current = sizes{request: floatOf(in.Current.CPURequest) / 1000, limit: floatOf(in.Current.CPULimit) / 1000}
+	memory.current = sizes{request: floatOf(in.Current.MemoryRequest), limit: floatOf(in.Current.MemoryLimit)}
 	then := in
 	for i, d := range days {
 		if i < peerHistory {
@@ -86,7 +91,11 @@ func CollectEvidence(in Input, p Policy) Evidence {
 		then.Now = d.Day.Start()
 		r := Recommend(then, p)
 		if r.CPU.Status == Ready && d.CPU.Total() > 0 {
-			cpu.add(d, sizes{floatOf(r.Target.CPURequest) / 1000, floatOf(r.Target.CPULimit) / 1000})
+			made := sizes{request: floatOf(r.Target.CPURequest) / 1000, limit: floatOf(r.Target.CPULimit) / 1000}
+			if r.CPU.Calibration != nil && r.CPU.Calibration.Reaction {
+				made.reaction = d.Reaction
+			}
+			cpu.add(d, made)
 		}
 		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
 			limit := floatOf(r.Target.MemoryLimit)
@@ -94,7 +103,7 @@ func CollectEvidence(in Input, p Policy) Evidence {
 				// Without a limit the memory of the node is the limit; the container can only rely on its request.
 				limit = floatOf(r.Target.MemoryRequest)
 			}
-			memory.add(d, sizes{floatOf(r.Target.MemoryRequest), limit})
+			memory.add(d, sizes{request: floatOf(r.Target.MemoryRequest), limit: limit})
 		}
 	}
 	return Evidence{CPU: cpu.replay(in.Profile), Memory: memory.replay(in.Profile)}
@@ -135,7 +144,7 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 			now := r.days[i].Day.Start()
 			if r.unit == BytesUnit {
 				need := peer.Memory(windowDays(p, now, peer.Window), now)
-				return sizes{need, need}
+				return sizes{request: need, limit: need}
 			}
 			return sizes{request: peer.CPU(windowDays(p, now, peer.Window), now)}
 		}))
@@ -176,6 +185,12 @@ func (t *replayStats) day(c *histogram.Counts, peak float64, made sizes) {
 	}
 	n := float64(c.Total())
 	over, excess := c.Above(made.request)
+	if made.reaction != nil {
+		if above, added, ok := made.reaction.At(made.request); ok {
+			over = above
+			t.requested += added
+		}
+	}
 	t.use += c.Sum()
 	t.requested += n * made.request
 	t.samples += n

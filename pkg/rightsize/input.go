@@ -67,6 +67,8 @@ type Input struct {
 	RunsToCompletion bool
 	// Init marks an init container.
 	Init bool
+	// Reacts is set if the requests of pods are raised within the day while they use more. Only with the method Calibrated.
+	Reacts bool
 	// Groups are the usages by node group of a DaemonSet container; empty for others, and if the nodes of the pods are
 	// unknown. Profile is the sum of all pods, including those of deleted nodes.
 	Groups []NodeGroupUse

@@ -6,10 +6,12 @@ package rightsize
 import (
 	"cmp"
 	"hash/fnv"
+	"math"
 	"slices"
 	"time"
 
 	"crane.io/crane/pkg/histogram"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -27,6 +29,8 @@ type Usage struct {
 	Pod string
 	// Started is the start of the container; if it is zero, all usage counts as steady.
 	Started time.Time
+	// Reaction is the reaction whose effect on CPU is kept by request; nil for none.
+	Reaction *calibrate.Reaction
 	// Series is the usage: cores for CPU, bytes for memory (working set, or anonymous memory if that is known). Gaps and
 	// infinite or negative values are ignored.
 	Series series.Series
@@ -45,6 +49,8 @@ type Day struct {
 	Day series.Day
 	// CPU holds every steady sample of every pod, in cores.
 	CPU histogram.Counts
+	// Reaction is the effect of a reaction on the samples of CPU, each pod on its own; nil if the order of some of them is not known.
+	Reaction *calibrate.Curve
 	// Memory holds every sample of every pod, in bytes.
 	Memory histogram.Counts
 	// Peaks holds the largest samples of each pod, which identify leaking replicas and the runs of a job.
@@ -79,12 +85,14 @@ type PodPeak struct {
 func NewProfile() *Profile { return &Profile{} }
 
 // AddCPU adds the CPU usage of one pod, in cores, and returns the number of counted samples. Every sample must be added only
-// once; the order does not matter.
+// once; the order does not matter. With a reaction, the parts of a day begin without a raise.
 func (p *Profile) AddCPU(u Usage) (counted int) {
 	pod := podHash(u.Pod)
 	for date, part := range u.Series.Days() {
 		if d := p.dayOf(date, part); d != nil {
-			counted += d.addCPU(pod, part, newDayClock(date, part, u.Started))
+			clock := newDayClock(date, part, u.Started)
+			d.addReaction(d.CPU.Total(), part, clock, u.Reaction)
+			counted += d.addCPU(pod, part, clock)
 		}
 	}
 	return counted
@@ -110,6 +118,39 @@ func (p *Profile) dayOf(date series.Day, part series.Series) *Day {
 		}
 	}
 	return nil
+}
+
+// addReaction adds the effect of a reaction on a part of the samples to that on a number of others. The CPU of a starting pod is neither
+// above the request nor reacted to.
+func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, by *calibrate.Reaction) {
+	if by == nil {
+		d.mergeReaction(others, nil)
+		return
+	}
+	if clock.startFrom != clock.startTo {
+		part.Values = slices.Clone(part.Values)
+		for i := range part.Values {
+			if clock.isStarting(i) {
+				part.Values[i] = math.NaN()
+			}
+		}
+	}
+	d.mergeReaction(others, calibrate.NewCurve(part, *by))
+}
+
+// mergeReaction adds the effect of a reaction to that on a number of other samples; nil if it is not known.
+func (d *Day) mergeReaction(others uint32, curve *calibrate.Curve) {
+	switch {
+	case others == 0 && curve == nil:
+		d.Reaction = nil
+	case others == 0:
+		d.Reaction = &calibrate.Curve{}
+		d.Reaction.Add(curve)
+	case d.Reaction == nil || curve == nil:
+		d.Reaction = nil
+	default:
+		d.Reaction.Add(curve)
+	}
 }
 
 func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted int) {
@@ -198,6 +239,9 @@ func (c dayClock) isStarting(i int) bool {
 func (p *Profile) Merge(other *Profile) {
 	for _, from := range other.days {
 		into := p.day(from.Day)
+		if from.CPU.Total() > 0 {
+			into.mergeReaction(into.CPU.Total(), from.Reaction)
+		}
 		into.CPU.Merge(&from.CPU)
 		into.Memory.Merge(&from.Memory)
 		into.CPUHours |= from.CPUHours

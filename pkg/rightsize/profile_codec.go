@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"math"
 
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -17,8 +18,8 @@ const (
 	maxFloat32 = math.MaxFloat32
 
 	profileKind = 'P'
-	// Version 2 adds run times and unreclaimable memory; version 1 is read without them.
-	profileVersion, firstProfileVersion = 2, 1
+	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction; older ones are read without them.
+	profileVersion, reactionVersion, firstProfileVersion = 3, 3, 1
 	// maxProfileDays bounds the memory of a decoded checkpoint: about eleven years.
 	maxProfileDays = 4096
 )
@@ -57,6 +58,14 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 			out = binary.AppendUvarint(out, uint64(len(sketch)))
 			out = append(out, sketch...)
 		}
+		// The length is one more than that of the curve, and 0 for none.
+		if d.Reaction == nil {
+			out = binary.AppendUvarint(out, 0)
+			continue
+		}
+		curve := d.Reaction.Append(nil)
+		out = binary.AppendUvarint(out, uint64(len(curve))+1)
+		out = append(out, curve...)
 	}
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
 }
@@ -126,6 +135,15 @@ func (r *decoder) day() (*Day, error) {
 	}
 	if err := d.Memory.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
 		return nil, fmt.Errorf("%w: memory of %v: %w", ErrCorrupt, d.Day, err)
+	}
+	if r.version < reactionVersion {
+		return d, nil
+	}
+	if n := r.count(len(r.rest)); n > 0 {
+		var err error
+		if d.Reaction, err = calibrate.ParseCurve(r.take(n - 1)); err != nil {
+			return nil, fmt.Errorf("%w: reaction of %v: %w", ErrCorrupt, d.Day, err)
+		}
 	}
 	return d, nil
 }

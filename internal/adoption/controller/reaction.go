@@ -152,7 +152,7 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 		rec := &list.Items[i]
 		key := targetindex.KeyOf(rec.Spec.TargetRef)
 		kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
-		if !ok || !reacts(rec) || !targetindex.IsPermitted(rec, r.systemNamespace) ||
+		if !ok || !reacts(rec, r.systemNamespace) ||
 			r.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
 			continue // The target is gone, or its event follows.
 		}
@@ -183,14 +183,8 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 }
 
 // reacts reports whether a Recommendation is calibrated and resizes running pods in place.
-func reacts(rec *analysisv1alpha1.Recommendation) bool {
-	reach := analysisv1alpha1.AdoptionReachInPlace
-	if rec.Spec.Adoption != nil && rec.Spec.Adoption.Reach != "" {
-		reach = rec.Spec.Adoption.Reach
-	}
-	return rec.Spec.Type == analysisv1alpha1.AnalysisTypeResource && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto &&
-		len(rec.Status.Evidence) > 0 && targetsnapshot.Applicable(rec) &&
-		(reach == analysisv1alpha1.AdoptionReachInPlace || reach == analysisv1alpha1.AdoptionReachInPlaceOrRecreate)
+func reacts(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
+	return len(rec.Status.Evidence) > 0 && targetsnapshot.Applicable(rec) && targetsnapshot.Reacts(rec, systemNamespace)
 }
 
 // query returns the usage of the containers of a namespace that may exceed a request.
@@ -285,7 +279,7 @@ func (t reactionTargets) find(c observedContainer) (targetindex.Key, series.Mill
 
 // demandsOf returns the recent demands of a target for the containers that a Recommendation has calibrated.
 func (r *Reactor) demandsOf(key targetindex.Key, rec *analysisv1alpha1.Recommendation) []adoption.Demand {
-	if r == nil || rec == nil || !reacts(rec) {
+	if r == nil || rec == nil || !reacts(rec, r.systemNamespace) {
 		return nil
 	}
 	r.mu.Lock()

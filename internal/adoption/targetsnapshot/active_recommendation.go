@@ -17,6 +17,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/adoption/targetindex"
 )
 
 // ActiveRecommendation returns the Recommendation of a type that is applied to a target which several have selected: that of an
@@ -76,4 +77,18 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 func Applicable(rec *analysisv1alpha1.Recommendation) bool {
 	return rec.DeletionTimestamp == nil && rec.Status.RecommendedValue != "" &&
 		rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus
+}
+
+// Reacts reports whether adoption raises the running pods of a Recommendation within the day, once it is calibrated.
+func Reacts(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
+	key := targetindex.KeyOf(rec.Spec.TargetRef)
+	if _, ok := SupportedKind(key.Group, key.Kind); !ok || !targetindex.IsPermitted(rec, systemNamespace) {
+		return false
+	}
+	reach := analysisv1alpha1.AdoptionReachInPlace
+	if rec.Spec.Adoption != nil && rec.Spec.Adoption.Reach != "" {
+		reach = rec.Spec.Adoption.Reach
+	}
+	return rec.Spec.Type == analysisv1alpha1.AnalysisTypeResource && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto &&
+		(reach == analysisv1alpha1.AdoptionReachInPlace || reach == analysisv1alpha1.AdoptionReachInPlaceOrRecreate)
 }

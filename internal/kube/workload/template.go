@@ -162,8 +162,11 @@ func containers(spec *corev1.PodSpec) []Container {
 }
 
 func container(c *corev1.Container, role Role) Container {
+	restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+		return p.ResourceName == corev1.ResourceCPU && p.RestartPolicy == corev1.RestartContainer
+	})
 	return Container{
-		Name: c.Name, Role: role, JVM: jvm(c),
+		Name: c.Name, Role: role, JVM: jvm(c), RestartsForCPU: restarts,
 		Requests: resources(c.Resources.Requests), Limits: resources(c.Resources.Limits), Declared: declared(c.Resources),
 	}
 }

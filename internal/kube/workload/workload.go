@@ -54,6 +54,8 @@ type Container struct {
 	JVM *rightsize.JVM `json:"-"`
 	// Declared is known only if the Kubernetes API is the source.
 	Declared Declared `json:"-"`
+	// RestartsForCPU is set if a change of CPU in place restarts the container; known only if the Kubernetes API is the source.
+	RestartsForCPU bool `json:"-"`
 }
 
 // Declared lists which parts of its resources a container has, with any content: patches must add missing parts and must not

@@ -69,8 +69,8 @@ type serverCache struct {
 	cache    *Cache
 	source   metrics.DayReader
 	identity string
-	// grouped selects days that hold DaemonSets by node group.
-	grouped bool
+	// grouped selects days that hold DaemonSets by node group, reacting those that hold the effect of the reaction.
+	grouped, reacting bool
 	// dir is empty until the server is identified or a day with pods is saved.
 	dir  string
 	root string
@@ -81,11 +81,11 @@ type serverCache struct {
 }
 
 // open finds the directory of a server. It returns nil without a cache, and where the server cannot be identified.
-func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped bool) *serverCache {
+func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped, reacting bool) *serverCache {
 	if c == nil {
 		return nil
 	}
-	s := &serverCache{cache: c, source: source, identity: source.Identity(), grouped: grouped, warned: map[string]bool{}}
+	s := &serverCache{cache: c, source: source, identity: source.Identity(), grouped: grouped, reacting: reacting, warned: map[string]bool{}}
 	s.root = filepath.Join(c.Dir, formatDir, hashOf(s.identity))
 	entries, err := os.ReadDir(s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,12 +129,15 @@ func (s *serverCache) final(d series.Day, req metrics.UsageRequest) bool {
 
 func (s *serverCache) dayDir(d series.Day) string { return filepath.Join(s.dir, d.String()) }
 
-// prefix returns the prefix of the files of a resource and step. Days with node groups also serve requests without them, so their prefix
-// begins with that of the others.
+// prefix returns the prefix of the files of a resource and step. Days with node groups, or with the effect of the reaction, also serve
+// requests without them, so their prefix begins with that of the others.
 func (s *serverCache) prefix(req metrics.UsageRequest) string {
 	p := fmt.Sprintf("%s-%ds-", req.Resource, int(req.Step.Seconds()))
 	if s.grouped {
 		p += "groups-"
+	}
+	if s.reacting && req.Resource == metrics.CPU {
+		p += "reaction-"
 	}
 	return p
 }

@@ -127,6 +127,8 @@ type fixture struct {
 	now   time.Time
 	cache *Cache
 	notes []string
+	// reaction is that of the request.
+	reaction bool
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -143,7 +145,7 @@ func newFixture(t *testing.T) *fixture {
 func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
 	d.t.Helper()
 	c.asked = nil
-	u, err := Collect(d.t.Context(), Source{Capabilities: c.capabilities(), Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	u, err := Collect(d.t.Context(), Source{Capabilities: c.capabilities(), Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour, Reaction: d.reaction})
 	var asked []string
 	for _, r := range c.asked {
 		asked = append(asked, fmt.Sprintf("%s %s..%s %s", r.Resource, r.Start.Format("01-02"), r.End.Format("01-02T15:04"), strings.Join(r.Namespaces, "+")))
@@ -161,7 +163,7 @@ func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...strin
 	if !slices.Equal(asked, want) {
 		d.t.Errorf("asked\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
 	}
-	plain, err := Collect(d.t.Context(), Source{Capabilities: (&cluster{name: c.name, step: c.step}).capabilities()}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour})
+	plain, err := Collect(d.t.Context(), Source{Capabilities: (&cluster{name: c.name, step: c.step}).capabilities()}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour, Reaction: d.reaction})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -182,6 +184,26 @@ func marshalProfile(t *testing.T, p *rightsize.Profile) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// TestCacheOfReactions checks that days that were cached without the effect of the reaction are read again where it is needed, and that days
+// with it also serve others.
+func TestCacheOfReactions(t *testing.T) {
+	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	shop := deployments("shop/w0")
+	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
+	d.reaction = true
+	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+	other, bank := &cluster{name: "a", step: 30 * time.Minute}, deployments("bank/w0")
+	d.check(other, bank, "cpu 03-05..03-10T15:30 bank", "memory 03-05..03-10T15:30 bank")
+	d.reaction = false
+	if _, asked, err := d.collect(other, bank); err != nil || len(asked) != 2 || !strings.HasPrefix(asked[0], "cpu 03-10..") {
+		t.Errorf("asked %q, %v", asked, err)
+	}
+	if len(d.notes) > 0 {
+		t.Errorf("notes %q", d.notes)
+	}
 }
 
 func TestCacheAsksForWhatIsMissing(t *testing.T) {

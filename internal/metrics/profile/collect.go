@@ -16,6 +16,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -30,6 +31,9 @@ type Request struct {
 	NodeGroups map[string]string
 	// Totals requests the usage of each workload over all its pods as well. It needs the samples themselves, so no day is read from a cache.
 	Totals bool
+	// Reaction requests the effect of the default reaction on the CPU usage of each day, which a calibration for workloads that are raised
+	// within the day needs.
+	Reaction bool
 }
 
 // Source is a data source with an optional cache. A nil OOM skips OOM kills.
@@ -45,6 +49,8 @@ type Usage struct {
 	// grouped holds the parts of the profiles of DaemonSets by node group; nodeGroups maps nodes to groups.
 	grouped    map[container]*rightsize.Profile
 	nodeGroups map[string]string
+	// reaction is the reaction whose effect is kept; nil for none.
+	reaction *calibrate.Reaction
 	// kills are the OOM kills of a container, with memory 0 where unknown.
 	kills map[container][]rightsize.OOM
 	// heaps holds the largest Java heap of all pods of a container.
@@ -97,13 +103,16 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 	}
 	start := series.DayOf(req.End.Add(-req.Length)).Start()
 	from.Capabilities = from.WithCache()
+	if req.Reaction {
+		u.reaction = calibrate.DefaultSettings().Reaction
+	}
 	if req.Totals {
 		u.totals = newTotals(start, req.End)
 		from.Cache = nil
 	}
 	c := &dayCollector{usage: u, source: from.Capabilities}
 	if from.Days != nil {
-		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil)
+		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil, req.Reaction)
 	}
 	usage := metrics.UsageRequest{Namespaces: namespaces, Start: start, End: req.End}
 	for _, usage.Resource = range []metrics.Resource{metrics.CPU, metrics.Memory} {
@@ -205,9 +214,9 @@ func (u *Usage) merge(key container, day *rightsize.Profile) {
 	}
 }
 
-// addChunk adds usage to a profile. started is the start of the container, zero where unknown.
-func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.Resource, started time.Time) {
-	usage := rightsize.Usage{Pod: c.Key.Pod, Series: c.Series, Started: started}
+// addChunk adds usage to a profile. started is the start of the container, zero where unknown; reaction is nil for none.
+func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.Resource, started time.Time, reaction *calibrate.Reaction) {
+	usage := rightsize.Usage{Pod: c.Key.Pod, Series: c.Series, Started: started, Reaction: reaction}
 	switch resource {
 	case metrics.CPU:
 		profile.AddCPU(usage)

@@ -14,6 +14,7 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -88,7 +89,7 @@ func (r *dayCollector) readUnordered(ctx context.Context, req metrics.UsageReque
 		}
 		r.usage.totals.add(key.identity, c, req.Resource)
 		for _, p := range r.usage.profilesOf(key) {
-			addChunk(p, c, req.Resource, time.Time{})
+			addChunk(p, c, req.Resource, time.Time{}, r.usage.reaction)
 		}
 	}
 	return nil
@@ -103,7 +104,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 	if end := s.last.End(); end.Before(req.End) {
 		req.End = end
 	}
-	open := newDayUsage(s.first)
+	open := newDayUsage(s.first, r.usage.reaction)
 	for c, err := range r.source.Usage.Usage(ctx, req) {
 		if err != nil {
 			return err
@@ -114,7 +115,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 		}
 		for open.day < day {
 			r.finishDay(req, open)
-			open = newDayUsage(open.day + 1)
+			open = newDayUsage(open.day+1, r.usage.reaction)
 		}
 		key := r.usage.keyOf(c.Key)
 		included := r.usage.includes(key)
@@ -125,7 +126,7 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 			open.add(key, c, req.Resource)
 		}
 	}
-	for ; open.day <= s.last; open = newDayUsage(open.day + 1) {
+	for ; open.day <= s.last; open = newDayUsage(open.day+1, r.usage.reaction) {
 		r.finishDay(req, open)
 	}
 	return nil
@@ -178,6 +179,8 @@ type dayUsage struct {
 	pods []hashedPod
 	// seen are the containers of pods with usage.
 	seen map[podContainer]bool
+	// reaction is the reaction whose effect is kept; nil for none.
+	reaction *calibrate.Reaction
 }
 
 // podContainer is a container of one pod.
@@ -194,8 +197,8 @@ type hashedPod struct {
 // maxFingerprintPods bounds the pods that identify a server.
 const maxFingerprintPods = 32
 
-func newDayUsage(day series.Day) *dayUsage {
-	return &dayUsage{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[podContainer]bool{}}
+func newDayUsage(day series.Day, reaction *calibrate.Reaction) *dayUsage {
+	return &dayUsage{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[podContainer]bool{}, reaction: reaction}
 }
 
 // add adds a chunk of the day.
@@ -205,7 +208,7 @@ func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.Resource
 		profile = rightsize.NewProfile()
 		d.profiles[key] = profile
 	}
-	addChunk(profile, c, resource, d.startTime(key, c))
+	addChunk(profile, c, resource, d.startTime(key, c), d.reaction)
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.Key.Pod))
 	p := hashedPod{h.Sum32(), c.Key.Pod}

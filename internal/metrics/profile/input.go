@@ -37,6 +37,8 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 			JVM:     u.jvm(w.Ref, c),
 			HPA:     u.constraints.UtilizationTargets(w.Ref, c.Name),
 			Groups:  u.nodeGroupUsage(w.Ref, c.Name),
+			// No limit may bound a raise, and a request cannot be added in place.
+			Raisable: c.Requests.CPU > 0 && c.Limits.CPU == 0 && !c.RestartsForCPU,
 		})
 	}
 	return in

@@ -4,16 +4,20 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
@@ -118,6 +122,75 @@ crane_analysis_calibration_target_ratio{` + labels + `} 0.005
 	}
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "web"})
 	check("")
+}
+
+// TestReplayWithReaction checks that the reaction is part of the replay of workloads that react, and of no others.
+func TestReplayWithReaction(t *testing.T) {
+	auto := func(rec *analysisv1alpha1.Recommendation, _ *appsv1.Deployment) {
+		rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
+	}
+	for name, test := range map[string]struct {
+		off    bool
+		change func(*analysisv1alpha1.Recommendation, *appsv1.Deployment)
+		want   bool
+	}{
+		"adopted in place": {change: auto, want: true},
+		"no reaction":      {off: true, change: auto},
+		"advice":           {change: func(*analysisv1alpha1.Recommendation, *appsv1.Deployment) {}},
+		"new pods": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: analysisv1alpha1.AdoptionReachNewPods}
+		}},
+		"recreated": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: analysisv1alpha1.AdoptionReachRecreate}
+		}},
+		"too few pods": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{MinReplicas: new(int32(3))}
+		}},
+		"stopped": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			meta.SetStatusCondition(&rec.Status.Conditions, metav1.Condition{Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: "Stopped"})
+		}},
+		"limited": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+		}},
+		"restarted": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+		}},
+		"without a request": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			d.Spec.Template.Spec.Containers[0].Resources.Requests = nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := testRule("24h")
+			rule.Spec.Recommenders[0].Config = map[string]string{"policy": "calibrated"}
+			f := newFixture(t, rule, deployment("web"))
+			f.source.days, f.Reaction = 14, !test.off
+			f.settle()
+			rec, target, changed := f.all()["web"], deployment("web"), f.rule()
+			if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(target), target); err != nil {
+				t.Fatal(err)
+			}
+			test.change(&rec, target)
+			changed.Generation = 2
+			status := rec.Status
+			err := errors.Join(f.Client.Update(t.Context(), &rec), f.Client.Update(t.Context(), target), f.Client.Update(t.Context(), changed))
+			rec.Status = status
+			if err = errors.Join(err, f.Client.Status().Update(t.Context(), &rec)); err != nil {
+				t.Fatal(err)
+			}
+			f.settle()
+			evidence := f.all()["web"].Status.Evidence
+			if len(evidence) != 1 || strings.Contains(evidence[0].Message, "with raises within the day") != test.want {
+				t.Errorf("%+v", evidence)
+			}
+		})
+	}
 }
 
 // TestEvidenceInStatus checks that a calibrated rule writes target, achieved share and plot, and that another policy removes them.

@@ -41,6 +41,8 @@ type passData struct {
 	usageTargets []workload.Workload
 	window       time.Duration
 	totals       bool
+	// reacting are the targets of the Resource recommender whose pods are raised within the day.
+	reacting map[workload.Ref]bool
 
 	read struct {
 		usage       *profile.Usage
@@ -60,7 +62,7 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 	d := &passData{
 		now: now, historyEnd: now.Truncate(time.Minute), reader: r.Client, live: r.Live, lister: r.Lister,
 		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
-		plans: map[workload.Ref]resource.Plan{},
+		plans: map[workload.Ref]resource.Plan{}, reacting: map[workload.Ref]bool{},
 	}
 	d.history.Capabilities = d.history.WithCache()
 	seen := map[identity]bool{}
@@ -72,6 +74,9 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		d.window = max(d.window, reader.usageWindow())
 		if whole, asks := t.recommender.evaluator.(totalsConsumer); asks {
 			d.totals = d.totals || whole.needsTotals()
+		}
+		if e, sizes := t.recommender.evaluator.(*resourceEvaluator); sizes && r.Reaction && e.reacts(t, r.Namespace) {
+			d.reacting[t.target.Ref] = true
 		}
 		if id := identityOf(t.target.Ref, ""); !seen[id] {
 			seen[id] = true
@@ -94,6 +99,7 @@ func (d *passData) usage(ctx context.Context) (*profile.Usage, error) {
 	defer cancel()
 	usage, err := profile.Collect(reading, d.history, profile.Request{
 		Workloads: d.usageTargets, End: d.historyEnd, Length: d.window, NodeGroups: limits.Nodes.Of, Totals: d.totals,
+		Reaction: len(d.reacting) > 0,
 	})
 	if err != nil {
 		return nil, &sourceError{err}

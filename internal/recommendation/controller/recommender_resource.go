@@ -38,7 +38,7 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	policy, why := e.policies.For(target.Subject())
 	in := d.read.usage.ResourceInput(target, policy, d.now)
-	in.PolicyWhy = why
+	in.PolicyWhy, in.Reacts = why, d.reacting[target.Ref]
 	plan := resource.Decide(in)
 	d.plans[target.Ref] = plan
 	out := decision{
@@ -59,6 +59,19 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 	out.evidence = calibrationEvidence(plan)
 	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
 	return d.bindScalePoint(out, target.Ref, plan.ScalePoint)
+}
+
+// reacts reports whether the pods of a target are raised within the day: it is calibrated, and its Recommendation is adopted in place.
+func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
+	if t.existing == nil || !targetsnapshot.Reacts(t.existing, systemNamespace) ||
+		meta.IsStatusConditionFalse(t.existing.Status.Conditions, analysisv1alpha1.ConditionAdopted) {
+		return false
+	}
+	if a := t.existing.Spec.Adoption; a != nil && a.MinReplicas != nil && t.target.Replicas < *a.MinReplicas {
+		return false
+	}
+	policy, _ := e.policies.For(t.target.Subject())
+	return policy.CPU.Method == rightsize.Calibrated
 }
 
 // withResources returns the decision with the requests and limits of a plan in gocrane's formats.

@@ -34,6 +34,8 @@ type RuleReconciler struct {
 	Lister  *workload.Lister
 	Kinds   KindResolver
 	History profile.Source
+	// Reaction is that of Config.
+	Reaction bool
 	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
 

@@ -56,6 +56,9 @@ type Config struct {
 	History profile.Source
 	// Settings is the configuration file, which is reloaded when it changes.
 	Settings *configfile.File[Settings]
+	// Reaction is set if the pods of calibrated workloads with adoptionType Auto are raised within the day, as fast as the replay of the
+	// default reaction assumes.
+	Reaction bool
 	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
 	// Namespace is Crane's own.
@@ -183,6 +186,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		},
 		Kinds:          DiscoveryKinds{Mapper: mapper, Preferred: disco.ServerPreferredResources},
 		History:        cfg.History,
+		Reaction:       cfg.Reaction,
 		Pricer:         cfg.Pricer,
 		Settings:       cfg.Settings.Content,
 		Namespace:      cfg.Namespace,

@@ -26,6 +26,8 @@ type Input struct {
 	PolicyWhy string
 	// Now is the time of the decision.
 	Now time.Time
+	// Reacts is set if adoption raises the requests of running pods within the day while they use more.
+	Reacts bool
 	// MaxCPU and MaxMemory are the allocatable resources of the largest node; 0 if unknown.
 	MaxCPU    series.MilliCPU
 	MaxMemory series.Bytes
@@ -51,6 +53,8 @@ type Container struct {
 	Job bool
 	// JVM describes a Java heap; nil if there is none.
 	JVM *rightsize.JVM
+	// Raisable is set if the CPU request of a running container can be raised in place as far as it is exceeded.
+	Raisable bool
 	// HPA is the autoscaler that scales on the utilization of the container; nil if there is none.
 	HPA *rightsize.HPA
 	// Groups are the usages by node group of a DaemonSet container; empty for others.
@@ -148,6 +152,7 @@ func (in Input) sizingInput(c Container) rightsize.Input {
 	return rightsize.Input{
 		Container: c.Name, Profile: c.Profile, Current: c.Current, OOMs: c.OOMs, Now: in.Now, RunsToCompletion: c.Job || c.Init, Init: c.Init, JVM: c.JVM,
 		HPA: c.HPA, MaxCPU: in.MaxCPU, MaxMemory: in.MaxMemory, Groups: c.Groups,
+		Reacts: in.Reacts && c.Raisable,
 	}
 }
 

@@ -203,11 +203,40 @@ func TestSketchesAreReplayedAsSamples(t *testing.T) {
 		for _, v := range part.Values {
 			c.Add(v)
 		}
-		sketches.AddSketch(d, &c)
+		sketches.AddSketch(d, &c, nil)
 	}
 	a, b := mustPlan(t, samples, date), mustPlan(t, sketches, date)
 	if math.Abs(a.Requests[0]/b.Requests[0]-1) > 0.09 || math.Abs(float64(a.Achieved-b.Achieved)) > 0.002 {
 		t.Errorf("samples %v (%v above), sketches %v (%v above)", a.Requests, a.Achieved, b.Requests, b.Achieved)
+	}
+}
+
+// TestCurvesAreReplayedAsSamples checks that curves of days give nearly the same calibration as samples with the reaction: raises end at
+// midnight, and a curve has 8 requests for each doubling.
+func TestCurvesAreReplayedAsSamples(t *testing.T) {
+	settings := ConstantSettings()
+	settings.Reaction = DefaultSettings().Reaction
+	for seed := range uint64(8) {
+		s := noisy(14, 5*time.Minute, seed, 1+float64(seed)/2)
+		samples, sketches := New(settings), New(settings)
+		date := learn(samples, s)
+		for d, part := range s.Days() {
+			var c histogram.Counts
+			for _, v := range part.Values {
+				c.Add(v)
+			}
+			sketches.AddSketch(d, &c, NewCurve(part, *settings.Reaction))
+		}
+		a, b := mustPlan(t, samples, date).Calibration, mustPlan(t, sketches, date).Calibration
+		if !a.Reaction || !b.Reaction || len(a.Points) != len(b.Points) {
+			t.Fatalf("samples %+v\nsketches %+v", a, b)
+		}
+		for i := range a.Points {
+			p, q := a.Points[i], b.Points[i]
+			if math.Abs(float64(p.Violation-q.Violation)) > 0.003 || math.Abs(p.Request/q.Request-1) > 0.04 {
+				t.Errorf("seed %d, factor %v: samples %+v, sketches %+v", seed, p.Multiplier, p, q)
+			}
+		}
 	}
 }
 

@@ -90,8 +90,9 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 }
 
 // AddSketch adds a finished day by the sketch of its usage, which must not change afterwards. It requires settings with one request
-// a day and without a reaction, for which the order of samples does not matter.
-func (m *Model) AddSketch(date series.Day, usage *histogram.Counts) {
+// a day. The order of samples matters to a reaction only, whose effect is a curve of the settings' reaction; where that is nil or does
+// not know a request, nothing is raised.
+func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve) {
 	d, shape := m.begin(date)
 	if d == nil || usage.Total() == 0 {
 		return
@@ -103,8 +104,14 @@ func (m *Model) AddSketch(date series.Day, usage *histogram.Counts) {
 	}
 	d.samples = float64(usage.Total())
 	for k, f := range Multipliers() {
-		d.above[k] = usage.CountAbove(f * shape[0])
-		d.requested[k] = d.samples * f * shape[0]
+		request := f * shape[0]
+		d.above[k], d.requested[k] = usage.CountAbove(request), d.samples*request
+		if m.settings.Reaction == nil || curve == nil {
+			continue
+		}
+		if above, added, ok := curve.At(request); ok {
+			d.above[k], d.requested[k] = above, d.requested[k]+added
+		}
 	}
 }
 

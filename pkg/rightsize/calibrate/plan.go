@@ -40,6 +40,8 @@ type Calibration struct {
 	WholeDay bool `json:"wholeDay,omitempty"`
 	// Days is the number of replayed days.
 	Days int `json:"days"`
+	// Reaction is set if requests were raised within the day in the replay.
+	Reaction bool `json:"reaction,omitempty"`
 	// Points has the results of all multipliers of the chosen shape, in ascending order.
 	Points []Point `json:"points"`
 }
@@ -51,6 +53,15 @@ type Point struct {
 	Violation series.Ratio `json:"violation"`
 	// Request is the mean request.
 	Request float64 `json:"request"`
+}
+
+// ReplayText names the replay: "the replay of 12 days, with raises within the day".
+func (c Calibration) ReplayText() string {
+	text := fmt.Sprintf("the replay of %d days", c.Days)
+	if c.Reaction {
+		text += ", with raises within the day"
+	}
+	return text
 }
 
 // Met reports whether the replay met the target.
@@ -83,7 +94,7 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 
 // calibrate chooses the multiplier from the replayed days.
 func (m *Model) calibrate() Calibration {
-	c := Calibration{Target: m.settings.Target}
+	c := Calibration{Target: m.settings.Target, Reaction: m.settings.Reaction != nil}
 	samples := 0.0
 	var above, requested [candidateCount]float64
 	for _, d := range m.days {

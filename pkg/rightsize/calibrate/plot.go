@@ -36,7 +36,7 @@ func (c Calibration) Plot() string {
 
 // Summary compares the achieved time with the target, and states by how much a missed target is missed.
 func (c Calibration) Summary() string {
-	text := fmt.Sprintf("%s above the request in the replay of %d days, target %s: ", minutesText(c.Achieved), c.Days, minutesText(c.Target))
+	text := fmt.Sprintf("%s above the request in %s, target %s: ", minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target))
 	if c.Met() {
 		return text + "met"
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -134,7 +135,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 		return nil, fmt.Errorf("series %s: %w: the first decision needs %d days of history and a sample after them", named.Name, ErrTooShort, FirstDecision/day)
 	}
 	profile := rightsize.NewProfile()
-	use := rightsize.Usage{Pod: named.Name, Series: s}
+	use := rightsize.Usage{Pod: named.Name, Series: s, Reaction: calibrate.DefaultSettings().Reaction}
 	var counted int
 	if resource == series.Memory {
 		counted = profile.AddMemory(use)

@@ -13,7 +13,7 @@ import (
 )
 
 // Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedAdopted follows one request a
-// day, calibrated without reactions, with reactions, as adoption does with recommendations (CPU only); CalibratedConstant is the built-in
+// day with reactions, calibrated with them from the sketches of the days, as craned does with recommendations that it adopts (CPU only); CalibratedConstant is the built-in
 // policy, which requests one number a day without reactions.
 const (
 	Calibrated         = CranePrefix + "calibrated"
@@ -30,22 +30,35 @@ func OfCalibration(name string, s calibrate.Settings) Rule {
 	}}
 }
 
-// OfAdoption returns the rule of one request a day, calibrated without a reaction, to which the default reaction is added. Without a
-// plan nothing reacts.
+// OfAdoption returns the rule of the policy with the method Calibrated for workloads that react: the request that craned recommends, which
+// the default reaction raises within the day. Without a plan nothing reacts.
 func OfAdoption(name string, target series.Ratio) Rule {
-	s := calibrate.ConstantSettings()
-	s.Target = target
 	return Rule{Name: name, Follow: func() CoursePlanner {
-		p := &calibratedPlanner{model: calibrate.New(s), settings: s, adopted: calibrate.DefaultSettings().Reaction}
-		return p.next
+		var last *calibrate.Course
+		return func(past History) (Course, error) {
+			policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy)
+			if err != nil {
+				return nil, err
+			}
+			policy.CPU.Target = target
+			days := past.Days(policy.CPU.Window)
+			plan, err := policy.CPU.Plan(days, past.Now, true)
+			if err != nil {
+				need := policy.CPU.Need(days, past.Now)
+				if !(need >= 0) {
+					return nil, fmt.Errorf("%w: %w", ErrNoUse, err)
+				}
+				plan = calibrate.Plan{Requests: []float64{need}, Block: day}
+			}
+			last = calibrate.NewCourse(plan, series.DayOf(past.Now), past.Samples.Step, last)
+			return last, nil
+		}
 	}}
 }
 
 type calibratedPlanner struct {
 	model    *calibrate.Model
 	settings calibrate.Settings
-	// adopted is the reaction to plans that were calibrated without one; nil for that of the settings.
-	adopted  *calibrate.Reaction
 	added    time.Time // end of the samples in the model
 	last     *calibrate.Course
 	fallback rightsize.CPUPolicy
@@ -59,9 +72,6 @@ func (p *calibratedPlanner) next(past History) (Course, error) {
 	p.added = past.Now
 	today := series.DayOf(past.Now)
 	plan, err := p.model.Plan(today)
-	if p.adopted != nil {
-		plan.Reaction = p.adopted
-	}
 	if err != nil {
 		need, err := p.constant(past, err)
 		if err != nil {

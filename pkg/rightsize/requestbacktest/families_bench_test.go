@@ -49,13 +49,19 @@ func (v variant) rule(target series.Ratio) Rule {
 	return OfCalibration(fmt.Sprintf("%s %g %%", v.name, 100*float64(target)), v.settings)
 }
 
-// variants is the grid that parameters are chosen from. The first is the default.
-func variants() []variant {
-	out := []variant{{"calibrated", calibrate.DefaultSettings()}}
+// variants is the grid that parameters are chosen from, for requests of a block. The first is the default.
+func variants(block time.Duration) []variant {
+	base := calibrate.DefaultSettings()
+	if block == day {
+		reaction := base.Reaction
+		base = calibrate.ConstantSettings()
+		base.Reaction = reaction
+	}
+	out := []variant{{"calibrated", base}}
 	for _, q := range []series.Ratio{0.95, 0.98} {
 		for _, hold := range []time.Duration{time.Hour, 3 * time.Hour} {
 			for _, headroom := range []float64{1.1, 1.2, 1.3} {
-				s := calibrate.DefaultSettings()
+				s := base
 				s.Quantile, s.Reaction = q, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
 				out = append(out, variant{fmt.Sprintf("p%g, hold %v, headroom %g", 100*float64(q), hold, headroom), s})
 			}
@@ -162,29 +168,37 @@ func chosen(grid []variant, scores map[string]Report, group string) int {
 	return best
 }
 
-// BenchmarkLeaveOneFamilyOut prints the scores of each family with the parameters chosen on the other families, beside the default.
+// BenchmarkLeaveOneFamilyOut prints the scores of each family with the parameters chosen on the other families, beside the default: for
+// requests by block, and for one request a day, both with the reaction.
 func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	for b.Loop() {
-		grid := variants()
-		scores := scoreFamilies(b, func() []Rule {
-			var rules []Rule
-			for _, v := range grid {
-				for _, target := range targets() {
-					rules = append(rules, v.rule(target))
-				}
+		for _, block := range []time.Duration{calibrate.DefaultSettings().Block, day} {
+			fmt.Printf("requests of %v\n", block)
+			leaveOneFamilyOut(b, variants(block))
+		}
+	}
+}
+
+func leaveOneFamilyOut(b *testing.B, grid []variant) {
+	b.Helper()
+	scores := scoreFamilies(b, func() []Rule {
+		var rules []Rule
+		for _, v := range grid {
+			for _, target := range targets() {
+				rules = append(rules, v.rule(target))
 			}
-			return rules
-		})
-		for _, f := range seriesFamilies() {
-			r := scores[f.name]
-			for _, k := range []int{chosen(grid, scores, f.group), 0} {
-				fmt.Printf("%s: %s\n", f.name, grid[k].name)
-				for i, target := range targets() {
-					at := k*len(targets()) + i
-					n, of := r.above(at, 2*float64(target))
-					fmt.Printf("  %g %%: cost %.3f, %.2f %%, %d of %d above twice the target, longest %.0f min, %.1f changes a day\n", 100*float64(target),
-						r.Mean[at].Cost, 100*r.Mean[at].Violation, n, of, r.Mean[at].LongestAbove, r.Mean[at].Changes)
-				}
+		}
+		return rules
+	})
+	for _, f := range seriesFamilies() {
+		r := scores[f.name]
+		for _, k := range []int{chosen(grid, scores, f.group), 0} {
+			fmt.Printf("%s: %s\n", f.name, grid[k].name)
+			for i, target := range targets() {
+				at := k*len(targets()) + i
+				n, of := r.above(at, 2*float64(target))
+				fmt.Printf("  %g %%: cost %.3f, %.2f %%, %d of %d above twice the target, longest %.0f min, %.1f changes a day\n", 100*float64(target),
+					r.Mean[at].Cost, 100*r.Mean[at].Violation, n, of, r.Mean[at].LongestAbove, r.Mean[at].Changes)
 			}
 		}
 	}
@@ -220,17 +234,17 @@ func familyRules() []Rule {
 		panic(err)
 	}
 	constant := variant{"constant, no reaction,", calibrate.ConstantSettings()}
-	for _, v := range []variant{variants()[0], constant} {
+	for _, v := range []variant{variants(3 * time.Hour)[0], constant} {
 		for _, target := range targets() {
 			rules = append(rules, v.rule(target))
 		}
 	}
-	replayed := variant{"constant with reaction, replayed with it,", calibrate.ConstantSettings()}
-	replayed.settings.Reaction = calibrate.DefaultSettings().Reaction
+	replayed := variants(day)[0]
+	replayed.name = "constant with reaction, replayed with it from samples,"
 	for _, target := range targets() {
-		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed without, %g %%", 100*float64(target)), target), replayed.rule(target))
+		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed with it from sketches, %g %%", 100*float64(target)), target), replayed.rule(target))
 	}
-	lowest := variants()[0]
+	lowest := variants(3 * time.Hour)[0]
 	lowest.name = "lowest"
 	return append(rules, lowest.rule(0.001))
 }

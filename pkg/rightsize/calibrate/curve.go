@@ -1,0 +1,330 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/bits"
+	"slices"
+
+	"crane.io/crane/pkg/series"
+)
+
+const (
+	// levelsPerOctave is the number of requests of a Curve for each doubling: they are 9 % apart.
+	levelsPerOctave = 8
+	// maxLevels bounds a Curve: the highest request is 256 times the lowest one. It is the number of bits of a set of levels.
+	maxLevels = 64
+	// lowestUse is the usage, in cores or any other unit, up to which a sample counts as zero in a Curve.
+	lowestUse = 1e-9
+	// lowestLevel and highestLevel bound the levels of a decoded Curve: those of lowestUse and of the largest float32.
+	lowestLevel, highestLevel = -32 * levelsPerOctave, 128 * levelsPerOctave
+)
+
+// Curve is the effect of a reaction on the usage of one day, by the constant request that the reaction raises: the time above the request,
+// and the requests that raises add. It replaces samples in their order, which are not kept. Curves of pods add up. The zero value is the
+// curve of no usage.
+type Curve struct {
+	// first is the level of points[0]; the request of a level is 2^(level/levelsPerOctave). Requests above the last point are never exceeded.
+	first  int32
+	points []curvePoint
+	// lowRaised is the number of raised samples at the first level.
+	lowRaised uint32
+	// cut is set if there are too many levels: requests below the first level are then not known.
+	cut bool
+}
+
+type curvePoint struct {
+	// above is the number of samples above the request in force.
+	above uint32
+	// added is the sum over the samples of the difference between the request in force and the constant request.
+	added float32
+}
+
+func requestOf(level int32) float64 { return math.Exp2(float64(level) / levelsPerOctave) }
+
+// NewCurve replays the usage of one pod. Nothing is raised at the beginning, so that the result does not depend on other days. Gaps, and
+// infinite or negative values, are neither above a request nor reacted to.
+func NewCurve(s series.Series, by Reaction) *Curve {
+	c := &Curve{}
+	lowest, highest := math.Inf(1), 0.0
+	for _, v := range s.Values {
+		if usable(v) && v > lowestUse {
+			lowest, highest = min(lowest, v), max(highest, v)
+		}
+	}
+	if highest == 0 || s.Step <= 0 {
+		return c
+	}
+	end := int32(math.Ceil(levelsPerOctave * math.Log2(highest)))
+	for ; requestOf(end) < highest; end++ { // The logarithm may be rounded down.
+	}
+	// Below this level, every sample exceeds the request by so much that all requests are raised at the same times.
+	c.first = int32(math.Floor(levelsPerOctave * math.Log2(lowest/bigExcess)))
+	for ; bigExcess*requestOf(c.first) >= lowest; c.first-- {
+	}
+	c.cutAt(end - maxLevels)
+	c.points = make([]curvePoint, end-c.first)
+	newCurveReplay(c, s, by).run()
+	return c
+}
+
+// cutAt drops the levels below one.
+func (c *Curve) cutAt(level int32) {
+	if c.first >= level {
+		return
+	}
+	c.points = slices.Delete(c.points, 0, min(int(level-c.first), len(c.points)))
+	c.first, c.cut, c.lowRaised = level, true, 0
+}
+
+// Add adds the curve of other usage. Samples must be in one of the two only.
+func (c *Curve) Add(other *Curve) {
+	if len(other.points) == 0 && !other.cut {
+		return
+	}
+	if len(c.points) == 0 && !c.cut {
+		*c = *other
+		c.points = slices.Clone(other.points)
+		return
+	}
+	out := Curve{first: min(c.first, other.first), lowRaised: c.lowRaised + other.lowRaised, cut: c.cut || other.cut}
+	end := max(c.end(), other.end())
+	for _, one := range []*Curve{c, other} {
+		if one.cut {
+			out.first = max(out.first, one.first)
+		}
+	}
+	if out.first < end-maxLevels {
+		out.first, out.cut = end-maxLevels, true
+	}
+	out.points = make([]curvePoint, max(0, end-out.first))
+	for i := range out.points {
+		level := out.first + int32(i)
+		a, b := c.point(level), other.point(level)
+		out.points[i] = curvePoint{a.above + b.above, a.added + b.added}
+	}
+	*c = out
+}
+
+func (c *Curve) end() int32 { return c.first + int32(len(c.points)) }
+
+// point returns the point of a level; of one below the first level, unless the curve is cut, the samples above the request are the same, and
+// what raises add grows by the difference of the requests.
+func (c *Curve) point(level int32) curvePoint {
+	switch {
+	case len(c.points) == 0 || level >= c.end():
+		return curvePoint{}
+	case level >= c.first:
+		return c.points[level-c.first]
+	}
+	return c.belowFirst(requestOf(level))
+}
+
+func (c *Curve) belowFirst(request float64) curvePoint {
+	p := c.points[0]
+	p.added += float32(float64(c.lowRaised) * (requestOf(c.first) - request))
+	return p
+}
+
+// At returns the number of samples above a request with the reaction, and the sum of what raises add to the request, interpolated between
+// two levels; ok is false if they are not known.
+func (c *Curve) At(request float64) (above, added float64, ok bool) {
+	at := levelsPerOctave * math.Log2(request)
+	switch {
+	case len(c.points) == 0 || at >= float64(c.end()):
+		return 0, 0, !c.cut || at >= float64(c.first)
+	case at < float64(c.first) && c.cut:
+		return 0, 0, false
+	case at < float64(c.first):
+		p := c.belowFirst(request)
+		return float64(p.above), float64(p.added), true
+	}
+	level := int32(math.Floor(at))
+	low, high, share := c.point(level), c.point(level+1), at-float64(level)
+	return (1-share)*float64(low.above) + share*float64(high.above), (1-share)*float64(low.added) + share*float64(high.added), true
+}
+
+// curveReplay replays the usage of one pod at all levels at once. Levels are bits of a set; times are indexes of samples.
+type curveReplay struct {
+	curve *Curve
+	usage series.Series
+	by    Reaction
+	// lag is the number of samples after which one is known, hold the number for which a raise holds.
+	lag, hold int
+	// requests are those of the levels; counted has the number of usable samples before each one.
+	requests []float64
+	counted  []uint32
+	raises   [maxLevels]levelRaise
+	// active are the levels that are raised; none of them ends before firstEnd or is below lowest.
+	active   uint64
+	firstEnd int
+	lowest   float64
+}
+
+// levelRaise is a raise to a request for the samples from <= i < until.
+type levelRaise struct {
+	request     float64
+	from, until int
+}
+
+func newCurveReplay(c *Curve, s series.Series, by Reaction) *curveReplay {
+	r := &curveReplay{
+		curve: c, usage: s, by: by, lag: lagOf(by.Delay, s.Step), hold: int((by.Hold + s.Step - 1) / s.Step),
+		requests: make([]float64, len(c.points)), counted: make([]uint32, len(s.Values)+1), firstEnd: math.MaxInt, lowest: math.Inf(1),
+	}
+	for i := range r.requests {
+		r.requests[i] = requestOf(c.first + int32(i))
+	}
+	for i, v := range s.Values {
+		r.counted[i+1] = r.counted[i]
+		if usable(v) {
+			r.counted[i+1]++
+		}
+	}
+	return r
+}
+
+func (r *curveReplay) run() {
+	recent := NewRecent(r.usage.Step)
+	below := make([]uint64, min(r.lag, len(r.usage.Values))) // the levels below the last samples, in turn
+	for i, v := range r.usage.Values {
+		if i >= r.firstEnd {
+			r.end(i)
+		}
+		last := &below[i%len(below)]
+		if i >= r.lag {
+			known := r.usage.Values[i-r.lag]
+			recent.Add(known)
+			if above := r.above(known, *last); above != 0 {
+				r.react(i, above, &recent)
+			}
+		}
+		*last = r.below(v)
+		for above := r.above(v, *last); above != 0; above &= above - 1 {
+			r.curve.points[bits.TrailingZeros64(above)].above++
+		}
+	}
+	r.end(math.MaxInt)
+}
+
+// below returns the levels below a usage; none for a value that is not one.
+func (r *curveReplay) below(use float64) uint64 {
+	if !usable(use) {
+		return 0
+	}
+	n, _ := slices.BinarySearch(r.requests, use)
+	return ^uint64(0) >> (maxLevels - n)
+}
+
+// above returns the levels, of those below a usage, whose request in force is exceeded.
+func (r *curveReplay) above(use float64, below uint64) uint64 {
+	out := below &^ r.active
+	if use > r.lowest {
+		for raised := below & r.active; raised != 0; raised &= raised - 1 {
+			if k := bits.TrailingZeros64(raised); use > r.raises[k].request {
+				out |= 1 << k
+			}
+		}
+	}
+	return out
+}
+
+// react raises the levels of a set, whose requests in force are exceeded, if the last samples require it.
+func (r *curveReplay) react(now int, levels uint64, recent *Recent) {
+	for ; levels != 0; levels &= levels - 1 {
+		k := bits.TrailingZeros64(levels)
+		raised := r.active&(1<<k) != 0
+		inForce := r.requests[k]
+		if raised {
+			inForce = r.raises[k].request
+		}
+		if !recent.Exceeds(inForce) {
+			continue
+		}
+		to := r.by.Headroom * recent.Max()
+		if raised {
+			r.account(k, now)
+			to = max(to, inForce)
+		}
+		r.raises[k] = levelRaise{to, now, now + r.hold}
+		r.active |= 1 << k
+		r.firstEnd, r.lowest = min(r.firstEnd, now+r.hold), min(r.lowest, to)
+	}
+}
+
+// end ends the raises that do not hold for a sample any more.
+func (r *curveReplay) end(now int) {
+	r.firstEnd, r.lowest = math.MaxInt, math.Inf(1)
+	for raised := r.active; raised != 0; raised &= raised - 1 {
+		k := bits.TrailingZeros64(raised)
+		if one := r.raises[k]; now >= one.until || now == math.MaxInt {
+			r.account(k, min(one.until, len(r.usage.Values)))
+			r.active &^= 1 << k
+		} else {
+			r.firstEnd, r.lowest = min(r.firstEnd, one.until), min(r.lowest, one.request)
+		}
+	}
+}
+
+// account adds what the raise of a level added up to a sample.
+func (r *curveReplay) account(k, until int) {
+	one := r.raises[k]
+	samples := r.counted[until] - r.counted[one.from]
+	r.curve.points[k].added += float32(float64(samples) * (one.request - r.requests[k]))
+	if k == 0 {
+		r.curve.lowRaised += samples
+	}
+}
+
+// Append appends the curve in binary form.
+func (c *Curve) Append(out []byte) []byte {
+	flag := byte(0)
+	if c.cut {
+		flag = 1
+	}
+	out = binary.AppendVarint(append(out, flag), int64(c.first))
+	out = binary.AppendUvarint(out, uint64(c.lowRaised))
+	for _, p := range c.points {
+		out = binary.AppendUvarint(out, uint64(p.above))
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(p.added))
+	}
+	return out
+}
+
+var errCurve = errors.New("not the curve of a reaction")
+
+// ParseCurve returns the curve of a binary form.
+func ParseCurve(in []byte) (*Curve, error) {
+	if len(in) == 0 || in[0] > 1 {
+		return nil, errCurve
+	}
+	c := &Curve{cut: in[0] == 1}
+	first, n := binary.Varint(in[1:])
+	if n <= 0 || first < lowestLevel || first > highestLevel {
+		return nil, errCurve
+	}
+	in = in[1+n:]
+	raised, n := binary.Uvarint(in)
+	if n <= 0 || raised > math.MaxUint32 {
+		return nil, errCurve
+	}
+	c.first, c.lowRaised = int32(first), uint32(raised)
+	for in = in[n:]; len(in) > 0; {
+		above, n := binary.Uvarint(in)
+		if n <= 0 || above > math.MaxUint32 || len(in) < n+4 || len(c.points) == maxLevels {
+			return nil, errCurve
+		}
+		added := math.Float32frombits(binary.LittleEndian.Uint32(in[n:]))
+		if !(added >= 0 && added <= math.MaxFloat32) {
+			return nil, errCurve
+		}
+		c.points = append(c.points, curvePoint{uint32(above), added})
+		in = in[n+4:]
+	}
+	c.points = slices.Clip(c.points)
+	return c, nil
+}

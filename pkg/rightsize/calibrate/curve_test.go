@@ -1,0 +1,200 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+)
+
+// randomDay is usage of a day with jumps, gaps and values that are no usage.
+func randomDay(rng *rand.Rand, step time.Duration) series.Series {
+	s := series.Series{Start: firstDay.Start(), Step: step, Values: make([]float64, int(day/step))}
+	jump := func() float64 { return math.Exp(3 * rng.Float64()) }
+	level, spread := jump(), 2*rng.Float64()
+	odd := []float64{math.NaN(), math.Inf(1), -1, 0, 0, 1e-12}
+	for i := range s.Values {
+		if rng.IntN(100) == 0 {
+			level = jump()
+		}
+		s.Values[i] = level * math.Exp(spread*(rng.Float64()-0.5))
+		if rng.IntN(20) == 0 {
+			s.Values[i] = odd[rng.IntN(len(odd))]
+		}
+	}
+	return s
+}
+
+// simulate returns the samples above a constant request that the reaction raises, and what it adds, by the course that adoption follows.
+func simulate(s series.Series, request float64, by Reaction) (above, added float64) {
+	c := NewCourse(Plan{Requests: []float64{request}, Block: day, Reaction: &by}, firstDay, s.Step, nil)
+	lag := lagOf(by.Delay, s.Step)
+	for i, v := range s.Values {
+		if i >= lag {
+			c.Observe(s.Time(i-lag), s.Values[i-lag])
+		}
+		if !usable(v) {
+			continue
+		}
+		inForce := c.Request(s.Time(i))
+		added += inForce - request
+		if v > inForce {
+			above++
+		}
+	}
+	return above, added
+}
+
+// TestCurveIsTheSimulation checks that a curve has the outcome of a simulation at each of its levels and at lower ones, for steps from 15
+// seconds to 7 minutes.
+func TestCurveIsTheSimulation(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	for seed := range uint64(12) {
+		for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Minute} {
+			s := randomDay(rand.New(rand.NewPCG(seed, uint64(step))), step)
+			c := NewCurve(s, by)
+			if c.cut || len(c.points) < 8 {
+				t.Fatalf("%d levels, cut %v", len(c.points), c.cut)
+			}
+			for level := c.first - 9; level < c.end()+2; level++ {
+				above, added, ok := c.At(requestOf(level))
+				wantAbove, wantAdded := simulate(s, requestOf(level), by)
+				if !ok || math.Abs(above-wantAbove) > 1e-6 || math.Abs(added-wantAdded) > 1e-4*(1+wantAdded) {
+					t.Fatalf("seed %d, step %v, level %d of %d to %d: %v above and %v added (%v), the simulation has %v and %v",
+						seed, step, level, c.first, c.end(), above, added, ok, wantAbove, wantAdded)
+				}
+			}
+		}
+	}
+}
+
+// TestCurvesAddUp checks that the sum of the curves of pods is that of their simulations in each order, also where levels had to be dropped.
+func TestCurvesAddUp(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		pods := make([]series.Series, 4)
+		for i := range pods {
+			pods[i] = randomDay(rng, 5*time.Minute)
+			for k := range pods[i].Values {
+				pods[i].Values[k] *= math.Exp2(3 * float64(rng.IntN(i+1)))
+			}
+		}
+		var forth, back Curve
+		for i := range pods {
+			forth.Add(NewCurve(pods[i], by))
+			back.Add(NewCurve(pods[len(pods)-1-i], by))
+		}
+		if forth.first != back.first || forth.cut != back.cut || len(forth.points) != len(back.points) || len(forth.points) > maxLevels {
+			t.Fatalf("seed %d: levels %d to %d (%v), in the other order %d to %d (%v)", seed, forth.first, forth.end(), forth.cut, back.first, back.end(), back.cut)
+		}
+		for level := forth.first - 3; level < forth.end()+1; level++ {
+			want, wantAdded := 0.0, 0.0
+			for _, s := range pods {
+				a, b := simulate(s, requestOf(level), by)
+				want, wantAdded = want+a, wantAdded+b
+			}
+			for _, c := range []*Curve{&forth, &back} {
+				above, added, ok := c.At(requestOf(level))
+				if ok == (c.cut && level < c.first) {
+					t.Fatalf("seed %d, level %d: known is %v, cut %v at %d", seed, level, ok, c.cut, c.first)
+				}
+				if ok && (math.Abs(above-want) > 1e-6 || math.Abs(added-wantAdded) > 1e-4*(1+wantAdded)) {
+					t.Fatalf("seed %d, level %d: %v above and %v added, the simulation has %v and %v", seed, level, above, added, want, wantAdded)
+				}
+			}
+		}
+	}
+}
+
+// TestCurveBetweenLevels checks that a request between two levels has an outcome between theirs.
+func TestCurveBetweenLevels(t *testing.T) {
+	c := NewCurve(randomDay(rand.New(rand.NewPCG(1, 1)), time.Minute), *DefaultSettings().Reaction)
+	differing := 0
+	for level := c.first; level < c.end(); level++ {
+		low, lowAdded, _ := c.At(requestOf(level))
+		middle, added, _ := c.At(math.Sqrt(requestOf(level) * requestOf(level+1)))
+		high, highAdded, _ := c.At(requestOf(level + 1))
+		if math.Abs(middle-(low+high)/2) > 1e-6 || math.Abs(added-(lowAdded+highAdded)/2) > 1e-6*added {
+			t.Errorf("%v and %v between %v and %v, %v and %v", middle, added, low, high, lowAdded, highAdded)
+		}
+		if low != high {
+			differing++
+		}
+	}
+	if differing < 5 {
+		t.Errorf("%d pairs of levels differ", differing)
+	}
+}
+
+func TestCurveOfOddUsage(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	for name, values := range map[string][]float64{
+		"nothing": nil, "zeros": {0, 0, 0}, "gaps": {math.NaN(), math.NaN()}, "no usage": {-1, math.Inf(1), 5e-324},
+	} {
+		c := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: values}, by)
+		if above, added, ok := c.At(0.001); above != 0 || added != 0 || !ok {
+			t.Errorf("%s: %v above, %v added, %v", name, above, added, ok)
+		}
+	}
+	wide := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
+	if _, _, ok := wide.At(1); ok || len(wide.points) != maxLevels {
+		t.Errorf("%d levels, one far below the highest is known: %v", len(wide.points), ok)
+	}
+	if above, _, ok := wide.At(math.MaxFloat32 / 2); !ok || above == 0 {
+		t.Errorf("%v above, %v", above, ok)
+	}
+}
+
+// TestCurveCheckpoint checks that a stored curve is read as it was, and that a damaged one is an error or has bounded values.
+func TestCurveCheckpoint(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	c := NewCurve(randomDay(rand.New(rand.NewPCG(8, 1)), time.Minute), by)
+	data := c.Append(nil)
+	read, err := ParseCurve(data)
+	if err != nil || fmt.Sprint(*read) != fmt.Sprint(*c) {
+		t.Fatalf("%v, %v\nwant %v", read, err, c)
+	}
+	for _, bad := range [][]byte{nil, {2, 0, 0}, {0}, {0, 0}, data[:len(data)-1], append(data[:len(data):len(data)], make([]byte, 5*maxLevels)...)} {
+		if _, err := ParseCurve(bad); err == nil {
+			t.Errorf("%d bytes were read", len(bad))
+		}
+	}
+}
+
+func FuzzParseCurve(f *testing.F) {
+	f.Add(NewCurve(randomDay(rand.New(rand.NewPCG(8, 2)), 5*time.Minute), *DefaultSettings().Reaction).Append(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseCurve(data)
+		if err != nil {
+			return
+		}
+		var sum Curve
+		sum.Add(c)
+		sum.Add(NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: []float64{1, 2, 3}}, *DefaultSettings().Reaction))
+		for _, request := range []float64{1e-9, 0.5, 2, 1e9} {
+			if above, added, _ := sum.At(request); !(above >= 0) || !(added >= 0) || math.IsInf(added, 0) {
+				t.Fatalf("%v above, %v added", above, added)
+			}
+		}
+	})
+}
+
+// BenchmarkCurve measures a day of one pod.
+func BenchmarkCurve(b *testing.B) {
+	for _, step := range []time.Duration{time.Minute, 5 * time.Minute} {
+		b.Run(step.String(), func(b *testing.B) {
+			s := noisy(1, step, 1, 3)
+			b.ReportAllocs()
+			for b.Loop() {
+				NewCurve(s, *DefaultSettings().Reaction)
+			}
+		})
+	}
+}
