@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -79,9 +80,22 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.recordWrite(record, l.Interface.Create(ctx, record))
 }
 
-// Update implements resourcelock.Interface. The record that releases the lease has no holder.
+// releaseTries is how often a release is sent that conflicts with a renewal.
+const releaseTries = 3
+
+// Update implements resourcelock.Interface. The record that releases the lease has no holder. A renewal that was canceled while the
+// API server processed it may be written just before a release, which then conflicts: it is sent again, as otherwise the next
+// leader waits for the end of the lease.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.recordWrite(record, l.Interface.Update(ctx, record))
+	err := l.Interface.Update(ctx, record)
+	for try := 1; try < releaseTries && record.HolderIdentity == "" && apierrors.IsConflict(err); try++ {
+		current, _, getErr := l.Interface.Get(ctx)
+		if getErr != nil || current.HolderIdentity != l.Identity() {
+			break
+		}
+		err = l.Interface.Update(ctx, record)
+	}
+	return l.recordWrite(record, err)
 }
 
 func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, err error) error {
