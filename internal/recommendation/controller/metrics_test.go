@@ -138,7 +138,10 @@ func TestReplayWithReaction(t *testing.T) {
 	}{
 		"adopted in place": {change: auto, want: true},
 		"no reaction":      {off: true, change: auto},
-		"advice":           {change: func(*analysisv1alpha1.Recommendation, *appsv1.Deployment) {}},
+		"advice": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatusAndAnnotation
+		}},
 		"new pods": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
 			auto(rec, d)
 			rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: analysisv1alpha1.AdoptionReachNewPods}
