@@ -44,13 +44,14 @@ func (a *Adoption) addFlags(fs *pflag.FlagSet) {
 		"Say in the status of Recommendations with adoptionType Auto what would be sent, and send nothing.")
 	fs.DurationVar(&a.ReactionInterval, "adoption-reaction-interval", a.ReactionInterval,
 		"Time between two readings of the CPU usage by which pods of calibrated workloads with adoptionType Auto are raised within the day: "+
-			"one query for each of their namespaces. 0: no reaction.")
+			"one query for each of their namespaces. 0: no reaction. Above 1m, recommendations are calibrated as without it.")
 	a.AddFlags(fs)
 }
 
 // reactsAsReplayed reports whether usage above a request is acted on within the delay that a replay of the reaction assumes.
-func (a *Adoption) reactsAsReplayed() bool {
-	return !a.DryRun && a.ReactionInterval > 0 && a.ReactionInterval <= replayedInterval
+func (o *Options) reactsAsReplayed() bool {
+	a := o.Adoption
+	return o.runsController(adoptionController) && !a.DryRun && a.ReactionInterval > 0 && a.ReactionInterval <= replayedInterval
 }
 
 func (a *Adoption) validate() field.ErrorList {

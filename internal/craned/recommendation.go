@@ -32,7 +32,7 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 	err = controller.AddToManager(ctx, p.mgr, controller.Config{
 		History:   profile.Source{Capabilities: history},
 		Settings:  settings,
-		Reaction:  p.source != nil && p.Adoption.reactsAsReplayed(),
+		Reaction:  p.source != nil && p.reactsAsReplayed(),
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,
 		Outdated:  p.RecommendationOutdated,

@@ -128,15 +128,20 @@ crane_analysis_calibration_target_ratio{` + labels + `} 0.005
 func TestReplayWithReaction(t *testing.T) {
 	auto := func(rec *analysisv1alpha1.Recommendation, _ *appsv1.Deployment) {
 		rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
+		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{}
 	}
 	for name, test := range map[string]struct {
 		off    bool
+		labels map[string]string // of the namespace
 		change func(*analysisv1alpha1.Recommendation, *appsv1.Deployment)
 		want   bool
 	}{
 		"adopted in place": {change: auto, want: true},
 		"no reaction":      {off: true, change: auto},
-		"advice":           {change: func(*analysisv1alpha1.Recommendation, *appsv1.Deployment) {}},
+		"advice": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatusAndAnnotation
+		}},
 		"new pods": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
 			auto(rec, d)
 			rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: analysisv1alpha1.AdoptionReachNewPods}
@@ -153,6 +158,19 @@ func TestReplayWithReaction(t *testing.T) {
 			auto(rec, d)
 			meta.SetStatusCondition(&rec.Status.Conditions, metav1.Condition{Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: "Stopped"})
 		}},
+		"not adopted yet": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Status.Adoption = nil
+		}},
+		"rolled back": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			rec.Status.Adoption.Phase = "Held"
+		}},
+		"opted out": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
+			auto(rec, d)
+			d.Labels[analysisv1alpha1.LabelOptOut] = "true"
+		}},
+		"namespace opted out": {change: auto, labels: map[string]string{analysisv1alpha1.LabelAdoption: analysisv1alpha1.LabelAdoptionOff}},
 		"limited": {change: func(rec *analysisv1alpha1.Recommendation, d *appsv1.Deployment) {
 			auto(rec, d)
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
@@ -169,7 +187,7 @@ func TestReplayWithReaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := testRule("24h")
 			rule.Spec.Recommenders[0].Config = map[string]string{"policy": "calibrated"}
-			f := newFixture(t, rule, deployment("web"))
+			f := newFixture(t, rule, deployment("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: test.labels}})
 			f.source.days, f.Reaction = 14, !test.off
 			f.settle()
 			rec, target, changed := f.all()["web"], deployment("web"), f.rule()

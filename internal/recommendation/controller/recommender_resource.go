@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -28,6 +30,9 @@ type resourceEvaluator struct{ policies rightsize.PolicySet }
 func (e *resourceEvaluator) usageWindow() time.Duration { return e.policies.Window() }
 
 func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+	if err := d.dropOptedOut(ctx); err != nil {
+		return err
+	}
 	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
@@ -61,17 +66,42 @@ func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decis
 	return d.bindScalePoint(out, target.Ref, plan.ScalePoint)
 }
 
-// reacts reports whether the pods of a target are raised within the day: it is calibrated, and its Recommendation is adopted in place.
+// reacts reports whether the pods of a target are raised within the day, unless its namespace opts out: it is calibrated, and its
+// Recommendation is adopted in place. One that was not adopted yet, was rolled back or is stopped does not count.
 func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
-	if t.existing == nil || !targetsnapshot.Reacts(t.existing, systemNamespace) ||
-		meta.IsStatusConditionFalse(t.existing.Status.Conditions, analysisv1alpha1.ConditionAdopted) {
+	rec := t.existing
+	if rec == nil || !targetsnapshot.Reacts(rec, systemNamespace) || targetsnapshot.OptedOut(t.target.Labels) ||
+		rec.Status.Adoption == nil || meta.IsStatusConditionFalse(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted) {
 		return false
 	}
-	if a := t.existing.Spec.Adoption; a != nil && a.MinReplicas != nil && t.target.Replicas < *a.MinReplicas {
+	if a := rec.Spec.Adoption; a != nil && a.MinReplicas != nil && t.target.Replicas < *a.MinReplicas {
 		return false
+	}
+	switch adoption.Phase(rec.Status.Adoption.Phase) {
+	case adoption.RollingBack, adoption.Held, adoption.Withdrawing, adoption.Stopped:
+		return false
+	case adoption.Untouched, adoption.Resting, adoption.Lowering, adoption.Watching:
 	}
 	policy, _ := e.policies.For(t.target.Subject())
 	return policy.CPU.Method == rightsize.Calibrated
+}
+
+// dropOptedOut removes the reacting targets of namespaces that opt out of adoption.
+func (d *passData) dropOptedOut(ctx context.Context) error {
+	optedOut := map[string]bool{}
+	for ref := range d.reacting {
+		if _, known := optedOut[ref.Namespace]; !known {
+			ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+			if err := d.live.Get(ctx, client.ObjectKey{Name: ref.Namespace}, ns); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("reading namespace %s: %w", ref.Namespace, err)
+			}
+			optedOut[ref.Namespace] = targetsnapshot.OptedOut(ns.Labels)
+		}
+		if optedOut[ref.Namespace] {
+			delete(d.reacting, ref)
+		}
+	}
+	return nil
 }
 
 // withResources returns the decision with the requests and limits of a plan in gocrane's formats.

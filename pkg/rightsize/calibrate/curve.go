@@ -33,7 +33,7 @@ type Curve struct {
 	points []curvePoint
 	// lowRaised is the number of raised samples at the first level.
 	lowRaised uint32
-	// cut is set if there are too many levels: requests below the first level are then not known.
+	// cut is set if there are more than maxLevels: requests below the first of these are then not known.
 	cut bool
 }
 
@@ -66,42 +66,30 @@ func NewCurve(s series.Series, by Reaction) *Curve {
 	c.first = int32(math.Floor(levelsPerOctave * math.Log2(lowest/bigExcess)))
 	for ; bigExcess*requestOf(c.first) >= lowest; c.first-- {
 	}
-	c.cutAt(end - maxLevels)
+	if c.first < end-maxLevels {
+		c.first, c.cut = end-maxLevels, true
+	}
 	c.points = make([]curvePoint, end-c.first)
 	newCurveReplay(c, s, by).run()
 	return c
 }
 
-// cutAt drops the levels below one.
-func (c *Curve) cutAt(level int32) {
-	if c.first >= level {
-		return
-	}
-	c.points = slices.Delete(c.points, 0, min(int(level-c.first), len(c.points)))
-	c.first, c.cut, c.lowRaised = level, true, 0
-}
-
 // Add adds the curve of other usage. Samples must be in one of the two only.
 func (c *Curve) Add(other *Curve) {
-	if len(other.points) == 0 && !other.cut {
+	if len(other.points) == 0 {
 		return
 	}
-	if len(c.points) == 0 && !c.cut {
+	if len(c.points) == 0 {
 		*c = *other
 		c.points = slices.Clone(other.points)
 		return
 	}
 	out := Curve{first: min(c.first, other.first), lowRaised: c.lowRaised + other.lowRaised, cut: c.cut || other.cut}
 	end := max(c.end(), other.end())
-	for _, one := range []*Curve{c, other} {
-		if one.cut {
-			out.first = max(out.first, one.first)
-		}
-	}
-	if out.first < end-maxLevels {
+	if out.first < end-maxLevels { // So it is if one of them is cut.
 		out.first, out.cut = end-maxLevels, true
 	}
-	out.points = make([]curvePoint, max(0, end-out.first))
+	out.points = make([]curvePoint, end-out.first)
 	for i := range out.points {
 		level := out.first + int32(i)
 		a, b := c.point(level), other.point(level)
@@ -134,9 +122,12 @@ func (c *Curve) belowFirst(request float64) curvePoint {
 // two levels; ok is false if they are not known.
 func (c *Curve) At(request float64) (above, added float64, ok bool) {
 	at := levelsPerOctave * math.Log2(request)
+	if level := math.Round(at); math.Abs(at-level) < 1e-9 { // The logarithm of a level is rounded.
+		at = level
+	}
 	switch {
 	case len(c.points) == 0 || at >= float64(c.end()):
-		return 0, 0, !c.cut || at >= float64(c.first)
+		return 0, 0, true
 	case at < float64(c.first) && c.cut:
 		return 0, 0, false
 	case at < float64(c.first):
@@ -248,7 +239,6 @@ func (r *curveReplay) react(now int, levels uint64, recent *Recent) {
 		to := r.by.Headroom * recent.Max()
 		if raised {
 			r.account(k, now)
-			to = max(to, inForce)
 		}
 		r.raises[k] = levelRaise{to, now, now + r.hold}
 		r.active |= 1 << k
@@ -325,6 +315,8 @@ func ParseCurve(in []byte) (*Curve, error) {
 		c.points = append(c.points, curvePoint{uint32(above), added})
 		in = in[n+4:]
 	}
-	c.points = slices.Clip(c.points)
+	if c.points = slices.Clip(c.points); c.cut && len(c.points) != maxLevels {
+		return nil, errCurve
+	}
 	return c, nil
 }

@@ -77,13 +77,15 @@ func TestCurveIsTheSimulation(t *testing.T) {
 // TestCurvesAddUp checks that the sum of the curves of pods is that of their simulations in each order, also where levels had to be dropped.
 func TestCurvesAddUp(t *testing.T) {
 	by := *DefaultSettings().Reaction
+	cut := 0
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		pods := make([]series.Series, 4)
 		for i := range pods {
 			pods[i] = randomDay(rng, 5*time.Minute)
+			scale := math.Exp2(3 * float64(rng.IntN(i+1)))
 			for k := range pods[i].Values {
-				pods[i].Values[k] *= math.Exp2(3 * float64(rng.IntN(i+1)))
+				pods[i].Values[k] *= scale
 			}
 		}
 		var forth, back Curve
@@ -93,6 +95,9 @@ func TestCurvesAddUp(t *testing.T) {
 		}
 		if forth.first != back.first || forth.cut != back.cut || len(forth.points) != len(back.points) || len(forth.points) > maxLevels {
 			t.Fatalf("seed %d: levels %d to %d (%v), in the other order %d to %d (%v)", seed, forth.first, forth.end(), forth.cut, back.first, back.end(), back.cut)
+		}
+		if forth.cut {
+			cut++
 		}
 		for level := forth.first - 3; level < forth.end()+1; level++ {
 			want, wantAdded := 0.0, 0.0
@@ -109,6 +114,27 @@ func TestCurvesAddUp(t *testing.T) {
 					t.Fatalf("seed %d, level %d: %v above and %v added, the simulation has %v and %v", seed, level, above, added, want, wantAdded)
 				}
 			}
+		}
+	}
+	if cut == 0 || cut == 20 {
+		t.Errorf("%d of 20 sums had too many levels", cut)
+	}
+}
+
+// TestCurveOfExactLevels checks that usage above a level by exactly the excess that one sample reacts to is not taken for more.
+func TestCurveOfExactLevels(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	s := series.Series{Start: firstDay.Start(), Step: time.Minute, Values: make([]float64, 600)}
+	for i := range s.Values {
+		if i%10 == 0 {
+			s.Values[i] = bigExcess
+		}
+	}
+	c := NewCurve(s, by)
+	for level := int32(-20); level < 5; level++ {
+		above, added, ok := c.At(requestOf(level))
+		if want, wantAdded := simulate(s, requestOf(level), by); !ok || above != want || math.Abs(added-wantAdded) > 1e-3 {
+			t.Errorf("level %d: %v above and %v added (%v), the simulation has %v and %v", level, above, added, ok, want, wantAdded)
 		}
 	}
 }
@@ -161,7 +187,7 @@ func TestCurveCheckpoint(t *testing.T) {
 	if err != nil || fmt.Sprint(*read) != fmt.Sprint(*c) {
 		t.Fatalf("%v, %v\nwant %v", read, err, c)
 	}
-	for _, bad := range [][]byte{nil, {2, 0, 0}, {0}, {0, 0}, data[:len(data)-1], append(data[:len(data):len(data)], make([]byte, 5*maxLevels)...)} {
+	for _, bad := range [][]byte{nil, {2, 0, 0}, {0}, {0, 0}, {1, 0, 0}, data[:len(data)-1], append(data[:len(data):len(data)], make([]byte, 5*maxLevels)...)} {
 		if _, err := ParseCurve(bad); err == nil {
 			t.Errorf("%d bytes were read", len(bad))
 		}
