@@ -118,6 +118,14 @@ test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Test
 test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m $$($(GO) list ./test/e2e/... | grep -v /test/e2e/node)
 
+# How long `make chaos` injects faults, and the seed of a sequence to repeat.
+DURATION ?= 1h
+SEED ?=
+
+.PHONY: chaos
+chaos: build $(BIN)/kubectl ## Random faults of craned, metric-adapter and Prometheus for DURATION while invariants are checked; SEED=N repeats a sequence
+	CRANE_BIN=$(BIN) CRANE_CHAOS_DURATION=$(DURATION) CRANE_CHAOS_SEED=$(SEED) $(GO) test -count=1 -v -timeout 12h -run '^TestChaos$$' ./test/e2e
+
 # Real nodes (docs/how-to/use-real-nodes.md) ------------------------------------------------------------------------------------
 .PHONY: build-nodes
 build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, our part inside of them, and what their images hold

@@ -137,6 +137,13 @@ func start(t *testing.T, args ...string) *session {
 func startIn(t *testing.T, state string, args ...string) *session {
 	t.Helper()
 	s := launch(t, state, args...)
+	s.awaitReady(t)
+	return s
+}
+
+// awaitReady waits until a playground is ready.
+func (s *session) awaitReady(t *testing.T) {
+	t.Helper()
 	eventually(t, "playground ready", func() error {
 		select {
 		case <-s.done:
@@ -152,7 +159,6 @@ func startIn(t *testing.T, state string, args ...string) *session {
 	if s.kubeconfig == "" {
 		t.Fatalf("the playground does not say where it is:\n%s", s.output())
 	}
-	return s
 }
 
 // launch starts a playground on a state directory without waiting.

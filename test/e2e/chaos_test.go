@@ -1,0 +1,485 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+)
+
+// Settings of the chaos scenario, and the bounds that it checks.
+const (
+	chaosBudget      = 2
+	chaosStep        = 0.2
+	chaosWatch       = 10 * time.Second
+	chaosPoll        = time.Second
+	chaosMinReplicas = 2
+	chaosMaxReplicas = 12
+	// chaosSteps is the number of steps of 20 % from 1000m to 200m.
+	chaosSteps = 8
+)
+
+// TestChaos kills, pauses and cuts off craned, metric-adapter and Prometheus at random while workloads are lowered and scaled. All along no
+// Recommendation is lost, no step is applied twice, replicas stay within their bounds and adoptions within their budget. After the faults
+// every workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults (2m), CRANE_CHAOS_SEED
+// repeats a sequence.
+func TestChaos(t *testing.T) {
+	duration, seed := 2*time.Minute, uint64(time.Now().UnixNano())
+	var err error
+	if text := os.Getenv("CRANE_CHAOS_DURATION"); text != "" {
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("CRANE_CHAOS_DURATION: %v", err)
+		}
+	}
+	if text := os.Getenv("CRANE_CHAOS_SEED"); text != "" {
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("CRANE_CHAOS_SEED: %v", err)
+		}
+	}
+	t.Logf("%s of faults with CRANE_CHAOS_SEED=%d", duration, seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	proxy := newFaultProxy(t)
+	// Two workloads are lowered at once, each for about two minutes.
+	workloads := min(40, 3+int(duration/(90*time.Second)))
+	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", "4", "--workloads", "6",
+		"--days", "2", "--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
+	eventually(t, "Prometheus serves", func() error {
+		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
+		if m == nil {
+			return errors.New(s.output())
+		}
+		return proxy.forward(m[1])
+	})
+	s.awaitReady(t)
+	c := &chaos{session: s, proxy: proxy, random: random, pods: map[types.UID]podSize{}, recommendations: map[string]types.UID{}}
+	c.adopt(t, workloads)
+
+	end := time.Now().Add(duration)
+	tick := time.NewTicker(chaosPoll)
+	defer tick.Stop()
+	for next := time.Now(); time.Now().Before(end) && !t.Failed(); <-tick.C {
+		c.check(t)
+		c.repair(t, time.Now())
+		if now := time.Now(); now.After(next) && c.fault == nil {
+			c.inject(t, end)
+			next = now.Add(time.Duration(1+random.IntN(8)) * time.Second)
+		}
+	}
+	c.repair(t, end.Add(time.Hour))
+	t.Logf("faults: %v; most workloads at once: %d", c.counts, c.mostUnderWay)
+	if t.Failed() {
+		return
+	}
+	c.checkEnd(t, workloads)
+}
+
+// chaosScenario writes the scenario: the workloads, and times at which Prometheus stops and starts.
+func chaosScenario(t *testing.T, random *rand.Rand, prometheus string, workloads int, duration time.Duration) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, `description: Random faults
+controllerManager: {horizontal-pod-autoscaler-sync-period: 5s}
+craned:
+  prometheus-address: %s
+  adoption-watch: %s
+  adoption-look-interval: 1s
+  adoption-settle: 10s
+  adoption-step: "%g"
+  adoption-max-per-namespace: "%d"
+  prediction-update-frequency-duration: 5s
+  prediction-refresh-interval: 15s
+  ehpa-metrics-probe-interval: 2s
+metricRules: |
+  rules: []
+  externalRules:
+  - seriesQuery: shop_requests_per_second
+    resources: {namespaced: false}
+    metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+load: {metric: shop_requests_per_second, namespace: shop, low: 140, high: 560, period: 10m, busy: 3m, ramp: 30s, riseAfter: 60s}
+steps:
+- at: 0s
+  apply: |
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: storefront, namespace: shop}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: storefront}}
+      template:
+        metadata: {labels: {app: storefront}, annotations: {sim.crane.io/cpu: 20m, sim.crane.io/memory: 20Mi}}
+        spec: {containers: [{name: app, image: "pause:3.10", resources: {requests: {cpu: 50m, memory: 32Mi}}}]}
+    ---
+    apiVersion: autoscaling.crane.io/v1alpha1
+    kind: EffectiveHorizontalPodAutoscaler
+    metadata: {name: storefront, namespace: shop}
+    spec:
+      scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: storefront}
+      minReplicas: %d
+      maxReplicas: %d
+      metrics:
+      - {type: External, external: {metric: {name: shop_requests_per_second}, target: {type: AverageValue, averageValue: "40"}}}
+      behavior: {scaleDown: {stabilizationWindowSeconds: 30}}
+      prediction: {predictionAlgorithm: {algorithmType: auto}}
+`, prometheus, chaosWatch, chaosStep, chaosBudget, chaosMinReplicas, chaosMaxReplicas)
+	for i := range workloads {
+		fmt.Fprintf(&b, `    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: generous-%[1]d, namespace: shop}
+    spec:
+      replicas: 1
+      selector: {matchLabels: {app: generous-%[1]d}}
+      template:
+        metadata: {labels: {app: generous-%[1]d}, annotations: {sim.crane.io/cpu: 20m, sim.crane.io/memory: 20Mi}}
+        spec: {containers: [{name: app, image: "pause:3.10", resources: {requests: {cpu: "1", memory: 64Mi}}}]}
+    ---
+    apiVersion: analysis.crane.io/v1alpha1
+    kind: Recommendation
+    metadata: {name: generous-%[1]d, namespace: shop}
+    spec:
+      adoptionType: StatusAndAnnotation
+      type: Resource
+      targetRef: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: generous-%[1]d}
+`, i)
+	}
+	for at := 30 * time.Second; at < duration; {
+		at += time.Duration(20+random.IntN(40)) * time.Second
+		fmt.Fprintf(&b, "- {at: %s, stop: prometheus}\n", at)
+		at += time.Duration(3+random.IntN(10)) * time.Second
+		fmt.Fprintf(&b, "- {at: %s, start: prometheus}\n", at)
+	}
+	path := filepath.Join(t.TempDir(), "chaos.yaml")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// faultProxy is between craned and Prometheus.
+type faultProxy struct {
+	url    string
+	target atomic.Pointer[httputil.ReverseProxy]
+	mode   atomic.Int32
+}
+
+// Modes of a faultProxy.
+const (
+	passing = iota
+	failing // status 503
+	slow    // a delay of 3 s
+	cut     // connections are closed
+)
+
+func newFaultProxy(t *testing.T) *faultProxy {
+	t.Helper()
+	p := &faultProxy{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		target, mode := p.target.Load(), p.mode.Load()
+		switch {
+		case target == nil || mode == failing:
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+			return
+		case mode == cut:
+			panic(http.ErrAbortHandler)
+		case mode == slow:
+			select {
+			case <-time.After(3 * time.Second):
+			case <-r.Context().Done():
+			}
+		}
+		target.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	p.url = server.URL
+	return p
+}
+
+// forward sets the address of Prometheus.
+func (p *faultProxy) forward(address string) error {
+	to, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	target := httputil.NewSingleHostReverseProxy(to)
+	target.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	}
+	p.target.Store(target)
+	return nil
+}
+
+// chaos injects faults into a playground and checks its invariants.
+type chaos struct {
+	*session
+	proxy  *faultProxy
+	random *rand.Rand
+
+	// fault removes the present fault at until; nil without one.
+	fault  func()
+	until  time.Time
+	counts map[string]int
+
+	// recommendations are the UIDs by namespace and name of those that were seen, pods the sizes.
+	recommendations map[string]types.UID
+	pods            map[types.UID]podSize
+	checked         time.Time
+	mostUnderWay    int
+}
+
+// podSize is the CPU request of a pod, and the time at which it was last lowered.
+type podSize struct {
+	cpu     int64
+	lowered time.Time
+}
+
+// inject starts a random fault that ends before the end.
+func (c *chaos) inject(t *testing.T, end time.Time) {
+	t.Helper()
+	component := []string{"craned", "craned", "metric-adapter"}[c.random.IntN(3)]
+	kind, lasts := c.random.IntN(6), time.Duration(1+c.random.IntN(20))*time.Second
+	name := [...]string{"kill " + component, "kill " + component, "pause " + component, "503 of Prometheus", "slow Prometheus", "no Prometheus"}[kind]
+	pid := c.pid(t, component)
+	switch {
+	case kind < 3 && pid == 0:
+		return // The supervisor has not restarted it yet.
+	case kind < 2:
+		_ = syscall.Kill(pid, syscall.SIGKILL) // It may have ended meanwhile.
+	case kind == 2:
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		c.fault = func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+	default:
+		c.proxy.mode.Store(int32(kind - 3 + failing))
+		c.fault = func() { c.proxy.mode.Store(passing) }
+	}
+	c.until = time.Now().Add(lasts)
+	if c.until.After(end) {
+		c.until = end
+	}
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[name]++
+	if c.fault != nil {
+		name += " for " + lasts.String()
+	}
+	t.Logf("%s: %s", time.Now().UTC().Format(time.TimeOnly), name)
+}
+
+// repair ends a fault whose time is over.
+func (c *chaos) repair(t *testing.T, now time.Time) {
+	t.Helper()
+	if c.fault != nil && now.After(c.until) {
+		c.fault()
+		c.fault = nil
+	}
+}
+
+// pid returns the process of a component of this playground; 0 if none runs.
+func (c *chaos) pid(t *testing.T, component string) int {
+	t.Helper()
+	for _, p := range processes(t, c.state) {
+		if program, _, _ := strings.Cut(p.line, " "); filepath.Base(program) == component {
+			return p.pid
+		}
+	}
+	return 0
+}
+
+// adopt gives the Recommendations a value, waits for the pods, and starts adoption.
+func (c *chaos) adopt(t *testing.T, workloads int) {
+	t.Helper()
+	eventually(t, "Recommendations and pods", func() error {
+		running := 0
+		for _, p := range c.podsOf(t) {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		if running < workloads {
+			return fmt.Errorf("%d of %d pods run", running, workloads)
+		}
+		return nil
+	})
+	for i := range workloads {
+		name := fmt.Sprintf("generous-%d", i)
+		c.kubectl(t, "patch", "recommendation", name, "-n", "shop", "--subresource=status", "--type=merge", "-p",
+			`{"status": {"recommendedValue": "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 200m, memory: 64Mi}\n"}}`)
+		c.kubectl(t, "patch", "recommendation", name, "-n", "shop", "--type=merge", "-p", `{"spec":{"adoptionType":"Auto"}}`)
+	}
+}
+
+// read decodes the answer of kubectl get.
+func (c *chaos) read(t *testing.T, into any, args ...string) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(c.kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check fails the test for each invariant that does not hold.
+func (c *chaos) check(t *testing.T) {
+	t.Helper()
+	now := time.Now()
+	c.checkRecommendations(t)
+	c.checkPods(t, now)
+	c.checkReplicas(t)
+	c.checked = now
+}
+
+func (c *chaos) checkRecommendations(t *testing.T) {
+	t.Helper()
+	var list analysisv1alpha1.RecommendationList
+	c.read(t, &list, "recommendations", "-A")
+	present, underWay := map[string]types.UID{}, 0
+	for _, r := range list.Items {
+		present[r.Namespace+"/"+r.Name] = r.UID
+		a := r.Status.Adoption
+		if a == nil {
+			continue
+		}
+		switch a.Phase {
+		case "Lowering", "Watching":
+			underWay++
+		case "RollingBack", "Held", "Stopped":
+			t.Errorf("%s is %s: %s", r.Name, a.Phase, a.Message)
+		}
+		if a.Steps > chaosSteps {
+			t.Errorf("%s was lowered %d times, want at most %d", r.Name, a.Steps, chaosSteps)
+		}
+	}
+	for name, uid := range c.recommendations {
+		if present[name] != uid {
+			t.Errorf("Recommendation %s with UID %s is lost; there is %q", name, uid, present[name])
+		}
+	}
+	c.recommendations = present
+	c.mostUnderWay = max(c.mostUnderWay, underWay)
+	if underWay > chaosBudget {
+		t.Errorf("%d workloads are lowered at once, want at most %d", underWay, chaosBudget)
+	}
+}
+
+// checkPods compares the requests of pods with those of the last check: each step is at most the share of a request, and comes after the watch of
+// the step before it.
+func (c *chaos) checkPods(t *testing.T, now time.Time) {
+	t.Helper()
+	for _, p := range c.podsOf(t) {
+		size, before := podSize{cpu: p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}, c.pods[p.UID]
+		size.lowered = before.lowered
+		switch {
+		case before.cpu == 0:
+			// New since the last check.
+		case size.cpu > before.cpu:
+			t.Errorf("%s was raised from %dm to %dm", p.Name, before.cpu, size.cpu)
+		case size.cpu < before.cpu:
+			size.lowered = now
+			// Several steps fit between two checks that are far apart.
+			steps := 1 + math.Floor(float64(now.Sub(c.checked)+chaosPoll)/float64(chaosWatch))
+			if least := int64(float64(before.cpu)*math.Pow(1-chaosStep, steps)) - 1; size.cpu < least {
+				t.Errorf("%s was lowered from %dm to %dm, below %dm: a step was applied twice", p.Name, before.cpu, size.cpu, least)
+			}
+			if since := now.Sub(before.lowered); !before.lowered.IsZero() && since+now.Sub(c.checked)+chaosPoll < chaosWatch {
+				t.Errorf("%s was lowered %s after the step before, want %s or more", p.Name, since, chaosWatch)
+			}
+		}
+		c.pods[p.UID] = size
+	}
+}
+
+func (c *chaos) checkReplicas(t *testing.T) {
+	t.Helper()
+	var storefront appsv1.Deployment
+	c.read(t, &storefront, "deployment", "storefront", "-n", "shop")
+	if n := *storefront.Spec.Replicas; n < chaosMinReplicas || n > chaosMaxReplicas {
+		t.Errorf("storefront has %d replicas, want %d to %d", n, chaosMinReplicas, chaosMaxReplicas)
+	}
+	var scalers struct {
+		Items []autoscalingv2.HorizontalPodAutoscaler
+	}
+	c.read(t, &scalers, "hpa", "-n", "shop")
+	for _, h := range scalers.Items {
+		if h.Spec.ScaleTargetRef.Name == "storefront" && (h.Name != "ehpa-storefront" || h.Spec.MaxReplicas != chaosMaxReplicas || h.Spec.MinReplicas == nil || *h.Spec.MinReplicas != chaosMinReplicas) {
+			t.Errorf("unexpected HPA %s: %+v", h.Name, h.Spec)
+		}
+	}
+}
+
+// checkEnd waits until the system without faults has adopted everything, then deletes and withdraws everything, and checks that nothing is left.
+func (c *chaos) checkEnd(t *testing.T, workloads int) {
+	t.Helper()
+	sizes := func(want int64) error {
+		for _, p := range c.podsOf(t) {
+			if cpu := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); cpu != want {
+				return fmt.Errorf("%s requests %dm, want %dm", p.Name, cpu, want)
+			}
+		}
+		return nil
+	}
+	deadline := time.Now().Add(2*bound + time.Duration(workloads)*time.Minute)
+	tick := time.NewTicker(chaosPoll)
+	defer tick.Stop()
+	for sizes(200) != nil && !t.Failed() {
+		if time.Now().After(deadline) {
+			t.Fatal(sizes(200))
+		}
+		c.check(t)
+		<-tick.C
+	}
+	for _, p := range c.podsOf(t) {
+		if n := p.Status.ContainerStatuses[0].RestartCount; n > 0 {
+			t.Errorf("%s was restarted %d times", p.Name, n)
+		}
+	}
+	c.kubectl(t, "delete", "ehpa", "storefront", "-n", "shop")
+	for i := range workloads {
+		c.kubectl(t, "patch", "recommendation", fmt.Sprintf("generous-%d", i), "-n", "shop", "--type=merge", "-p", `{"spec":{"adoptionType":"Status"}}`)
+	}
+	eventually(t, "original sizes, and no HPA or TimeSeriesPrediction", func() error {
+		if left := c.kubectl(t, "get", "hpa,tsp", "-n", "shop", "-o", "name"); strings.Contains(left, "ehpa-storefront") {
+			return fmt.Errorf("left behind: %s", left)
+		}
+		return sizes(1000)
+	})
+	c.interrupt(t)
+}
+
+// podsOf returns the pods that are lowered.
+func (c *chaos) podsOf(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var list struct{ Items []corev1.Pod }
+	c.read(t, &list, "pods", "-n", "shop")
+	var out []corev1.Pod
+	for _, p := range list.Items {
+		if strings.HasPrefix(p.Labels["app"], "generous-") {
+			out = append(out, p)
+		}
+	}
+	return out
+}
