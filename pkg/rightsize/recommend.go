@@ -102,7 +102,7 @@ func (s *sizer) spike(values []dayValue, counts bool) {
 	if len(values) < 3 || highest < spikeFactor*second || second == 0 {
 		return
 	}
-	does := "it counts: memory that is not there kills"
+	does := "it counts, because a lack of memory ends the container"
 	if !counts {
 		does = "it does not decide alone"
 	}

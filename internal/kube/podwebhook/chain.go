@@ -126,13 +126,13 @@ func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation
 	}
 	patch, err := jsonpatch.DecodePatch(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("its patch is none: %w", err)
+		return nil, nil, fmt.Errorf("it is not a patch: %w", err)
 	}
 	if next, err = patch.Apply(raw); err != nil {
 		return nil, nil, fmt.Errorf("its patch does not fit the pod: %w", err)
 	}
 	if _, err = decodePod(next, pod.Namespace); err != nil {
-		return nil, nil, fmt.Errorf("with its patch the pod is none: %w", err)
+		return nil, nil, fmt.Errorf("the patched object is not a pod: %w", err)
 	}
 	return operations, next, nil
 }

@@ -92,7 +92,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case in.Endpoints > 0 && in.Pods == 0:
 		return recommend.ClearPlan(fmt.Sprintf("It has %d endpoints.", in.Endpoints))
 	case in.Pods == 0 && len(in.MatchingWorkloads) > 0:
-		return recommend.ClearPlan("No pod stands behind it now; those of " + strings.Join(in.MatchingWorkloads, ", ") + " would.")
+		return recommend.ClearPlan("It has no backend now; the pods of " + strings.Join(in.MatchingWorkloads, ", ") + " would be.")
 	}
 	if in.Pods == 0 {
 		return checkEndpoints(in, s)
@@ -104,15 +104,15 @@ func Decide(in Input, s Settings) recommend.Plan {
 func checkEndpoints(in Input, s Settings) recommend.Plan {
 	if least := time.Duration(s.Hours) * time.Hour; in.Age < least {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
-			"No pod stands behind it; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
+			"It has no backend; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
 	need := observation.DefaultRequirement(s.Hours)
 	if state, why := need.Check("number of addresses behind it", in.Addresses); state != recommend.Ready {
-		return recommend.Plan{State: state, Description: "No pod stands behind it now. " + why}
+		return recommend.Plan{State: state, Description: "It has no backend now. " + why}
 	}
 	most := need.Quantile(in.Addresses, 1)
 	if most > 0 {
-		return recommend.ClearPlan(fmt.Sprintf("No pod stands behind it now, but some did within %s.", observation.FormatHours(s.Hours)))
+		return recommend.ClearPlan(fmt.Sprintf("It has no backend now, but had one within %s.", observation.FormatHours(s.Hours)))
 	}
 	limit := 0.0
 	why := "its selector chooses no pod, and the template of no workload"
@@ -121,7 +121,7 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 	}
 	return recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoPods,
-		Description: fmt.Sprintf("For %s nothing has stood behind this %s: %s.", observation.FormatHours(s.Hours), in.Type, why),
+		Description: fmt.Sprintf("For %s this %s has had no backend: %s.", observation.FormatHours(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
 			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit},
 		},

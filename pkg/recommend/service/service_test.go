@@ -59,7 +59,7 @@ func TestDecide(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"orphan":                  {orphaned(), standard, recommend.Ready, ReasonNoPods, "For 7d nothing has stood behind this LoadBalancer: its selector chooses no pod"},
+		"orphan":                  {orphaned(), standard, recommend.Ready, ReasonNoPods, "For 7d this LoadBalancer has had no backend: its selector chooses no pod"},
 		"no selector":             {orphaned(func(in *Input) { in.Selects = false }), standard, recommend.Ready, ReasonNoPods, "no selector"},
 		"endpoints by hand":       {orphaned(func(in *Input) { in.Selects, in.Endpoints = false, 3 }), standard, recommend.Clear, "", "3 endpoints"},
 		"scaled down":             {orphaned(func(in *Input) { in.MatchingWorkloads = []string{"Deployment web"} }), standard, recommend.Clear, "", "Deployment web"},

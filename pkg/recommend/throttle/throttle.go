@@ -115,7 +115,7 @@ func Decide(in Input, s Settings) Plan {
 		}
 		limit := 100 * float64(s.Share)
 		e := recommend.Evidence{
-			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was held up, over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was throttled, over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
 			Value: 100 * min(share, 1), Unit: "%", Limit: &limit,
 		}
 		plan.Evidence = append(plan.Evidence, e)
@@ -131,7 +131,7 @@ func Decide(in Input, s Settings) Plan {
 	case len(found) == 0 && len(missing) > 0:
 		plan.State, plan.Description = missingState, strings.Join(missing, " ")
 	case len(found) == 0:
-		plan.State, plan.Description = recommend.Clear, "No limit holds its container up."
+		plan.State, plan.Description = recommend.Clear, "No limit throttles its containers."
 	default:
 		plan.State, plan.Action, plan.Reason, plan.Incomplete = recommend.Ready, recommend.NoAction, ReasonThrottled, len(missing) > 0
 		if len(plan.Limits) > 0 {
@@ -161,7 +161,7 @@ func raiseLimit(limit series.MilliCPU, share, most float64, node series.MilliCPU
 }
 
 func sentence(c Container, percent float64, to series.MilliCPU) string {
-	text := fmt.Sprintf("The limit of %s holds %s up in %.3g %% of the periods: ", rightsize.FormatCPU(c.Limit), c.Name, percent)
+	text := fmt.Sprintf("The limit of %s throttles %s in %.3g %% of the periods: ", rightsize.FormatCPU(c.Limit), c.Name, percent)
 	if to > c.Limit {
 		return text + rightsize.FormatCPU(to) + " is the next step, no limit the last."
 	}

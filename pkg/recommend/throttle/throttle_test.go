@@ -40,7 +40,7 @@ func TestDecide(t *testing.T) {
 		incomplete bool
 		says       string
 	}{
-		"throttled":              {one(500, flat(168, 0.5)), recommend.Ready, recommend.Patch, 750, false, "The limit of 500m holds app up in 50 % of the periods: 750m is the next step"},
+		"throttled":              {one(500, flat(168, 0.5)), recommend.Ready, recommend.Patch, 750, false, "The limit of 500m throttles app in 50 % of the periods: 750m is the next step"},
 		"a little more than due": {one(500, flat(168, 0.26)), recommend.Ready, recommend.Patch, 630, false, "26 %"},
 		"all the time":           {one(1000, flat(168, 1)), recommend.Ready, recommend.Patch, 2000, false, "100 % of the periods: 2 is"},
 		"at the threshold":       {one(500, flat(168, 0.25)), recommend.Clear, "", 0, false, "No limit holds"},

@@ -71,7 +71,7 @@ type Input struct {
 // Decide returns whether the volume is unused. Volumes without data are not.
 func Decide(in Input, s Settings) recommend.Plan {
 	if in.Phase == Pending {
-		return recommend.ClearPlan("It is being made.")
+		return recommend.ClearPlan("It is being created.")
 	}
 	bound := in.Claim != "" && !in.ClaimGone && in.Phase == Bound
 	if bound {

@@ -267,7 +267,7 @@ func TestRecommenders(t *testing.T) {
 		}},
 		"throttled": {"Throttle", "Deployment", nil, map[string]expectedRecommendation{
 			"tight": {
-				action: analysisv1alpha1.ActionPatch, reason: completed, description: "The limit of 500m holds app up in 50 % of the periods",
+				action: analysisv1alpha1.ActionPatch, reason: completed, description: "The limit of 500m throttles app in 50 % of the periods",
 				recommended: containerPatch(`{"limits":{"cpu":"750m"}}`), current: containerPatch(`{"limits":{"cpu":"500m"}}`),
 			},
 			"uncounted": {reason: noData, description: "No throttling of app is known"},
