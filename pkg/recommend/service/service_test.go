@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		"no selector":             {orphaned(func(in *Input) { in.Selects = false }), standard, recommend.Ready, ReasonNoPods, "no selector"},
 		"endpoints by hand":       {orphaned(func(in *Input) { in.Selects, in.Endpoints = false, 3 }), standard, recommend.Clear, "", "3 endpoints"},
 		"scaled down":             {orphaned(func(in *Input) { in.MatchingWorkloads = []string{"Deployment web"} }), standard, recommend.Clear, "", "Deployment web"},
-		"pods an hour ago":        {orphaned(func(in *Input) { in.Addresses[166] = 1 }), standard, recommend.Clear, "", "some did within 7d"},
+		"pods an hour ago":        {orphaned(func(in *Input) { in.Addresses[166] = 1 }), standard, recommend.Clear, "", "but had one within 7d"},
 		"young":                   {orphaned(func(in *Input) { in.Age = time.Hour }), standard, recommend.Learning, "", "1h0m0s old"},
 		"not watched":             {orphaned(func(in *Input) { in.Addresses = nil }), standard, recommend.NoData, "", "No number of addresses"},
 		"watched since yesterday": {orphaned(func(in *Input) { in.Addresses = flat(30, 0) }), standard, recommend.Learning, "", "30 of the last 168"},

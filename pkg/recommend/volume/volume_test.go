@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 		"claim lost":            {Input{Phase: Bound, Claim: "shop/data", ClaimGone: true, Since: week}, recommend.Ready, ReasonUnclaimed, "is gone"},
 		"never claimed":         {Input{Phase: Available, Since: week}, recommend.Ready, ReasonUnclaimed, "no claim has requested it"},
 		"failed":                {Input{Phase: Failed, Since: week}, recommend.Ready, ReasonUnclaimed, "it is failed"},
-		"pending":               {Input{Phase: Pending, Since: week}, recommend.Clear, "", "being made"},
+		"pending":               {Input{Phase: Pending, Since: week}, recommend.Clear, "", "being created"},
 		"no phase":              {Input{}, recommend.Learning, "", "unknown phase"},
 		"age in the future":     {fixture(func(in *Input) { in.Since = -time.Hour }), recommend.Learning, "", "-1h"},
 	} {
