@@ -87,9 +87,9 @@ func TestCalibratedWithReaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, then := CollectEvidence(in, p).CPU.Outcomes[0], Evidence{}
+	now := CollectEvidence(in, p).CPU.Outcomes[0]
 	in.Reacts = false
-	if then = CollectEvidence(in, p); now.Violation > 0.005 || now.Request >= then.CPU.Outcomes[0].Request {
+	if then := CollectEvidence(in, p); now.Violation > 0.005 || now.Request >= then.CPU.Outcomes[0].Request {
 		t.Errorf("%+v, without the reaction %+v", now, then.CPU.Outcomes[0])
 	}
 	plain := NewProfile()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
 			continue
 		}
-		utilization := append(s.autoscaler.utilization, one.UtilizationTargets()...)
+		utilization := slices.Concat(s.autoscaler.utilization, one.UtilizationTargets())
 		if s.autoscaler.name != "" { // It is unknown which of two acts.
 			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name, utilization: utilization}
 			continue

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -170,12 +171,12 @@ func (d *passData) describeDifferences(target workload.Ref, plan resource.Plan) 
 	for _, c := range plan.Containers {
 		own.Containers[c.Container] = c.Target
 	}
-	text := ""
+	var text strings.Builder
 	for _, one := range d.verticalAutoscalers[workloadKeyOf(target)] {
 		name := "EffectiveVerticalPodAutoscaler " + one.Name
 		if difference := targetsnapshot.DescribeDifference(name, targetsnapshot.VerticalSize(one), own, one); difference != "" {
-			text += " " + difference + "."
+			text.WriteString(" " + difference + ".")
 		}
 	}
-	return text
+	return text.String()
 }

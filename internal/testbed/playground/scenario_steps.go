@@ -114,8 +114,9 @@ func (p *playground) Show(ctx context.Context, args []string, until string) erro
 	// A text that never appears is visible in the output, and does not end the demo.
 	_ = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(ctx context.Context) (bool, error) {
 		cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
-		if output, err = cmd.CombinedOutput(); err != nil {
-			output = fmt.Appendf(output, "(%v)\n", err)
+		var failure error
+		if output, failure = cmd.CombinedOutput(); failure != nil {
+			output = fmt.Appendf(output, "(%v)\n", failure)
 		}
 		return until == "" || strings.Contains(string(output), until), nil
 	})

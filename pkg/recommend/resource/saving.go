@@ -73,7 +73,7 @@ func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
 	c := p.Containers[i]
 	group := c.NodeGroups[g]
 	c.CPU, c.Memory, c.Target = group.CPU, group.Memory, group.Target
-	return cost.SavingOf(price, int32(group.Pods), []cost.Resize{resizeOf(c)}) //nolint:gosec // At most the number of nodes.
+	return cost.SavingOf(price, int32(group.Pods), []cost.Resize{resizeOf(c)})
 }
 
 // resizes returns the change of the excess of init containers; nothing if there is none.

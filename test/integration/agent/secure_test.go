@@ -40,7 +40,7 @@ func TestSecureMetrics(t *testing.T) {
 	a := harness.Start(t, waitTimeout, binary, "--hostname-override=secure", "--bind-address="+address, "--dry-run", "--metrics-secure",
 		"--kubeconfig="+kubeconfig(t), "--host-root="+recordedHost(t), "--state-dir="+t.TempDir(), "--enable-profiling")
 	t.Cleanup(func() { a.Stop(t) })
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate is made at the start
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	get := func(ctx context.Context, path, token string) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, http.NoBody)
 		if err != nil {

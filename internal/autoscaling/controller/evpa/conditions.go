@@ -97,7 +97,7 @@ func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
 			setAmounts(own, sizing.container, sizing.Resource, sizing.Target, 0)
 		}
 	}
-	text := ""
+	var text strings.Builder
 	for i := range s.ruleRecommendations {
 		rec := &s.ruleRecommendations[i]
 		size, err := targetsnapshot.DesiredSize(rec)
@@ -106,10 +106,10 @@ func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
 		}
 		name := fmt.Sprintf("Recommendation %s (rule %s)", rec.Name, rec.Labels[analysisv1alpha1.LabelRuleName])
 		if difference := targetsnapshot.DescribeDifference(name, size, own, s.evpa); difference != "" {
-			text += "; " + difference
+			text.WriteString("; " + difference)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // appliedCondition returns the progress of the adoption of the requests, or the reason why they are not applied.
