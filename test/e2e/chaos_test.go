@@ -39,6 +39,7 @@ const (
 	chaosPoll        = time.Second
 	chaosMinReplicas = 2
 	chaosMaxReplicas = 12
+	chaosDescription = "Random faults"
 	// chaosSteps is the number of steps of 20 % from 1000m to 200m.
 	chaosSteps = 8
 )
@@ -75,7 +76,8 @@ func TestChaos(t *testing.T) {
 		}
 		return proxy.forward(m[1])
 	})
-	s.awaitReady(t)
+	// The steps of the scenario stop and start Prometheus while the faults below are injected.
+	s.awaitOutput(t, "the scenario starts", chaosDescription)
 	c := &chaos{session: s, proxy: proxy, random: random, pods: map[types.UID]podSize{}, recommendations: map[string]types.UID{}}
 	c.adopt(t, workloads)
 
@@ -102,7 +104,7 @@ func TestChaos(t *testing.T) {
 func chaosScenario(t *testing.T, random *rand.Rand, prometheus string, workloads int, duration time.Duration) string {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, `description: Random faults
+	fmt.Fprintf(&b, `description: %s
 controllerManager: {horizontal-pod-autoscaler-sync-period: 5s}
 craned:
   prometheus-address: %s
@@ -145,7 +147,7 @@ steps:
       - {type: External, external: {metric: {name: shop_requests_per_second}, target: {type: AverageValue, averageValue: "40"}}}
       behavior: {scaleDown: {stabilizationWindowSeconds: 30}}
       prediction: {predictionAlgorithm: {algorithmType: auto}}
-`, prometheus, chaosWatch, chaosStep, chaosBudget, chaosMinReplicas, chaosMaxReplicas)
+`, chaosDescription, prometheus, chaosWatch, chaosStep, chaosBudget, chaosMinReplicas, chaosMaxReplicas)
 	for i := range workloads {
 		fmt.Fprintf(&b, `    ---
     apiVersion: apps/v1

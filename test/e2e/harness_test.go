@@ -144,13 +144,19 @@ func startIn(t *testing.T, state string, args ...string) *session {
 // awaitReady waits until a playground is ready.
 func (s *session) awaitReady(t *testing.T) {
 	t.Helper()
-	eventually(t, "playground ready", func() error {
+	s.awaitOutput(t, "playground ready", "Ctrl-C")
+}
+
+// awaitOutput waits until the playground has printed a text after its addresses, and reads them.
+func (s *session) awaitOutput(t *testing.T, what, text string) {
+	t.Helper()
+	eventually(t, what, func() error {
 		select {
 		case <-s.done:
 			t.Fatalf("the playground ended (%v):\n%s", s.err, s.output())
 		default:
 		}
-		if !strings.Contains(s.output(), "Ctrl-C") {
+		if !strings.Contains(s.output(), text) {
 			return fmt.Errorf("output:\n%s", s.output())
 		}
 		return nil
