@@ -17,8 +17,9 @@ for budget; do
   for family in traces data/requests data/known-cause data/vm-cpu data/vm-memory; do
     [ -d "$shared/$family" ] || { echo "$shared/$family: absent, skipped"; continue; }
     echo "Scaling ahead, $family, budget $budget"
-    bin/crane simulate autoscale --budget "$budget" "$shared/$family" | awk 'found { print } /^$/ { found = 1 }' | tee -a /dev/stderr |
-      awk -v f="${family#data/}" -v b="$budget" '$2 == "ehpa" { print f, b, $4, $6 }' >>"$scores"
+    totals=$(bin/crane simulate autoscale --budget "$budget" "$shared/$family" | awk 'found { print } /^$/ { found = 1 }')
+    echo "$totals"
+    echo "$totals" | awk -v f="${family#data/}" -v b="$budget" '$2 == "ehpa" { print f, b, $4, $6 }' >>"$scores"
     echo
   done
 done 2>&1
