@@ -26,17 +26,21 @@ const (
 )
 
 // Fleet sets one price of a minute under capacity for all workloads, such that the levels that are worth it stay within a budget of
-// additional replica hours on the past days. It is safe for concurrent use.
+// additional replica hours on the past days. A tenant, such as a namespace, never pays more than the price at which it stays within the
+// budget of its own replica hours, so other tenants can take what it leaves of the budget, and nothing else. It is safe for concurrent use.
 type Fleet struct {
 	budget float64
 
 	mu      sync.Mutex
 	members map[string]fleetMember
 	price   float64
-	changes int // accounts that changed since the price was computed
+	// ownPrices are those of the tenants that are lower than price.
+	ownPrices map[string]float64
+	changes   int // accounts that changed since the price was computed
 }
 
 type fleetMember struct {
+	tenant  string
 	account Account
 	expires time.Time
 }
@@ -50,10 +54,10 @@ func NewFleet(budget float64) (*Fleet, error) {
 	return &Fleet{budget: budget, members: map[string]fleetMember{}, price: minPrice}, nil
 }
 
-// Update sets the account of a workload and returns the price in minutes under capacity for a replica hour. The account expires at a
-// time, so that workloads whose samples are missing lose their share of the budget; it never expires at the zero time. Accounts of too
-// short a history or with invalid numbers are removed.
-func (f *Fleet) Update(name string, a Account, now, expires time.Time) float64 {
+// Update sets the account of a tenant's workload and returns the tenant's price in minutes under capacity for a replica hour. The name is
+// unique among all tenants. The account expires at a time, so that workloads whose samples are missing lose their share of the budget; it
+// never expires at the zero time. Accounts of too short a history or with invalid numbers are removed.
+func (f *Fleet) Update(tenant, name string, a Account, now, expires time.Time) float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, known := f.members[name]
@@ -61,31 +65,64 @@ func (f *Fleet) Update(name string, a Account, now, expires time.Time) float64 {
 	case !a.usable():
 		delete(f.members, name)
 	case known || len(f.members) < maxMembers:
-		f.members[name] = fleetMember{a, expires}
+		f.members[name] = fleetMember{tenant, a, expires}
 	}
 	if f.changes++; f.changes > int(repriceShare*float64(len(f.members))) {
 		maps.DeleteFunc(f.members, func(_ string, m fleetMember) bool { return !m.expires.IsZero() && m.expires.Before(now) })
-		f.price, f.changes = f.clearingPrice(), 0
+		f.reprice()
+		f.changes = 0
+	}
+	return f.priceOf(tenant)
+}
+
+// Price returns the latest price of a tenant in minutes under capacity for a replica hour.
+func (f *Fleet) Price(tenant string) float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.priceOf(tenant)
+}
+
+func (f *Fleet) priceOf(tenant string) float64 {
+	if own, ok := f.ownPrices[tenant]; ok {
+		return own
 	}
 	return f.price
 }
 
-// Price returns the latest price in minutes under capacity for a replica hour.
-func (f *Fleet) Price() float64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.price
+// reprice sets the price to the lowest one at which the budget suffices, given that each tenant pays at most its own.
+func (f *Fleet) reprice() {
+	tenants := map[string][]*Account{}
+	for _, m := range f.members {
+		tenants[m.tenant] = append(tenants[m.tenant], &m.account)
+	}
+	own := make(map[string]float64, len(tenants))
+	for tenant, accounts := range tenants {
+		own[tenant] = clearingPrice(func(price float64) bool {
+			extra, total := spending(accounts, price)
+			return extra <= f.budget*total
+		})
+	}
+	f.price = clearingPrice(func(price float64) bool {
+		extra, total := 0.0, 0.0
+		for tenant, accounts := range tenants {
+			e, t := spending(accounts, min(price, own[tenant]))
+			extra, total = extra+e, total+t
+		}
+		return extra <= f.budget*total
+	})
+	f.ownPrices = own
+	maps.DeleteFunc(own, func(_ string, price float64) bool { return price >= f.price })
 }
 
-// clearingPrice returns the lowest price from minPrice on at which the budget suffices.
-func (f *Fleet) clearingPrice() float64 {
-	if f.affordable(minPrice) {
+// clearingPrice returns the lowest price from minPrice on that is affordable; a higher one always is.
+func clearingPrice(affordable func(price float64) bool) float64 {
+	if affordable(minPrice) {
 		return minPrice
 	}
 	low, high := math.Log(minPrice), math.Log(maxPrice)
 	const halvings = 40
 	for range halvings {
-		if mid := (low + high) / 2; f.affordable(math.Exp(mid)) {
+		if mid := (low + high) / 2; affordable(math.Exp(mid)) {
 			high = mid
 		} else {
 			low = mid
@@ -94,16 +131,15 @@ func (f *Fleet) clearingPrice() float64 {
 	return math.Exp(high)
 }
 
-// affordable reports whether the levels that are worth a price stay within the budget.
-func (f *Fleet) affordable(price float64) bool {
-	extra, total := 0.0, 0.0
-	for _, m := range f.members {
-		total += m.account.reactive.replicaSeconds
-		if i, _ := m.account.best(price, targetLevels); i >= 0 {
-			extra += m.account.levels[i].replicaSeconds - m.account.reactive.replicaSeconds
+// spending returns the additional replica seconds of the levels that are worth a price, and those of the HPAs alone.
+func spending(accounts []*Account, price float64) (extra, total float64) {
+	for _, a := range accounts {
+		total += a.reactive.replicaSeconds
+		if i, _ := a.best(price, targetLevels); i >= 0 {
+			extra += a.levels[i].replicaSeconds - a.reactive.replicaSeconds
 		}
 	}
-	return extra <= f.budget*total
+	return extra, total
 }
 
 // usable reports whether an account is of a long enough history and all its numbers are finite and not negative.

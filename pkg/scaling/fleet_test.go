@@ -48,9 +48,9 @@ func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	f := fleet(t, 0.1)
 	bursty, calm := account([2]float64{0.9, 0.29}), account([2]float64{0.2, 0.15})
 	idle := account()
-	f.Update("bursty", bursty, noon(), time.Time{})
-	f.Update("calm", calm, noon(), time.Time{})
-	price := f.Update("idle", idle, noon(), time.Time{})
+	f.Update("", "bursty", bursty, noon(), time.Time{})
+	f.Update("", "calm", calm, noon(), time.Time{})
+	price := f.Update("", "idle", idle, noon(), time.Time{})
 	if i, _ := bursty.best(price, targetLevels); i != targetLevels {
 		t.Errorf("at %v minutes for a replica hour the bursty workload uses level %d", price, i)
 	}
@@ -72,9 +72,9 @@ func TestFleetBudgets(t *testing.T) {
 	for _, budget := range []float64{0, 0.01, 0.05, 0.1, 0.2, 10} {
 		f := fleet(t, budget)
 		for i, a := range all {
-			f.Update(fmt.Sprint(i), a, noon(), time.Time{})
+			f.Update("", fmt.Sprint(i), a, noon(), time.Time{})
 		}
-		price := f.Price()
+		price := f.Price("")
 		if got := extra(price, all...); got > budget+1e-9 || budget > 0 && got < math.Min(budget, 0.2)/2 {
 			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
 		}
@@ -89,7 +89,7 @@ func TestFleetBudgets(t *testing.T) {
 func TestFleetIgnoresBadAccounts(t *testing.T) {
 	f := fleet(t, 0.1)
 	good := account([2]float64{0.5, 0.15})
-	want := f.Update("good", good, noon(), time.Time{})
+	want := f.Update("", "good", good, noon(), time.Time{})
 	if want <= minPrice {
 		t.Fatalf("the budget does not bind: %v", want)
 	}
@@ -101,22 +101,61 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 		for i := range bad.levels {
 			bad.levels[i].replicaSeconds = v
 		}
-		f.Update("bad", bad, noon(), time.Time{})
+		f.Update("", "bad", bad, noon(), time.Time{})
 	}
-	if got := f.Update("young", young, noon(), time.Time{}); got != want || len(f.members) != 1 {
+	if got := f.Update("", "young", young, noon(), time.Time{}); got != want || len(f.members) != 1 {
 		t.Errorf("the price is %v with %d members, want %v with one", got, len(f.members), want)
 	}
 	// The hours of an idle workload raise the budget of the fleet until its account expires.
 	idle := account()
-	if got := f.Update("idle", idle, noon(), noon().Add(time.Hour)); got >= want {
+	if got := f.Update("", "idle", idle, noon(), noon().Add(time.Hour)); got >= want {
 		t.Errorf("the price is %v with the budget of two", got)
 	}
-	if got := f.Update("good", good, noon().Add(2*time.Hour), time.Time{}); got != want {
+	if got := f.Update("", "good", good, noon().Add(2*time.Hour), time.Time{}); got != want {
 		t.Errorf("the price is %v after the other account expired, want %v", got, want)
 	}
 	for _, budget := range []float64{-0.1, math.NaN(), 11} {
 		if _, err := NewFleet(budget); err == nil {
 			t.Errorf("takes a budget of %v", budget)
 		}
+	}
+}
+
+// TestTenantsDoNotRaiseEachOthersPrice checks that a tenant spends up to the budget of its own replica hours whatever others ask for, and
+// more only of what they leave.
+func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
+	f := fleet(t, 0.1)
+	small := account([2]float64{0.2, 0.09}) // affordable alone
+	alone := f.Update("shop", "shop/web", small, noon(), time.Time{})
+	if i, _ := small.best(alone, targetLevels); i != targetLevels {
+		t.Fatalf("at %v minutes for a replica hour the workload alone uses level %d", alone, i)
+	}
+	greedy := account([2]float64{0.5, 0.05}, [2]float64{0.9, 0.2})
+	for i := range 50 {
+		f.Update("batch", fmt.Sprint("batch/", i), greedy, noon(), time.Time{})
+	}
+	price, theirs := f.Update("shop", "shop/web", small, noon(), time.Time{}), f.Price("batch")
+	if i, _ := small.best(price, targetLevels); i != targetLevels {
+		t.Errorf("beside a tenant of 50 workloads, at %v, it uses level %d", price, i)
+	}
+	if !(price < theirs) {
+		t.Errorf("both pay %v and %v", price, theirs)
+	}
+	sum := extra(price, small)
+	for range 50 {
+		sum += extra(theirs, greedy)
+	}
+	if sum > 51*0.1+1e-9 {
+		t.Errorf("together they spend %v of the replica hours of 51 workloads", sum)
+	}
+	// What a tenant leaves, another may take: the bursty one alone exceeds the budget of its own hours.
+	pooled, bursty := fleet(t, 0.1), account([2]float64{0.9, 0.29})
+	for i := range 5 {
+		pooled.Update("calm", fmt.Sprint("calm/", i), account(), noon(), time.Time{})
+	}
+	if got := pooled.Update("shop", "shop/web", bursty, noon(), time.Time{}); got > maxPrice/2 {
+		t.Errorf("the price of the bursty workload is %v", got)
+	} else if i, _ := bursty.best(got, targetLevels); i != targetLevels {
+		t.Errorf("at %v the bursty workload uses level %d", got, i)
 	}
 }

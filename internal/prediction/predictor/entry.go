@@ -81,7 +81,7 @@ const (
 
 // addSamples adds an answer of the source that ends at end. Further series are dropped if there are maxSeries. It returns the number of
 // series of the entry and the start of the next read.
-func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int, price float64) (int, time.Time) {
+func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int, price func(caller string) float64) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.dropped = 0

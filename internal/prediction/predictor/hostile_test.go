@@ -78,7 +78,7 @@ func TestClockGoesBack(t *testing.T) {
 		for i := range n {
 			s.Values = append(s.Values, dailyWave("", s.Time(i)))
 		}
-		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), 10, 1)
+		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), 10, nil)
 	}
 	feed(now, 600)
 	last := e.newest()

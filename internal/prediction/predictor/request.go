@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -170,8 +171,10 @@ func (p *Predictor) read(ctx context.Context, b batch) error {
 	for _, e := range b.plans {
 		p.mu.Lock()
 		allowance := p.seriesAllowance(e)
+		namespaces := maps.Clone(e.callers)
 		p.mu.Unlock()
-		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance), p.fleet.Price())
+		price := func(caller string) float64 { return p.fleet.Price(namespaces[caller]) }
+		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance), price)
 		p.mu.Lock()
 		e.read = next
 		p.setModels(e, n)

@@ -101,8 +101,8 @@ func syncAllEvaluators(caller string, accounts map[*entry][]int, requests []Requ
 
 // updateEvaluators passes a sample to the evaluators of an entry after the model has observed it. Samples older than
 // since are skipped: replaying a whole history at once is expensive.
-func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value, price float64) {
-	for _, f := range e.evaluators {
+func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64, price func(caller string) float64) {
+	for id, f := range e.evaluators {
 		if f.Recorded(at) || at.Before(since) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value, price 
 			if err != nil {
 				made = forecast.Forecast{}
 			}
-			f.SetForecast(made, at, price)
+			f.SetForecast(made, at, price(id.caller))
 		}
 		f.Observe(at, value)
 	}
@@ -124,6 +124,9 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 	if err != nil {
 		return Advice{}, false
 	}
+	p.mu.Lock()
+	namespace := e.callers[caller]
+	p.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f := e.evaluators[evaluatorKey{caller, name}]
@@ -131,7 +134,7 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 		return Advice{}, false
 	}
 	now := p.config.Clock.Now()
-	price := p.fleet.Update(caller+"/"+name, f.Account(), now, now.Add(accountWindows*f.Window()))
+	price := p.fleet.Update(namespace, caller+"/"+name, f.Account(), now, now.Add(accountWindows*f.Window()))
 	choice := f.SetForecast(published, now, price)
 	return Advice{Choice: choice, Lead: f.Lead(choice.Level), State: f.State()}, true
 }

@@ -60,7 +60,7 @@ func (a *Predictive) Observe(at time.Time, load float64) {
 		if err != nil {
 			f = forecast.Forecast{}
 		}
-		price := a.fleet.Update(a.series, a.evaluator.Account(), at, time.Time{})
+		price := a.fleet.Update("", a.series, a.evaluator.Account(), at, time.Time{})
 		a.evaluator.SetForecast(f, at, price)
 	}
 	a.evaluator.Observe(at, load)
