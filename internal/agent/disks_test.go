@@ -15,6 +15,7 @@ import (
 
 	"crane.io/crane/internal/testbed/simnode/kernel"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // works sets the disk demands of the pods in MiB/s.
@@ -116,7 +117,7 @@ func TestBaselinesOutlast(t *testing.T) {
 	n.tick(1)
 	stop()
 	// --once uses the baselines too.
-	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[qos.CPU]) < 24 {
+	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[series.CPU]) < 24 {
 		t.Errorf("%+v", got)
 	}
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
@@ -156,7 +157,7 @@ func TestDryRunBeside(t *testing.T) {
 	write := func(o *Options, uid string) {
 		t.Helper()
 		k := o.newBaselineStore(logr.Discard())
-		k.Save([]qos.Baseline{{UID: uid, Uses: map[qos.Resource][]float32{qos.CPU: {500}}}}, n.clock.Now())
+		k.Save([]qos.Baseline{{UID: uid, Uses: map[series.Resource][]float32{series.CPU: {500}}}}, n.clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := k.Run(ctx); err != nil {

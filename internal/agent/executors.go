@@ -13,6 +13,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -128,11 +129,11 @@ func (e environment) throttlesMemory() bool {
 
 // unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
 // plan shows the full order of actions.
-func (a *executors) unthrottled() map[qos.Resource]bool {
+func (a *executors) unthrottled() map[series.Resource]bool {
 	if a.evictor == nil {
 		return nil
 	}
-	return map[qos.Resource]bool{qos.CPU: a.throttler == nil, qos.Memory: a.memory == nil}
+	return map[series.Resource]bool{series.CPU: a.throttler == nil, series.Memory: a.memory == nil}
 }
 
 // drainResults records and reports the outcomes of evictions and memory throttles since the last tick.

@@ -156,11 +156,11 @@ func printActions(w io.Writer, preview bool, a qos.Actions) {
 	}
 	for _, t := range a.Throttles {
 		fmt.Fprintf(w, "%s limit %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
-			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.CPU, float64(t.Freed)), t.Rule, t.Reason)
+			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(series.CPU, float64(t.Freed)), t.Rule, t.Reason)
 	}
 	for _, t := range a.MemoryThrottles {
 		fmt.Fprintf(w, "%s limit memory of %s container %s from %s to %s, which frees %s, by rule %s: %s\n",
-			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(qos.Memory, float64(t.Freed)), t.Rule, t.Reason)
+			would, t.Pod, t.ContainerName, t.From, t.To, formatAmount(series.Memory, float64(t.Freed)), t.Rule, t.Reason)
 	}
 	for _, e := range a.Evictions {
 		fmt.Fprintf(w, "%s evict %s with a grace period of %s%s, by rule %s: %s\n", would, e.Pod, e.GracePeriod, freedText(e), e.Rule, e.Reason)
@@ -169,14 +169,14 @@ func printActions(w io.Writer, preview bool, a qos.Actions) {
 
 // freedText describes what an eviction releases; empty if its rule measures no amount.
 func freedText(e qos.Eviction) string {
-	if e.Resource != qos.CPU && e.Resource != qos.Memory {
+	if e.Resource != series.CPU && e.Resource != series.Memory {
 		return ""
 	}
 	return ", which frees " + formatAmount(e.Resource, e.Freed)
 }
 
-func formatAmount(of qos.Resource, v float64) string {
-	if of == qos.CPU {
+func formatAmount(of series.Resource, v float64) string {
+	if of == series.CPU {
 		return fmt.Sprintf("%.3f cores", v/1000)
 	}
 	return mebibytes(series.Bytes(v))

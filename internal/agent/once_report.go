@@ -14,6 +14,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/topology"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // jsonSchema names the output format. Fields may be added under the same name; any other change needs a new one.
@@ -243,7 +244,7 @@ func (r *onceReport) addRules(out *jsonReport) {
 		}
 		for _, e := range a.Evictions {
 			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Freed, Of: string(e.Resource), By: string(e.Criterion), Why: e.Reason}
-			if e.Resource == qos.CPU {
+			if e.Resource == series.CPU {
 				j.Frees /= 1000
 			}
 			if e.GraceOverride != nil {

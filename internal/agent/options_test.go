@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/agent/elasticresource"
 	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/nodeload/policyfile"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // parse parses a command line and returns the warnings.
@@ -135,7 +135,7 @@ func TestReserves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	marks := policy.Marks[nodeload.Memory]
+	marks := policy.Marks[series.Memory]
 	if got := float64(defaultMemoryReserve + marks.Evict); math.Abs(got-1) > 1e-9 {
 		t.Errorf("the reserve and the water mark evict of %v sum to %v", marks.Evict, got)
 	}

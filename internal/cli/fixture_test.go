@@ -113,7 +113,7 @@ func fixtureReport() *report {
 	learning := rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 3 of 7 days", Days: 3}
 	return &report{
 		policyName: "default", window: 14 * 24 * time.Hour, now: time.Unix(1_700_000_000, 0),
-		resources: []metrics.Resource{metrics.CPU, metrics.Memory},
+		resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
 		items: []item{
 			{
 				workload: web, usage: []containerUsage{{}, {cpu: usageSummary{samples: 10, mean: 0.1, p50: 0.1, p95: 0.2, p99: 0.2, max: 0.3}}},
@@ -156,7 +156,7 @@ func TestRenderers(t *testing.T) {
 }
 
 func TestEmptyReport(t *testing.T) {
-	empty := &report{policyName: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}}
+	empty := &report{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}}
 	var b bytes.Buffer
 	if err := renderJSON(&b, empty); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
 }
 
 // nodeGroupLines returns one line of text per node group of the i-th container, with the recommendation for a resource and its saving.
-func (r *report) nodeGroupLines(it item, i int, of metrics.Resource) []string {
+func (r *report) nodeGroupLines(it item, i int, of metrics.UsageKind) []string {
 	var out []string
 	for n, g := range it.plan.Containers[i].NodeGroups {
 		sizing, s := g.Memory, resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}

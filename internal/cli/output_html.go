@@ -189,7 +189,7 @@ func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
 		for _, f := range view.Flags {
 			view.Findings = append(view.Findings, string(f.Code)+": "+f.Detail)
 		}
-		resource := metrics.Resource(strings.ToLower(view.Name))
+		resource := metrics.UsageKind(strings.ToLower(view.Name))
 		s := newResourceSize(it.plan.Containers[i], resource)
 		view.Use, view.Policy = useText(s, it.usage[i].of(resource)), r.policyText(s)
 		view.Groups = r.nodeGroupLines(it, i, s.resource)

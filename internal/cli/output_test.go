@@ -166,7 +166,7 @@ func TestHTMLNavigation(t *testing.T) {
 // TestCSVIsRectangular checks that each row has a cell for each title.
 func TestCSVIsRectangular(t *testing.T) {
 	files := fixtureReport()
-	files.resources = []metrics.Resource{metrics.CPU}
+	files.resources = []metrics.UsageKind{metrics.CPU}
 	grouped := pricedFixtureReport(t)
 	grouped.groupBy = byWorkload
 	for name, r := range map[string]*report{

@@ -85,7 +85,7 @@ func patchFixtureReport(t *testing.T) *report {
 		}
 		it.plan.Containers, it.usage = append(it.plan.Containers, rec), append(it.usage, containerUsage{})
 	}
-	return &report{policyName: "default", resources: []metrics.Resource{metrics.CPU, metrics.Memory}, items: []item{it}}
+	return &report{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}, items: []item{it}}
 }
 
 // patchedDeployment returns fixtureDeployment after the patch.

@@ -152,10 +152,10 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 	if err != nil {
 		return nil, fmt.Errorf("--from: %w", err)
 	}
-	source := csv.NewSource(files, metrics.Resource(o.resource))
+	source := csv.NewSource(files, metrics.UsageKind(o.resource))
 	start, end, ok := source.Span()
 	out := o.newReport(end)
-	out.resources = []metrics.Resource{metrics.Resource(o.resource)}
+	out.resources = []metrics.UsageKind{metrics.UsageKind(o.resource)}
 	out.sources = sources{history: o.from}
 	if !ok {
 		return out, nil

@@ -26,7 +26,7 @@ type report struct {
 	policyName string
 	window     time.Duration
 	now        time.Time
-	resources  []metrics.Resource
+	resources  []metrics.UsageKind
 	items      []item
 	// withReplays requests the replay of each recommendation.
 	withReplays   bool
@@ -66,7 +66,7 @@ type item struct {
 // containerUsage is the usage of one container over the window.
 type containerUsage struct{ cpu, memory usageSummary }
 
-func (u containerUsage) of(resource metrics.Resource) usageSummary {
+func (u containerUsage) of(resource metrics.UsageKind) usageSummary {
 	if resource == metrics.CPU {
 		return u.cpu
 	}
@@ -81,7 +81,7 @@ type usageSummary struct {
 
 func (o *recommendOptions) newReport(now time.Time) *report {
 	return &report{
-		policyName: o.policies.Default.Name, window: o.historyLength, now: now, resources: []metrics.Resource{metrics.CPU, metrics.Memory},
+		policyName: o.policies.Default.Name, window: o.historyLength, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
 		withReplays: o.evidence || o.explain != "", defaultPolicy: o.policies.Default,
 	}
 }

@@ -14,7 +14,7 @@ import (
 // resourceSize is the current and the recommended request of one resource of a container, in cores or bytes; 0 if not
 // set.
 type resourceSize struct {
-	resource        metrics.Resource
+	resource        metrics.UsageKind
 	status          rightsize.Status
 	current, target float64
 	sizing          rightsize.Sizing
@@ -31,7 +31,7 @@ func (r *report) resourceSizes(c rightsize.Recommendation) []resourceSize {
 	return out
 }
 
-func newResourceSize(c rightsize.Recommendation, of metrics.Resource) resourceSize {
+func newResourceSize(c rightsize.Recommendation, of metrics.UsageKind) resourceSize {
 	if of == metrics.CPU {
 		return resourceSize{of, c.CPU.Status, floatValue(c.Current.CPURequest, 1000), floatValue(c.Target.CPURequest, 1000), c.CPU, c.Policy}
 	}

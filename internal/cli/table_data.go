@@ -54,7 +54,7 @@ func (r *report) tableData() tableData {
 func (r *report) amountTitles() table.Row {
 	var titles table.Row
 	for _, resource := range r.resources {
-		title := map[metrics.Resource]string{metrics.CPU: "CPU", metrics.Memory: "MEMORY"}[resource]
+		title := map[metrics.UsageKind]string{metrics.CPU: "CPU", metrics.Memory: "MEMORY"}[resource]
 		if r.fromFiles() { // Files contain no current requests.
 			titles = append(titles, title)
 			continue

@@ -35,7 +35,7 @@ type Capabilities struct {
 	// Realtime reads current usage.
 	Realtime RealtimeReader
 	// MemoryBreakdown lists the resources beside Memory that the source may hold, the most precise first. The first one with data is enough.
-	MemoryBreakdown []Resource
+	MemoryBreakdown []UsageKind
 	// Caching returns the same capabilities over readers that cache, within a bound, the owners of pods. It serves consecutive reads and is
 	// then dropped.
 	Caching func() Capabilities
@@ -193,7 +193,7 @@ type Reading struct {
 type RealtimeReader interface {
 	// CurrentUsage returns the usage of the containers in some namespaces; empty means all. Containers without a valid value are left out.
 	// An error is the last element.
-	CurrentUsage(ctx context.Context, resource Resource, namespaces []string) iter.Seq2[Reading, error]
+	CurrentUsage(ctx context.Context, resource UsageKind, namespaces []string) iter.Seq2[Reading, error]
 }
 
 // HourlyMetric is a metric that is read with one value per hour.

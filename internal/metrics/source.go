@@ -16,24 +16,24 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource is the quantity that a usage series measures.
-type Resource string
+// UsageKind is the quantity that a usage series measures.
+type UsageKind string
 
 // Resources that Crane sizes.
 const (
 	// CPU is measured in cores.
-	CPU Resource = "cpu"
+	CPU UsageKind = "cpu"
 	// Memory is the working set in bytes.
-	Memory Resource = "memory"
+	Memory UsageKind = "memory"
 	// UnreclaimableMemory is the largest working set minus page cache within each hour, in bytes: memory that the kernel could not reclaim.
-	UnreclaimableMemory Resource = "held-memory"
+	UnreclaimableMemory UsageKind = "held-memory"
 	// AnonymousMemory is the largest RSS within each hour, in bytes. It excludes shared memory, tmpfs and kernel memory.
-	AnonymousMemory Resource = "anonymous-memory"
+	AnonymousMemory UsageKind = "anonymous-memory"
 )
 
 // IsHourly reports whether a source returns one value per hour for the resource, whatever step is requested. Such resources explain the
 // peaks of Memory, for which one value per hour is enough.
-func (r Resource) IsHourly() bool { return r == UnreclaimableMemory || r == AnonymousMemory }
+func (r UsageKind) IsHourly() bool { return r == UnreclaimableMemory || r == AnonymousMemory }
 
 // ContainerKey identifies one container of one pod and the workload that owns it.
 type ContainerKey struct {
@@ -48,7 +48,7 @@ type ContainerKey struct {
 type UsageRequest struct {
 	// Namespaces to read; empty means all.
 	Namespaces []string
-	Resource   Resource
+	Resource   UsageKind
 	// Start is inclusive, End exclusive. Sources with a clock leave out times after now; sources of files accept a zero time as unbounded.
 	Start, End time.Time
 	// Step between samples; 0 lets the source derive it from its scrape interval. A source whose samples are further apart returns its own
@@ -79,7 +79,7 @@ type DayReader interface {
 	// behind a forwarded port; CountPods distinguishes them.
 	Identity() string
 	// Step returns the step that Usage chooses for a request that ends at the given time.
-	Step(ctx context.Context, resource Resource, end time.Time) (time.Duration, error)
+	Step(ctx context.Context, resource UsageKind, end time.Time) (time.Duration, error)
 	// CountPods returns how many of the named pods have usage in [start, end), at most a day.
 	CountPods(ctx context.Context, pods []string, start, end time.Time) (int, error)
 	// Stats returns the statistics so far, including warnings of the server that answers are partial.
@@ -152,7 +152,7 @@ func PublicMessage(err error) string {
 
 // WorkloadsRequest selects workloads of one namespace and kind.
 type WorkloadsRequest struct {
-	Resource  Resource
+	Resource  UsageKind
 	Namespace string
 	// Kind is the kind of the workload: Deployment, StatefulSet, Pod, a custom kind, and so on.
 	Kind   string
@@ -162,7 +162,7 @@ type WorkloadsRequest struct {
 
 // NodesRequest selects nodes. Their usage includes everything that runs there, such as system processes.
 type NodesRequest struct {
-	Resource Resource
+	Resource UsageKind
 	Names    []string
 	Window   Window
 }

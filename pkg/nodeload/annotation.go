@@ -168,4 +168,6 @@ func GocraneSpec() Spec {
 	}
 }
 
-func sortedKeys(m map[Resource]WaterMarks) []Resource { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys(m map[series.Resource]WaterMarks) []series.Resource {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -68,7 +68,7 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 
 func TestThresholds(t *testing.T) {
 	spec := nodeload.GocraneSpec()
-	spec.Marks = map[nodeload.Resource]nodeload.WaterMarks{nodeload.CPU: {Low: 0.3, Schedule: 0.6, Evict: 0.8}}
+	spec.Marks = map[series.Resource]nodeload.WaterMarks{series.CPU: {Low: 0.3, Schedule: 0.6, Evict: 0.8}}
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func loadedReport(r *Rules, cpu, memory series.Ratio, measured time.Time) Report
 	report := Report{Capacity: testCapacity()}
 	for _, m := range r.Policy.Metrics {
 		value := cpu
-		if m.Resource == Memory {
+		if m.Resource == series.Memory {
 			value = memory
 		}
 		report.Samples = append(report.Samples, Sample{Value: value, Time: measured})
@@ -103,7 +103,7 @@ func TestClosed(t *testing.T) {
 
 func TestWaterMarkCloses(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
-		s.Marks = map[Resource]WaterMarks{CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
+		s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
 	})
 	n := r.NodeAt(loadedReport(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
 	f := fleet(r, at(0), n)

@@ -183,9 +183,9 @@ func TestGauge(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range p.Metrics {
-			p.Metrics[i].Resource = CPU
+			p.Metrics[i].Resource = series.CPU
 		}
-		if at, found := p.Gauge(CPU); !found || at != c.want {
+		if at, found := p.Gauge(series.CPU); !found || at != c.want {
 			t.Errorf("%+v: %d, want %d", c.metrics, at, c.want)
 		}
 	}

@@ -19,7 +19,7 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 	no, closed := 0, 0
 	for range 4000 {
 		r := rules(t, strategies()[rng.IntN(3)], func(s *Spec) {
-			s.Marks = map[Resource]WaterMarks{CPU: {Low: 0.2, Schedule: 0.6, Evict: 0.8}}
+			s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.6, Evict: 0.8}}
 		})
 		nodes, peaks := make([]*Node, 1+rng.IntN(5)), r.NewPeaks()
 		for i := range nodes {

@@ -38,7 +38,7 @@ type Metric struct {
 	// series of DefaultSampleTime.
 	SampleTime string
 	// Resource is the measured resource; empty if unknown.
-	Resource Resource
+	Resource series.Resource
 	// From is its source; empty for Prometheus.
 	From Source
 }
@@ -53,9 +53,9 @@ func (m Metric) DefaultSampleTime() string {
 		return ""
 	}
 	switch m.Resource {
-	case CPU:
+	case series.CPU:
 		return "node_cpu_sample_time_seconds"
-	case Memory:
+	case series.Memory:
 		return "node_memory_sample_time_seconds"
 	}
 	return ""
@@ -86,7 +86,7 @@ type Spec struct {
 	Priorities []NamedWeight
 	Hot        []HotRange
 	// Marks by resource; nil for none.
-	Marks map[Resource]WaterMarks
+	Marks map[series.Resource]WaterMarks
 }
 
 // Limit is a limit of Filter on one metric.
@@ -115,7 +115,7 @@ type Policy struct {
 	Limits  []Limit
 	Weights []Weight
 	Hot     []HotRange
-	Marks   map[Resource]WaterMarks
+	Marks   map[series.Resource]WaterMarks
 	// Warnings are sentences about parts of the Spec without effect or with an unintended one.
 	Warnings []string
 }
@@ -151,7 +151,7 @@ func NewPolicy(spec Spec) (*Policy, error) {
 		return nil, err
 	}
 	for _, m := range p.Metrics {
-		if m.From == FromMetricsServer && m.Resource == Memory {
+		if m.From == FromMetricsServer && m.Resource == series.Memory {
 			p.warnf("metric %q counts page cache in use as load: metrics-server reports no other memory of nodes; read it from Prometheus", m.Name)
 		}
 	}
@@ -236,7 +236,7 @@ func (p *Policy) warnf(format string, args ...any) {
 // Gauge returns the metric of the present usage of a resource, as an index in Metrics: of those that measure the
 // resource the one with the shortest period, the first of equals. Forecasts and maxima are used only if there is no
 // other.
-func (p *Policy) Gauge(of Resource) (int, bool) {
+func (p *Policy) Gauge(of series.Resource) (int, bool) {
 	best, found := 0, false
 	for i, m := range p.Metrics {
 		if m.Resource == of && (!found || m.preferredOver(p.Metrics[best])) {
@@ -261,12 +261,12 @@ func (m Metric) maximum() bool { return m.From != FromForecast && strings.Contai
 
 // ResourceOf returns the resource of a metric by its name: cpu_... and mem_... or memory_..., as in gocrane; empty
 // for others.
-func ResourceOf(metric string) Resource {
+func ResourceOf(metric string) series.Resource {
 	switch {
 	case strings.HasPrefix(metric, "cpu_"):
-		return CPU
+		return series.CPU
 	case strings.HasPrefix(metric, "mem_"), strings.HasPrefix(metric, "memory_"):
-		return Memory
+		return series.Memory
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func TestDefaultPolicy(t *testing.T) {
 	if math.Abs(sum-1) > 1e-12 {
 		t.Errorf("the weights add up to %v", sum)
 	}
-	if at, ok := p.Gauge(nodeload.Memory); !ok || p.Metrics[at].Name != "mem_usage_avg_5m" {
+	if at, ok := p.Gauge(series.Memory); !ok || p.Metrics[at].Name != "mem_usage_avg_5m" {
 		t.Errorf("the gauge of memory is %d, %v", at, ok)
 	}
 	if p.Metrics[0].Active() != 8*time.Minute {
@@ -50,9 +50,9 @@ func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 
 func TestMarksCloseFilter(t *testing.T) {
 	spec := nodeload.GocraneSpec()
-	spec.Marks = map[nodeload.Resource]nodeload.WaterMarks{
-		nodeload.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
-		nodeload.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
+	spec.Marks = map[series.Resource]nodeload.WaterMarks{
+		series.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
+		series.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
 	}
 	// The mark applies although the predicate is disabled.
 	spec.Predicates[2].Max = 0
@@ -95,7 +95,7 @@ func TestPartsWithoutEffect(t *testing.T) {
 		Metrics:    []nodeload.Metric{{Name: "load", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage", Max: 0.5}},
 		Priorities: []nodeload.NamedWeight{{Name: "mem_usage", Weight: 1}},
-		Marks:      map[nodeload.Resource]nodeload.WaterMarks{nodeload.CPU: {Low: 0.1, Schedule: 0.2, Evict: 0.3}},
+		Marks:      map[series.Resource]nodeload.WaterMarks{series.CPU: {Low: 0.1, Schedule: 0.2, Evict: 0.3}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +131,8 @@ func TestBadSpecs(t *testing.T) {
 		"weight NaN":   {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a", Weight: math.NaN()}}}, "want a weight"},
 		"huge weights": {nodeload.Spec{Metrics: metrics, Priorities: []nodeload.NamedWeight{{Name: "a", Weight: 1e308}, {Name: "a", Weight: 1e308}}}, "the sum of the weights"},
 		"count 0":      {nodeload.Spec{Metrics: metrics, Hot: []nodeload.HotRange{{Range: time.Minute}}}, "a count of 1 or more"},
-		"marks": {nodeload.Spec{Metrics: metrics, Marks: map[nodeload.Resource]nodeload.WaterMarks{
-			nodeload.CPU: {Low: 0.5, Schedule: 0.9, Evict: 0.8},
+		"marks": {nodeload.Spec{Metrics: metrics, Marks: map[series.Resource]nodeload.WaterMarks{
+			series.CPU: {Low: 0.5, Schedule: 0.9, Evict: 0.8},
 		}}, "low < schedule < evict"},
 	} {
 		if p, err := nodeload.NewPolicy(test.spec); err == nil || !strings.Contains(err.Error(), test.want) {

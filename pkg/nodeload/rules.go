@@ -25,11 +25,11 @@ const (
 	kinds = 2
 )
 
-func kindOf(r Resource) kind {
+func kindOf(r series.Resource) kind {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return kindCPU
-	case Memory:
+	case series.Memory:
 		return kindMemory
 	}
 	return kindOther
@@ -75,7 +75,7 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 		r.windows = append(r.windows, Window(m))
 		r.maxima = append(r.maxima, m.maximum())
 	}
-	for _, resource := range []Resource{CPU, Memory} {
+	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		if at, found := policy.Gauge(resource); found {
 			r.gauges[kindOf(resource)] = at
 		}
@@ -149,7 +149,7 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Pa
 }
 
 // GaugeSample returns the sample of the Gauge of a resource; the zero Sample if there is none.
-func (r *Rules) GaugeSample(of Resource, samples []Sample) Sample {
+func (r *Rules) GaugeSample(of series.Resource, samples []Sample) Sample {
 	k := kindOf(of)
 	if k == kindOther || r.gauges[k] < 0 {
 		return Sample{}
@@ -174,15 +174,6 @@ func (r *Rules) share(a Amount, of kind, inverse [kinds]float64) series.Ratio {
 	}
 	return series.Ratio(a.of(of) * inverse[of])
 }
-
-// Resource is the resource of a load.
-type Resource string
-
-// The resources that loads are measured of.
-const (
-	CPU    Resource = "cpu"
-	Memory Resource = "memory"
-)
 
 // WaterMarks are the usage marks of one resource that scheduler, rebalancing and node agent share, as fractions of a
 // node's capacity. They are in order, so that nothing is scheduled onto a node from which pods are evicted.

@@ -9,15 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"crane.io/crane/pkg/series"
 )
 
-// Resource is a resource name as in Kubernetes.
-type Resource string
-
-// CPU is the resource that is assigned in whole cores; others are not rounded.
-const CPU Resource = "cpu"
-
-// Amount is an amount of a resource: thousandths of a core for CPU, otherwise the unit of the resource (bytes, devices).
+// Amount is an amount of a resource: thousandths of a core for CPU, which is assigned in whole cores, otherwise the unit of the resource (bytes,
+// devices).
 type Amount int64
 
 const (
@@ -28,20 +25,20 @@ const (
 )
 
 // Resources maps resources to amounts. A missing resource is 0.
-type Resources map[Resource]Amount
+type Resources map[series.Resource]Amount
 
 // names returns the resources, CPU first, then by name.
-func (r Resources) names() []Resource {
+func (r Resources) names() []series.Resource {
 	return slices.SortedFunc(maps.Keys(r), compareResources)
 }
 
-func compareResources(a, b Resource) int {
+func compareResources(a, b series.Resource) int {
 	switch {
 	case a == b:
 		return 0
-	case a == CPU:
+	case a == series.CPU:
 		return -1
-	case b == CPU:
+	case b == series.CPU:
 		return 1
 	}
 	return cmp.Compare(a, b)
@@ -52,9 +49,9 @@ func (r Resources) String() string {
 	var parts []string
 	for _, name := range r.names() {
 		switch a := r[name]; {
-		case name == CPU && a%Core == 0:
+		case name == series.CPU && a%Core == 0:
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a/Core))
-		case name == CPU:
+		case name == series.CPU:
 			parts = append(parts, fmt.Sprintf("%s=%dm", name, a))
 		default:
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a))
@@ -64,7 +61,7 @@ func (r Resources) String() string {
 }
 
 func (r Resources) validate() error {
-	var bad Resource
+	var bad series.Resource
 	found := false
 	for name, a := range r {
 		if (a < 0 || a > MaxAmount) && (!found || compareResources(name, bad) < 0) {
@@ -84,8 +81,8 @@ func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
 	if usable == nil {
 		usable = Resources{}
 	}
-	if total, known := usable[CPU]; known {
-		usable[CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
+	if total, known := usable[series.CPU]; known {
+		usable[series.CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
 	}
 	for name, a := range allocatable {
 		if total, known := usable[name]; !known || a < total {

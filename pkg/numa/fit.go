@@ -3,7 +3,11 @@
 
 package numa
 
-import "slices"
+import (
+	"slices"
+
+	"crane.io/crane/pkg/series"
+)
 
 // Request is a request for resources of a node's zones.
 type Request struct {
@@ -27,7 +31,7 @@ const (
 func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
 	for _, kind := range n.resources {
 		a := max(0, r.Resources[kind])
-		if kind == CPU {
+		if kind == series.CPU {
 			a = (a + Core - 1) / Core * Core
 		}
 		buf = append(buf, a)

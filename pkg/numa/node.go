@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -63,8 +65,8 @@ func (p Placement) Validate() error {
 // Node tracks the zones of a node and the placements of owners. The zero value has no zones but accepts placements, so that owners may
 // come before the zones are known.
 type Node struct {
-	resources  []Resource // of the zones, CPU first
-	zones      []zone     // in natural order of their names
+	resources  []series.Resource // of the zones, CPU first
+	zones      []zone            // in natural order of their names
 	placements map[string]Placement
 
 	undoLog   []undoRecord
@@ -217,7 +219,7 @@ func (n *Node) free(i, k int) Amount {
 }
 
 func (n *Node) roundFree(k int, a Amount) Amount {
-	if n.resources[k] == CPU {
+	if n.resources[k] == series.CPU {
 		a = a / Core * Core
 	}
 	return max(0, a)

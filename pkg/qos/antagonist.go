@@ -14,7 +14,7 @@ import (
 
 // Interference describes a latency-sensitive pod that waits for a resource longer than usual, and the likely cause.
 type Interference struct {
-	Of Resource
+	Of series.Resource
 	// Victim is the latency-sensitive pod; SensitiveReason is the reason it counts as one.
 	Victim          PodRef
 	SensitiveReason string
@@ -37,9 +37,9 @@ func (i Interference) String() string {
 	case i.Antagonist == PodRef{}:
 		return text + "; no permitted pod can be the cause"
 	case i.Increase > 0:
-		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, i.Of.format(i.Usage), i.Of.format(i.Increase))
+		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, formatAmount(i.Of, i.Usage), formatAmount(i.Of, i.Increase))
 	}
-	return text + fmt.Sprintf("; no pod's use rose with it, %s uses the most: %s", i.Antagonist, i.Of.format(i.Usage))
+	return text + fmt.Sprintf("; no pod's use rose with it, %s uses the most: %s", i.Antagonist, formatAmount(i.Of, i.Usage))
 }
 
 // orderVictims returns the candidates of a rule's action, the first victim first. Under interference, pods whose use rose come first, the
@@ -80,8 +80,8 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 }
 
 // increase returns how much more than usual a pod uses of a resource; 0 if it is insignificant or the pod is terminating.
-func (d decision) increase(p *Pod, of Resource, r *Rule) float64 {
-	by := d.state.detector.increase(of.index(), p, d.observation.At, r.MaxAge)
+func (d decision) increase(p *Pod, of series.Resource, r *Rule) float64 {
+	by := d.state.detector.increase(resourceIndex(of), p, d.observation.At, r.MaxAge)
 	if p.Terminating || by < d.observation.minRise(of, r.MaxAge) {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (d decision) podsAbove(r *Rule) map[string]bool {
 const labelPod = "PodUid"
 
 // podUse returns the pod's use of a resource; 0 if it is unknown.
-func (d decision) podUse(p *Pod, of Resource, r *Rule) float64 {
+func (d decision) podUse(p *Pod, of series.Resource, r *Rule) float64 {
 	if use, ok := p.use(of, d.observation.At, r.MaxAge); ok {
 		return use
 	}

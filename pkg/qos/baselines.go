@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -24,10 +26,10 @@ type Baseline struct {
 	UID string `json:"uid"`
 	// Waits are shares of time, 0 to 1, the pod waited for a resource in calm times, the oldest first; Uses its use in millicores, bytes
 	// or DiskWork.
-	Waits map[Resource][]float32 `json:"waits,omitempty"`
-	Uses  map[Resource][]float32 `json:"uses,omitempty"`
+	Waits map[series.Resource][]float32 `json:"waits,omitempty"`
+	Uses  map[series.Resource][]float32 `json:"uses,omitempty"`
 	// Above is since when the pod waits longer than usual; absent if it does not.
-	Above map[Resource]time.Time `json:"above,omitempty"`
+	Above map[series.Resource]time.Time `json:"above,omitempty"`
 }
 
 // Baselines returns the samples of the node's pods ordered by UID; none unless a rule uses them.
@@ -70,7 +72,7 @@ func (d *detector) expired(now time.Time) bool {
 }
 
 func (h *podHistory) baseline(uid string) (b Baseline, learnt bool) {
-	b = Baseline{UID: uid, Waits: map[Resource][]float32{}, Uses: map[Resource][]float32{}, Above: map[Resource]time.Time{}}
+	b = Baseline{UID: uid, Waits: map[series.Resource][]float32{}, Uses: map[series.Resource][]float32{}, Above: map[series.Resource]time.Time{}}
 	for k, r := range contendedResources {
 		if waits := h.waits[k].evenSamples(persistedSamples); len(waits) > 0 {
 			b.Waits[r] = waits

@@ -114,10 +114,10 @@ func TestRestoreBaselinesGone(t *testing.T) {
 // TestRestoreBaselinesInvalid checks that impossible values and surplus pods are dropped.
 func TestRestoreBaselinesInvalid(t *testing.T) {
 	c := newFixture()
-	bad := Baseline{UID: "web", Waits: map[Resource][]float32{}, Uses: map[Resource][]float32{}, Above: map[Resource]time.Time{CPU: at(1 << 30)}}
+	bad := Baseline{UID: "web", Waits: map[series.Resource][]float32{}, Uses: map[series.Resource][]float32{}, Above: map[series.Resource]time.Time{series.CPU: at(1 << 30)}}
 	for range 2 * ringSize {
-		bad.Waits[CPU] = append(bad.Waits[CPU], -1, 7, float32(math.NaN()), float32(math.Inf(1)), 0.01)
-		bad.Uses[CPU] = append(bad.Uses[CPU], float32(math.Inf(-1)), -5, 500)
+		bad.Waits[series.CPU] = append(bad.Waits[series.CPU], -1, 7, float32(math.NaN()), float32(math.Inf(1)), 0.01)
+		bad.Uses[series.CPU] = append(bad.Uses[series.CPU], float32(math.Inf(-1)), -5, 500)
 		bad.Waits["heat"] = append(bad.Waits["heat"], 1)
 	}
 	c.state.RestoreBaselines([]Baseline{bad, {UID: "one"}})
@@ -127,7 +127,7 @@ func TestRestoreBaselinesInvalid(t *testing.T) {
 	}
 	var many []Baseline
 	for i := range 2 * maxBaselines {
-		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[Resource][]float32{CPU: {1}}})
+		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[series.Resource][]float32{series.CPU: {1}}})
 	}
 	var s State
 	s.RestoreBaselines(many)

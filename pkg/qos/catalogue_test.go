@@ -19,19 +19,19 @@ func TestCatalogue(t *testing.T) {
 	node := Node{CPUs: 8000, Memory: 1 << 30}
 	for name, want := range map[string]struct {
 		by  Criterion
-		of  Resource
+		of  series.Resource
 		gap float64
 		who string
 	}{
-		"cpu_total_usage":                   {ByCPU, CPU, gap, anybody},
-		"cpu_total_utilization":             {ByCPU, CPU, 80 * gap, anybody},
+		"cpu_total_usage":                   {ByCPU, series.CPU, gap, anybody},
+		"cpu_total_utilization":             {ByCPU, series.CPU, 80 * gap, anybody},
 		"cpu_load_1_min":                    {ByCPU, NoResource, 0, anybody},
 		"cpu_load_5_min":                    {ByCPU, NoResource, 0, anybody},
 		"cpu_load_15_min":                   {ByCPU, NoResource, 0, anybody},
 		"cpu_core_numbers":                  {ByCPU, NoResource, 0, none},
 		"exclusive_cpu_idle":                {ByCPU, NoResource, 0, none},
-		"memory_total_usage":                {ByMemory, Memory, gap, anybody},
-		"memory_total_utilization":          {ByMemory, Memory, (1 << 30) * gap / 100, anybody},
+		"memory_total_usage":                {ByMemory, series.Memory, gap, anybody},
+		"memory_total_utilization":          {ByMemory, series.Memory, (1 << 30) * gap / 100, anybody},
 		"memory_total":                      {ByCPU, NoResource, 0, none},
 		"disk_read_kibps":                   {ByDiskReadBytes, NoResource, 0, anybody},
 		"disk_write_kibps":                  {ByDiskWriteBytes, NoResource, 0, anybody},
@@ -49,8 +49,8 @@ func TestCatalogue(t *testing.T) {
 		"container_cpu_period":              {ByCPU, NoResource, 0, none},
 		"container_sched_run_queue_time":    {ByCPU, NoResource, 0, anybody},
 		"container_mem_total_usage":         {ByMemory, NoResource, 0, own},
-		"ext_res_container_cpu_total_usage": {ByCPU, CPU, 1000 * gap, elastic},
-		"ext_res_container_mem_total_usage": {ByMemory, Memory, gap, elastic},
+		"ext_res_container_cpu_total_usage": {ByCPU, series.CPU, 1000 * gap, elastic},
+		"ext_res_container_mem_total_usage": {ByMemory, series.Memory, gap, elastic},
 		"ext_cpu_total_distribute":          {ByCPU, NoResource, 0, holders},
 	} {
 		m, ok := Lookup(name)
@@ -91,7 +91,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Reason)
 		}
 		// A water mark applies only to the metric's resource.
-		policy.WaterMarks = map[Resource]series.Ratio{CPU: 1, Memory: 1}
+		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 1, series.Memory: 1}
 		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
 		if held != (want.of != NoResource) {
 			t.Errorf("%s: held back by a water mark: %t", name, held)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // Criterion is the use by which victims are ordered when reclaimed capacity, priority and QoS class are equal; the largest use goes first.
@@ -58,12 +60,12 @@ func (c Criterion) countsWrites() bool {
 }
 
 // resource returns the resource the criterion measures.
-func (c Criterion) resource() Resource {
+func (c Criterion) resource() series.Resource {
 	switch c {
 	case ByCPU:
-		return CPU
+		return series.CPU
 	case ByMemory:
-		return Memory
+		return series.Memory
 	case ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskReadBytes, ByDiskWriteBytes, ByDiskWait:
 	}
 	return Disks
@@ -151,5 +153,5 @@ func (c Criterion) describe(v float64, n *Node) string {
 		return fmt.Sprintf("waits %.1f %% of the time for disks; its disk use is unknown: %s", 100*v, why)
 	case ByCPU, ByMemory, ByDiskWork:
 	}
-	return "uses " + c.resource().format(v)
+	return "uses " + formatAmount(c.resource(), v)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"crane.io/crane/pkg/series"
 )
 
 // decision holds the inputs of one call of Decide.
@@ -24,7 +26,7 @@ type planned struct {
 
 	limits map[limitKey]bool // changed by them
 	pods   map[string]bool   // evicted by them, by UID
-	freed  map[Resource]float64
+	freed  map[series.Resource]float64
 }
 
 // Decide returns a plan and updates the state with the observation. The caller records executed actions in the state (RecordThrottle,
@@ -33,7 +35,7 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 	s.reconcile(o, policy.Limits)
 	d := decision{policy: policy, observation: s.deriveInterference(policy.Rules, o), state: s}
 	findings, breaching := d.evaluateRules()
-	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[Resource]float64{}}
+	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[series.Resource]float64{}}
 	plan := Plan{At: o.At, Rules: findings}
 	for i := range policy.Rules {
 		if !breaching[i] {
@@ -101,9 +103,9 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 		f.Reason = reason
 		return a, f
 	}
-	if metric.throttled(&r.Action, CPU) {
+	if metric.throttled(&r.Action, series.CPU) {
 		// The throttled CPU does not predict the memory use.
-		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == CPU, earlier)
+		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == series.CPU, earlier)
 		f.Reason = cmp.Or(reason, f.Reason)
 	}
 	a.MemoryThrottles, reason = d.planMemoryThrottles(r, gap, quantified, earlier)
@@ -146,7 +148,7 @@ func (d decision) computeGap(r *Rule, value float64, earlier *planned) (gap, pen
 }
 
 // belowWaterMark returns why the water mark of a resource forbids evictions; empty if it does not.
-func (d decision) belowWaterMark(r Resource, maxAge time.Duration) string {
+func (d decision) belowWaterMark(r series.Resource, maxAge time.Duration) string {
 	mark, ok := d.policy.WaterMarks[r]
 	if !ok || r == NoResource {
 		return ""
@@ -176,17 +178,17 @@ func (d decision) capAtWaterMark(f Finding, gap float64) float64 {
 func (p *planned) add(a Actions, o *Observation) {
 	for _, t := range a.MemoryThrottles {
 		// Reclaimable page cache already counts as available memory and closes no gap.
-		p.limits[limitKey{Memory, t.ContainerID}] = true
+		p.limits[limitKey{series.Memory, t.ContainerID}] = true
 	}
 	for _, t := range a.Throttles {
-		p.limits[limitKey{CPU, t.ContainerID}] = true
-		p.freed[CPU] += float64(t.Freed)
+		p.limits[limitKey{series.CPU, t.ContainerID}] = true
+		p.freed[series.CPU] += float64(t.Freed)
 	}
 	for _, e := range a.Evictions {
 		p.pods[e.Pod.UID] = true
 		if i := slices.IndexFunc(o.Pods, func(q Pod) bool { return q.UID == e.Pod.UID }); i >= 0 {
-			p.freed[CPU] += float64(max(o.Pods[i].UsedCPU.Value, 0))
-			p.freed[Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
+			p.freed[series.CPU] += float64(max(o.Pods[i].UsedCPU.Value, 0))
+			p.freed[series.Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
 		}
 	}
 	p.Throttles = append(p.Throttles, a.Throttles...)

@@ -37,7 +37,7 @@ const (
 )
 
 // contendedResources lists the resources pods compete for, in the order of arrays by resource.
-var contendedResources = [...]Resource{CPU, Memory, Disks}
+var contendedResources = [...]series.Resource{series.CPU, series.Memory, Disks}
 
 // podHistory holds the samples of a pod.
 type podHistory struct {
@@ -105,13 +105,13 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 }
 
 // waitShare returns the share of time the pod waited for a resource, without that caused by its own limit.
-func (p *Pod) waitShare(r Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
+func (p *Pod) waitShare(r series.Resource, now time.Time, maxAge time.Duration) (float64, time.Time, bool) {
 	m := p.stalled(r)
 	if !m.fresh(now, maxAge) {
 		return 0, time.Time{}, false
 	}
 	share := min(float64(m.Value), 1)
-	if r == CPU {
+	if r == series.CPU {
 		if p.Throttled.fresh(now, maxAge) {
 			// The pod waited for only a part of a period its limit cut short; subtracting all of it errs on the side of doing nothing.
 			share = max(share-float64(p.Throttled.Value), 0)
@@ -151,16 +151,16 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, maxAge time.Duration) string {
 	r := contendedResources[k]
 	switch {
-	case r == Memory && p.atMemoryLimit(o.At, maxAge):
+	case r == series.Memory && p.atMemoryLimit(o.At, maxAge):
 		return "it is at its own memory limit"
-	case r == CPU && p.ExclusiveCPUs:
+	case r == series.CPU && p.ExclusiveCPUs:
 		return "it has exclusive CPUs"
 	}
 	if used >= contentionThreshold {
 		return ""
 	}
 	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
-	if r == Memory {
+	if r == series.Memory {
 		// While memory is available the pod waits for its own limit, whatever other pods do.
 		return room
 	}
@@ -180,13 +180,13 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	case most < o.minRise(r, maxAge):
 		return room + ", and no other pod uses more than usual"
 	case own > all:
-		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, r.format(own))
+		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, formatAmount(r, own))
 	}
 	return ""
 }
 
 // used returns the share of a resource in use. It is unknown for disks, and 0 if the disk use of pods is measured.
-func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool) {
+func (o *Observation) used(r series.Resource, maxAge time.Duration) (series.Ratio, bool) {
 	if r != Disks {
 		return o.Node.used(r, o.At, maxAge)
 	}
@@ -194,7 +194,7 @@ func (o *Observation) used(r Resource, maxAge time.Duration) (series.Ratio, bool
 }
 
 // minRise returns the smallest increase of a pod's use that counts.
-func (o *Observation) minRise(r Resource, maxAge time.Duration) float64 {
+func (o *Observation) minRise(r series.Resource, maxAge time.Duration) float64 {
 	if r != Disks {
 		return minRise * o.Node.capacity(r)
 	}
@@ -284,26 +284,26 @@ const (
 )
 
 // interferenceResource returns the resource of an interference metric; NoResource for other metrics.
-func interferenceResource(metric string) Resource {
+func interferenceResource(metric string) series.Resource {
 	switch metric {
 	case InterferenceCPU:
-		return CPU
+		return series.CPU
 	case InterferenceMemory:
-		return Memory
+		return series.Memory
 	case InterferenceIO:
 		return Disks
 	}
 	return NoResource
 }
 
-// index returns the resource's position in arrays by resource.
-func (r Resource) index() int {
+// resourceIndex returns the position of a resource in arrays by resource.
+func resourceIndex(r series.Resource) int {
 	return max(slices.Index(contendedResources[:], r), 0)
 }
 
 // samples returns the verdicts on a resource as samples of a metric, or why there are none.
-func (d *detector) samples(r Resource) (samples []Sample, why string) {
-	k := r.index()
+func (d *detector) samples(r series.Resource) (samples []Sample, why string) {
+	k := resourceIndex(r)
 	for _, v := range d.verdicts[k] {
 		samples = append(samples, Sample{Value: v.excess, At: v.at, Labels: v.pod.Labels})
 	}
@@ -323,9 +323,9 @@ func (d *detector) samples(r Resource) (samples []Sample, why string) {
 }
 
 // worst returns the verdict on the selected pod with the largest excess; if no pod is interfered with, one that explains a longer wait.
-func (d *detector) worst(r *Rule, of Resource) *verdict {
+func (d *detector) worst(r *Rule, of series.Resource) *verdict {
 	var out *verdict
-	list := d.verdicts[of.index()]
+	list := d.verdicts[resourceIndex(of)]
 	for i := range list {
 		v := &list[i]
 		if r.Matches != nil && !r.Matches(v.pod.Labels) {

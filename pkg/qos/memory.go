@@ -68,8 +68,8 @@ func (h MemoryHigh) String() string {
 }
 
 // throttles reports whether the action throttles a resource.
-func (a *Action) throttles(r Resource) bool {
-	if r == Memory {
+func (a *Action) throttles(r series.Resource) bool {
+	if r == series.Memory {
 		return a.ThrottleMemory != nil
 	}
 	return a.Throttle != nil
@@ -90,7 +90,7 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
-			case earlier.limits[limitKey{Memory, c.ID}]:
+			case earlier.limits[limitKey{series.Memory, c.ID}]:
 				continue
 			case !c.memoryMeasured(d.observation.At, r.MaxAge):
 				unmeasured++
@@ -174,9 +174,9 @@ func reclaimsFiles(steps []MemoryThrottle) bool {
 func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason string) {
 	st := d.state.rules[r.Name]
 	if !st.metric.IsDisk() && !st.metric.IsMemory() {
-		return len(a.Throttles) > 0 && !d.policy.Unthrottled[CPU], ""
+		return len(a.Throttles) > 0 && !d.policy.Unthrottled[series.CPU], ""
 	}
-	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[Memory] {
+	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[series.Memory] {
 		return false, ""
 	}
 	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {

@@ -145,12 +145,12 @@ func TestEvictWaitsForFiles(t *testing.T) {
 		}
 	}
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
-	n.policy.Unthrottled = map[Resource]bool{Memory: true}
+	n.policy.Unthrottled = map[series.Resource]bool{series.Memory: true}
 	if got := seconds(n); got != 0 {
 		t.Errorf("waits for %d s for what nobody does", got)
 	}
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
-	n.policy.Unthrottled = map[Resource]bool{CPU: true}
+	n.policy.Unthrottled = map[series.Resource]bool{series.CPU: true}
 	n.policy.Rules[0].Action.Throttle = &CPUThrottling{Step: 0.1}
 	c := &n.o.Pods[0].Containers[0]
 	c.Quota, c.UsedCPU = Unlimited, Measurement[series.MilliCPU]{Value: 2000, At: n.o.At}

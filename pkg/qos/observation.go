@@ -82,11 +82,11 @@ type Node struct {
 	Avoided bool
 }
 
-func (n Node) capacity(r Resource) float64 {
+func (n Node) capacity(r series.Resource) float64 {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return float64(max(n.CPUs, 0))
-	case Memory:
+	case series.Memory:
 		return float64(max(n.Memory, 0))
 	case Disks, NoResource:
 	}
@@ -94,12 +94,12 @@ func (n Node) capacity(r Resource) float64 {
 }
 
 // used returns the share of the capacity in use.
-func (n Node) used(r Resource, now time.Time, maxAge time.Duration) (series.Ratio, bool) {
+func (n Node) used(r series.Resource, now time.Time, maxAge time.Duration) (series.Ratio, bool) {
 	capacity := n.capacity(r)
 	if capacity <= 0 {
 		return 0, false
 	}
-	if r == CPU {
+	if r == series.CPU {
 		return series.Ratio(float64(n.UsedCPU.Value) / capacity), n.UsedCPU.fresh(now, maxAge)
 	}
 	return series.Ratio(float64(n.UsedMemory.Value) / capacity), n.UsedMemory.fresh(now, maxAge)
@@ -156,14 +156,16 @@ type Pod struct {
 }
 
 // holds reports whether the pod requests a reclaimed resource.
-func (p *Pod) holds(r Resource) bool { return r == CPU && p.HoldsCPU || r == Memory && p.HoldsMemory }
+func (p *Pod) holds(r series.Resource) bool {
+	return r == series.CPU && p.HoldsCPU || r == series.Memory && p.HoldsMemory
+}
 
 // use returns the pod's use of a resource and whether it is known.
-func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, bool) {
+func (p *Pod) use(r series.Resource, now time.Time, maxAge time.Duration) (float64, bool) {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return float64(p.UsedCPU.Value), p.UsedCPU.fresh(now, maxAge)
-	case Memory:
+	case series.Memory:
 		return float64(p.UsedMemory.Value), p.UsedMemory.fresh(now, maxAge)
 	case Disks:
 		return float64(p.UsedDisks.Value), p.UsedDisks.fresh(now, maxAge)
@@ -173,11 +175,11 @@ func (p *Pod) use(r Resource, now time.Time, maxAge time.Duration) (float64, boo
 }
 
 // stalled returns the share of time the pod waits for a resource.
-func (p *Pod) stalled(r Resource) Measurement[series.Ratio] {
+func (p *Pod) stalled(r series.Resource) Measurement[series.Ratio] {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return p.StalledCPU
-	case Memory:
+	case series.Memory:
 		return p.StalledMemory
 	case Disks:
 		return p.StalledDisks
@@ -187,11 +189,11 @@ func (p *Pod) stalled(r Resource) Measurement[series.Ratio] {
 }
 
 // measuredAt returns the time the use of a resource was measured.
-func (p *Pod) measuredAt(r Resource) time.Time {
+func (p *Pod) measuredAt(r series.Resource) time.Time {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return p.UsedCPU.At
-	case Memory:
+	case series.Memory:
 		return p.UsedMemory.At
 	case Disks:
 		return p.UsedDisks.At

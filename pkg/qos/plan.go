@@ -103,7 +103,7 @@ type Finding struct {
 	// Gap is the amount to release, in the unit of Resource; PendingRelease is the part of it that terminating pods and planned actions
 	// release.
 	Gap, PendingRelease float64
-	Resource            Resource
+	Resource            series.Resource
 	// Shortfall is the part of the gap left after all planned actions.
 	Shortfall float64
 	// Reason explains the phase: why a metric is unknown, why nothing is done, which pods were spared.
@@ -164,7 +164,7 @@ type Eviction struct {
 	GracePeriod   time.Duration
 	// Freed is the pod's use of Resource in millicores or bytes; for disks in the unit of Criterion.
 	Freed    float64
-	Resource Resource
+	Resource series.Resource
 	// Criterion is the order in which the victim was chosen.
 	Criterion Criterion
 	Rule      string
@@ -182,14 +182,14 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%.3g cores", float64(q)/milli)
 }
 
-// format formats an amount of the resource for messages.
-func (r Resource) format(amount float64) string {
+// formatAmount formats an amount of a resource for messages.
+func formatAmount(r series.Resource, amount float64) string {
 	switch r {
-	case CPU:
+	case series.CPU:
 		return fmt.Sprintf("%.0fm cpu", amount)
 	case Disks:
 		return fmt.Sprintf("%.0f disk operations/s", amount)
-	case Memory, NoResource:
+	case series.Memory, NoResource:
 	}
 	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))
 }

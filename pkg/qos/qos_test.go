@@ -103,8 +103,8 @@ func TestUnknown(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	for name, want := range map[string]Metric{
-		"cpu_total_usage":                      {Resource: CPU, Unit: "millicores", Settle: 10 * time.Second},
-		"memory_total_utilization":             {Resource: Memory, Unit: "percent", Settle: 10 * time.Second},
+		"cpu_total_usage":                      {Resource: series.CPU, Unit: "millicores", Settle: 10 * time.Second},
+		"memory_total_utilization":             {Resource: series.Memory, Unit: "percent", Settle: 10 * time.Second},
 		"node_pressure_cpu_some_avg10_ratio":   {Unit: "ratio", Settle: 10 * time.Second},
 		"pod_pressure_memory_full_avg60_ratio": {Unit: "ratio", Settle: time.Minute},
 		"cpu_load_15_min":                      {Unit: "threads", Settle: 15 * time.Minute},

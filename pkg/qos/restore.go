@@ -49,7 +49,7 @@ func (d decision) mostImportant(throttled func(id string) bool) []*Pod {
 
 // headroom returns how much of a resource may be restored before a rule fires that may throttle the pod or evicts for the resource: no pod
 // is evicted for what another one regains. held reports that such a rule has fired and not ended, bound that a rule may throttle the pod.
-func (d decision) headroom(findings []Finding, p *Pod, of Resource) (room float64, held, bound bool) {
+func (d decision) headroom(findings []Finding, p *Pod, of series.Resource) (room float64, held, bound bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
@@ -71,7 +71,7 @@ func (d decision) headroom(findings []Finding, p *Pod, of Resource) (room float6
 
 // headroomBelow returns how much of a resource is free below a rule's threshold and its margin, infinite if the metric does not determine
 // it. holds reports that nothing may be restored now.
-func (d decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64, holds bool) {
+func (d decision) headroomBelow(r *Rule, f *Finding, of series.Resource) (room float64, holds bool) {
 	st := d.state.rules[r.Name]
 	switch f.Phase {
 	case Firing, Falling, Held:
@@ -94,7 +94,7 @@ func (d decision) headroomBelow(r *Rule, f *Finding, of Resource) (room float64,
 
 // cpuLimits describes how quotas are compared and raised.
 func cpuLimits() limitKind[Quota] {
-	return limitKind[Quota]{CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
+	return limitKind[Quota]{series.CPU, func(c *Container) Quota { return c.Quota }, sameQuota, raiseQuota}
 }
 
 // sameQuota compares quotas, which are rounded to a millicore.
@@ -124,7 +124,7 @@ func raiseQuota(k *throttleRecord[Quota], room float64) Quota {
 
 // memoryLimits describes how memory limits are compared and raised.
 func memoryLimits() limitKind[MemoryHigh] {
-	return limitKind[MemoryHigh]{Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
+	return limitKind[MemoryHigh]{series.Memory, func(c *Container) MemoryHigh { return c.MemoryHigh }, sameMemoryHigh, raiseMemoryHigh}
 }
 
 // sameMemoryHigh compares limits, which the kernel rounds to pages.

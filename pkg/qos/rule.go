@@ -141,9 +141,9 @@ type Policy struct {
 	// Rules are in the order in which they act.
 	Rules []Rule
 	// WaterMarks are the shares of the capacity in use below which no pod is evicted; resources without an entry have none.
-	WaterMarks map[Resource]series.Ratio
+	WaterMarks map[series.Resource]series.Ratio
 	// Unthrottled lists resources that trigger evictions but are never throttled, so that evictions do not wait for throttles.
-	Unthrottled map[Resource]bool
+	Unthrottled map[series.Resource]bool
 	// Limits bound the actions.
 	Limits Limits
 }

@@ -150,12 +150,12 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 }
 
 // pendingRelease returns how much of a resource terminating pods will release.
-func (s *State) pendingRelease(r Resource, now time.Time, l Limits) (sum float64) {
+func (s *State) pendingRelease(r series.Resource, now time.Time, l Limits) (sum float64) {
 	for _, v := range s.terminating {
 		if now.Sub(v.since) > v.grace+l.StuckAfter {
 			continue
 		}
-		if r == CPU {
+		if r == series.CPU {
 			sum += float64(v.cpu)
 		} else {
 			sum += float64(v.memory)

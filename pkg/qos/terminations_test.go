@@ -109,7 +109,7 @@ func TestWithholdReasons(t *testing.T) {
 		NotWithheld:         func(*Policy, *Observation, *State) {},
 		WithheldNoCandidate: func(_ *Policy, o *Observation, _ *State) { o.Pods[0].ExemptReason = "static pod" },
 		WithheldByWaterMark: func(p *Policy, o *Observation, _ *State) {
-			p.WaterMarks = map[Resource]series.Ratio{Memory: 0.9}
+			p.WaterMarks = map[series.Resource]series.Ratio{series.Memory: 0.9}
 			o.Node.UsedMemory = Measurement[series.Bytes]{Value: 1500, At: o.At}
 		},
 		WithheldByRate: func(_ *Policy, o *Observation, s *State) {

@@ -38,7 +38,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 				break
 			}
 			c := &p.Containers[i]
-			if earlier.limits[limitKey{CPU, c.ID}] {
+			if earlier.limits[limitKey{series.CPU, c.ID}] {
 				others++
 				continue
 			}

@@ -92,7 +92,7 @@ func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 
 // limitKind describes how the limits of a resource are read, compared and raised.
 type limitKind[L limit] struct {
-	resource Resource
+	resource series.Resource
 	inForce  func(*Container) L
 	// same compares two limits up to the kernel's rounding.
 	same func(a, b L) bool
@@ -102,7 +102,7 @@ type limitKind[L limit] struct {
 
 // limitKey identifies a CPU or memory limit of a container.
 type limitKey struct {
-	resource  Resource
+	resource  series.Resource
 	container string
 }
 
@@ -147,7 +147,7 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 				stepped, d.state.lastProbe = true, d.observation.At
 			case bound:
 				to = kind.raise(k, room-given)
-				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", kind.resource.format(room-given))
+				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", formatAmount(kind.resource, room-given))
 			}
 			if kind.same(to, kind.inForce(c)) {
 				continue

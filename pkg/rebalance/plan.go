@@ -248,7 +248,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 }
 
 // destination returns the node with the least resulting load.
-func (d *decision) destination(from int, resource nodeload.Resource, p *Pod) (best int, load series.Ratio, why string) {
+func (d *decision) destination(from int, resource series.Resource, p *Pod) (best int, load series.Ratio, why string) {
 	best = -1
 	reasons := map[string]int{}
 	for i := range d.Nodes {
@@ -274,7 +274,7 @@ func (d *decision) destination(from int, resource nodeload.Resource, p *Pod) (be
 }
 
 // with returns the load of a node with the pod, or why it must not get it.
-func (d *decision) with(i int, resource nodeload.Resource, use nodeload.Amount) (series.Ratio, string) {
+func (d *decision) with(i int, resource series.Resource, use nodeload.Amount) (series.Ratio, string) {
 	n, at := d.loads[i], d.Now.UnixNano()
 	if len(d.Nodes[i].Hot) > 0 {
 		return 0, "hot itself"
@@ -283,7 +283,7 @@ func (d *decision) with(i int, resource nodeload.Resource, use nodeload.Amount) 
 		return 0, "closed by " + d.Fleet.Rules.Policy.Metrics[d.Fleet.Rules.Policy.Limits[limit].Metric].Name
 	}
 	var of series.Ratio
-	for _, r := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
+	for _, r := range []series.Resource{series.CPU, series.Memory} {
 		marks, marked := d.Fleet.Rules.Policy.Marks[r]
 		gauge, measured := d.Fleet.Rules.Policy.Gauge(r)
 		if !marked || !measured {
@@ -305,7 +305,7 @@ func (d *decision) with(i int, resource nodeload.Resource, use nodeload.Amount) 
 }
 
 // share returns a pod's usage of a resource as a share of a node.
-func (d *decision) share(node int, of nodeload.Resource, use nodeload.Amount) series.Ratio {
+func (d *decision) share(node int, of series.Resource, use nodeload.Amount) series.Ratio {
 	gauge, ok := d.Fleet.Rules.Policy.Gauge(of)
 	if !ok {
 		return 0

@@ -22,8 +22,8 @@ func rules(t *testing.T) *nodeload.Rules {
 	policy, err := nodeload.NewPolicy(nodeload.Spec{
 		Metrics:    []nodeload.Metric{{Name: "cpu_usage_avg_5m", Period: time.Minute}, {Name: "mem_usage_avg_5m", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.65}},
-		Marks: map[nodeload.Resource]nodeload.WaterMarks{
-			nodeload.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, nodeload.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
+		Marks: map[series.Resource]nodeload.WaterMarks{
+			series.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, series.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		},
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func input(r *nodeload.Rules, pods []rebalance.Pod, others ...series.Ratio) reba
 		Fits: func(*rebalance.Pod, int) string { return "" },
 		Nodes: []rebalance.Node{{
 			Name: "hot", Load: node(r, 0.95, 0.2, now), Pods: pods,
-			Hot: []rebalance.Heat{{Resource: nodeload.CPU, Load: 0.95, Evict: 0.85, Rounds: 3}},
+			Hot: []rebalance.Heat{{Resource: series.CPU, Load: 0.95, Evict: 0.85, Rounds: 3}},
 		}},
 	}
 	for i, load := range others {
@@ -262,7 +262,7 @@ func TestStreaks(t *testing.T) {
 		t.Errorf("a node that was gone has a streak of %d", got)
 	}
 	both := s.Look("m", r.Policy, samples(0.87, 0.99, now), now)
-	if len(both) != 2 || both[0].Resource != nodeload.Memory {
+	if len(both) != 2 || both[0].Resource != series.Memory {
 		t.Errorf("the hottest resource comes first: %+v", both)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Heat is the resource by which a node is hot.
 type Heat struct {
-	Resource nodeload.Resource
+	Resource series.Resource
 	// Load is the newest reading, Evict the mark that it is above.
 	Load, Evict series.Ratio
 	// Rounds is the number of consecutive readings above the mark.
@@ -29,7 +29,7 @@ type Streaks struct {
 
 type streakKey struct {
 	node     string
-	resource nodeload.Resource
+	resource series.Resource
 }
 
 type streak struct {
@@ -44,7 +44,7 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 		s.nodes = map[streakKey]streak{}
 	}
 	var out []Heat
-	for _, resource := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
+	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		key := streakKey{name, resource}
 		marks, marked := policy.Marks[resource]
 		gauge, measured := policy.Gauge(resource)

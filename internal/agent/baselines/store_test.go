@@ -19,14 +19,15 @@ import (
 	"crane.io/crane/internal/agent/durablefile"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 func now() time.Time { return time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC) }
 
 func learnt() []qos.Baseline {
 	return []qos.Baseline{{
-		UID: "web", Waits: map[qos.Resource][]float32{qos.CPU: {0.01, 0.02}}, Uses: map[qos.Resource][]float32{qos.CPU: {500, 510.5}},
-		Above: map[qos.Resource]time.Time{qos.CPU: now().Add(-time.Minute)},
+		UID: "web", Waits: map[series.Resource][]float32{series.CPU: {0.01, 0.02}}, Uses: map[series.Resource][]float32{series.CPU: {500, 510.5}},
+		Above: map[series.Resource]time.Time{series.CPU: now().Add(-time.Minute)},
 	}}
 }
 

@@ -95,7 +95,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 	request = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
 		// Everything above the largest CPU number is equally too much.
-		request.Zones[share.Zone] = int(min(share.Resources[numa.CPU]/numa.Core, numa.MaxCPU+1))
+		request.Zones[share.Zone] = int(min(share.Resources[series.CPU]/numa.Core, numa.MaxCPU+1))
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]

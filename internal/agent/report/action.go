@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // Kind is a kind of action.
@@ -79,7 +80,7 @@ type Action struct {
 	From, To  string
 	// Freed is in millicores or bytes of Resource; for disks in the unit of Criterion.
 	Freed    float64
-	Resource qos.Resource
+	Resource series.Resource
 	// Criterion is the order of victims; empty for none.
 	Criterion qos.Criterion
 	// Grace is the grace period of an eviction; nil for other actions.
@@ -100,15 +101,15 @@ func (a *Action) toRecord() Record {
 		Namespace: a.Pod.Namespace, Pod: a.Pod.Name, UID: a.Pod.UID, Container: a.Container, From: a.From, To: a.To, Reason: a.Reason,
 	}
 	switch a.Resource {
-	case qos.CPU:
+	case series.CPU:
 		r.FreesCores = new(a.Freed / milli)
-	case qos.Memory:
+	case series.Memory:
 		r.FreesBytes = &a.Freed
 	case qos.Disks, qos.NoResource: // Not an amount.
 	}
 	if a.Criterion != "" {
 		r.OrderedBy, r.Usage = a.Criterion, &a.Freed
-		if a.Resource == qos.CPU {
+		if a.Resource == series.CPU {
 			r.Usage = r.FreesCores
 		}
 	}
@@ -122,7 +123,7 @@ func (a *Action) toRecord() Record {
 func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 	a := Action{
 		Kind: CPUThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
-		Freed: float64(t.Freed), Resource: qos.CPU, Reason: t.Reason,
+		Freed: float64(t.Freed), Resource: series.CPU, Reason: t.Reason,
 	}
 	if t.Freed < 0 {
 		a.Kind = CPURestore
@@ -134,7 +135,7 @@ func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 	a := Action{
 		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
-		Freed: float64(t.Freed), Resource: qos.Memory, Reason: t.Reason,
+		Freed: float64(t.Freed), Resource: series.Memory, Reason: t.Reason,
 	}
 	if t.Freed < 0 {
 		a.Kind = MemoryRestore

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // gocrane's subcomponents and steps.
@@ -106,12 +107,12 @@ func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	if f.Phase != qos.Firing {
 		gap = 0
 	}
-	if f.Resource == qos.CPU {
+	if f.Resource == series.CPU {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
 	} else {
 		m.gapCores.DeleteLabelValues(f.Rule)
 	}
-	if f.Resource == qos.Memory {
+	if f.Resource == series.Memory {
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
 	} else {
 		m.gapBytes.DeleteLabelValues(f.Rule)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // ReportPlan reports the state of rules and the actions that are not enforced. Enforced actions are reported with their outcome.
@@ -246,9 +247,9 @@ func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 			}
 			for j := range p.Evictions {
 				switch e := &p.Evictions[j]; e.Resource {
-				case qos.CPU:
+				case series.CPU:
 					cores += e.Freed / milli
-				case qos.Memory:
+				case series.Memory:
 					bytes += e.Freed
 				case qos.Disks, qos.NoResource:
 				}

@@ -24,6 +24,7 @@ import (
 
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // fakeEvents records events as "Warning Reason Node/name: message".
@@ -143,7 +144,7 @@ func (s *fixture) value(t *testing.T, series string) float64 {
 }
 
 func finding(phase qos.Phase) qos.Finding {
-	return qos.Finding{Rule: "mixed/cpu", Action: "calm-down", Phase: phase, Value: 91.25, Threshold: 75, Unit: "percent", Count: 2, Needed: 2, Gap: 715, Resource: qos.CPU}
+	return qos.Finding{Rule: "mixed/cpu", Action: "calm-down", Phase: phase, Value: 91.25, Threshold: 75, Unit: "percent", Count: 2, Needed: 2, Gap: 715, Resource: series.CPU}
 }
 
 var hog = qos.PodRef{UID: "u", Namespace: "batch", Name: "hog"}
@@ -256,7 +257,7 @@ func TestRuleChanged(t *testing.T) {
 	s := newFixture(t)
 	f := finding(qos.Firing)
 	memory := f
-	memory.Resource, memory.Preview = qos.Memory, true
+	memory.Resource, memory.Preview = series.Memory, true
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}})
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{memory}})
 	for series, want := range map[string]float64{
@@ -352,7 +353,7 @@ func TestEvictions(t *testing.T) {
 	s.events.reasons()
 	outcome := func(result act.Result, why string) act.EvictionOutcome {
 		return act.EvictionOutcome{Result: result, Reason: why, Eviction: qos.Eviction{
-			Pod: hog, GracePeriod: 7 * time.Second, Freed: 1 << 30, Resource: qos.Memory, Criterion: qos.ByMemory, Rule: "mixed/cpu", Reason: "uses 1024 MiB memory; BestEffort, priority 0",
+			Pod: hog, GracePeriod: 7 * time.Second, Freed: 1 << 30, Resource: series.Memory, Criterion: qos.ByMemory, Rule: "mixed/cpu", Reason: "uses 1024 MiB memory; BestEffort, priority 0",
 		}}
 	}
 	s.ReportEviction(outcome(act.Refused, "The disruption budget web needs 2 healthy pods and has 2 currently"))
@@ -408,7 +409,7 @@ func TestPreview(t *testing.T) {
 	plan := qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{
 		Rule: f.Rule, Actions: qos.Actions{
 			Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)},
-			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: qos.Memory, Rule: f.Rule}},
+			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: series.Memory, Rule: f.Rule}},
 		},
 	}}}
 	for range 10 {
@@ -619,18 +620,18 @@ func TestUndone(t *testing.T) {
 func TestOrderedBy(t *testing.T) {
 	for _, test := range []struct {
 		frees float64
-		of    qos.Resource
+		of    series.Resource
 		by    qos.Criterion
 		want  float64
 	}{
-		{1500, qos.CPU, qos.ByCPU, 1.5},
-		{1 << 30, qos.Memory, qos.ByMemory, 1 << 30},
+		{1500, series.CPU, qos.ByCPU, 1.5},
+		{1 << 30, series.Memory, qos.ByMemory, 1 << 30},
 		{300, qos.Disks, qos.ByDiskWrites, 300},
 		{0.4, qos.Disks, qos.ByDiskWait, 0.4},
 	} {
 		a := evictionAction(&qos.Eviction{Freed: test.frees, Resource: test.of, Criterion: test.by}, Done)
 		r := a.toRecord()
-		if r.OrderedBy != test.by || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.of == qos.Memory) || (r.FreesCores != nil) != (test.of == qos.CPU) {
+		if r.OrderedBy != test.by || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.of == series.Memory) || (r.FreesCores != nil) != (test.of == series.CPU) {
 			t.Errorf("%s: %+v", test.by, r)
 		}
 	}

@@ -219,7 +219,7 @@ func (m *Machine) buildZone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zon
 	all := numa.Amount(z.CPUs.Len()) * numa.Core
 	r := &topologyv1alpha1.ResourceInfo{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, ReservedCPUNums: int32(roundUpCPUs(cpu))}
 	set := func(name corev1.ResourceName, capacity, allocatable numa.Amount) {
-		r.Capacity[name], r.Allocatable[name] = topologyconv.NewQuantity(numa.Resource(name), capacity), topologyconv.NewQuantity(numa.Resource(name), allocatable)
+		r.Capacity[name], r.Allocatable[name] = topologyconv.NewQuantity(series.Resource(name), capacity), topologyconv.NewQuantity(series.Resource(name), allocatable)
 	}
 	set(corev1.ResourceCPU, all, all-cpu)
 	if z.Memory > 0 {

@@ -168,7 +168,7 @@ func TestReservationsAreRight(t *testing.T) {
 		}
 		for i, free := range account.Free() {
 			left := m.Zones[i].CPUs.Difference(cpus).Len()
-			if int(free.Resources[numa.CPU]/numa.Core) != left {
+			if int(free.Resources[series.CPU]/numa.Core) != left {
 				t.Fatalf("zone %s: the scheduler gives %s, the agent has %d CPUs", free.Zone, free.Resources, left)
 			}
 		}

@@ -98,7 +98,7 @@ func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metr
 }
 
 // parseName parses the name of a file.
-func parseName(name string) (metrics.ContainerKey, metrics.Resource, bool) {
+func parseName(name string) (metrics.ContainerKey, metrics.UsageKind, bool) {
 	if !strings.EqualFold(filepath.Ext(name), ".csv") {
 		return metrics.ContainerKey{}, "", false
 	}
@@ -106,7 +106,7 @@ func parseName(name string) (metrics.ContainerKey, metrics.Resource, bool) {
 	if len(parts) != 5 || slices.Contains(parts, "") {
 		return metrics.ContainerKey{}, "", false
 	}
-	resource := metrics.Resource(parts[4])
+	resource := metrics.UsageKind(parts[4])
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return metrics.ContainerKey{}, "", false
 	}

@@ -47,11 +47,11 @@ const Kind = "Series"
 // of that name, in no namespace.
 type Source struct {
 	files    []File
-	resource metrics.Resource
+	resource metrics.UsageKind
 }
 
 // NewSource returns a source whose files hold the usage of a resource, in its unit.
-func NewSource(files []File, resource metrics.Resource) *Source {
+func NewSource(files []File, resource metrics.UsageKind) *Source {
 	return &Source{files: files, resource: resource}
 }
 

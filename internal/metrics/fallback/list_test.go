@@ -58,7 +58,7 @@ type present struct {
 
 func (p *present) capabilities() metrics.Capabilities { return metrics.Capabilities{Realtime: p} }
 
-func (p *present) CurrentUsage(context.Context, metrics.Resource, []string) iter.Seq2[metrics.Reading, error] {
+func (p *present) CurrentUsage(context.Context, metrics.UsageKind, []string) iter.Seq2[metrics.Reading, error] {
 	p.asked++
 	if p.err != nil {
 		return metrics.Fail[metrics.Reading](p.err)
@@ -229,7 +229,7 @@ type prometheusLike struct{ *history }
 
 func (r prometheusLike) capabilities() metrics.Capabilities {
 	return metrics.Capabilities{
-		Aggregates: r, MemoryBreakdown: []metrics.Resource{metrics.UnreclaimableMemory},
+		Aggregates: r, MemoryBreakdown: []metrics.UsageKind{metrics.UnreclaimableMemory},
 		Caching: r.history.capabilities,
 	}
 }

@@ -151,7 +151,7 @@ func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string)
 }
 
 // CurrentUsage implements metrics.RealtimeReader.
-func (l *List) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string) iter.Seq2[metrics.Reading, error] {
+func (l *List) CurrentUsage(ctx context.Context, resource metrics.UsageKind, namespaces []string) iter.Seq2[metrics.Reading, error] {
 	return stream(ctx, l, "present use", func(c metrics.Capabilities) iter.Seq2[metrics.Reading, error] {
 		if c.Realtime == nil {
 			return nil

@@ -158,7 +158,7 @@ func (s *Source) history(ctx context.Context, metric *datasourcepb.Metric, w met
 }
 
 // checkResource rejects resources that the protocol does not define.
-func checkResource(resource metrics.Resource) error {
+func checkResource(resource metrics.UsageKind) error {
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return fmt.Errorf("resource %s of data source grpc: %w", resource, metrics.ErrUnsupported)
 	}
@@ -181,7 +181,7 @@ func (s *Source) containers(ctx context.Context, namespaces []string) ([]metrics
 }
 
 // containerMetric returns the metric of a container in the protocol.
-func containerMetric(resource metrics.Resource, key metrics.ContainerKey) *datasourcepb.Metric {
+func containerMetric(resource metrics.UsageKind, key metrics.ContainerKey) *datasourcepb.Metric {
 	ref := key.Workload
 	return &datasourcepb.Metric{MetricName: string(resource), Info: &datasourcepb.Metric_Container{Container: &datasourcepb.Container{
 		Namespace: ref.Namespace, WorkloadKind: ref.Kind, WorkloadName: ref.Name, ApiVersion: ref.APIVersion, Name: key.Container,
@@ -251,7 +251,7 @@ func (s *Source) window(req metrics.UsageRequest) (metrics.Window, error) {
 }
 
 // CurrentUsage implements metrics.RealtimeReader.
-func (s *Source) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string) iter.Seq2[metrics.Reading, error] {
+func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, namespaces []string) iter.Seq2[metrics.Reading, error] {
 	return func(yield func(metrics.Reading, error) bool) {
 		if err := checkResource(resource); err != nil {
 			yield(metrics.Reading{}, err)
@@ -302,7 +302,7 @@ func (s *Source) NodeUsage(ctx context.Context, req metrics.NodesRequest) (map[s
 
 // totals requests a metric for each name and sums its series.
 func (s *Source) totals(
-	ctx context.Context, resource metrics.Resource, names []string, w metrics.Window, metricOf func(string) *datasourcepb.Metric,
+	ctx context.Context, resource metrics.UsageKind, names []string, w metrics.Window, metricOf func(string) *datasourcepb.Metric,
 ) (map[string]series.Series, error) {
 	if err := checkResource(resource); err != nil {
 		return nil, err

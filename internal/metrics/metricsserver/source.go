@@ -44,7 +44,7 @@ func (s *Source) Check(ctx context.Context) error {
 }
 
 // CurrentUsage implements metrics.RealtimeReader. The API does not contain owners, so each pod is its own workload.
-func (s *Source) CurrentUsage(ctx context.Context, resource metrics.Resource, namespaces []string) iter.Seq2[metrics.Reading, error] {
+func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, namespaces []string) iter.Seq2[metrics.Reading, error] {
 	return func(yield func(metrics.Reading, error) bool) {
 		if resource != metrics.CPU && resource != metrics.Memory {
 			yield(metrics.Reading{}, fmt.Errorf("resource %s of metrics-server: %w", resource, metrics.ErrUnsupported))

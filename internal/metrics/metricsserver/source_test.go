@@ -41,7 +41,7 @@ func TestCurrentUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(resource metrics.Resource, namespaces ...string) (string, error) {
+	read := func(resource metrics.UsageKind, namespaces ...string) (string, error) {
 		var got []string
 		for r, err := range source.CurrentUsage(t.Context(), resource, namespaces) {
 			if err != nil {

@@ -176,12 +176,12 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held flo
 // breakdownCluster is a source with data of the second resource of its memory breakdown.
 type breakdownCluster struct {
 	cluster
-	details []metrics.Resource
+	details []metrics.UsageKind
 }
 
 func (c *breakdownCluster) capabilities() metrics.Capabilities {
 	return metrics.Capabilities{
-		Usage: c, Days: c, MemoryBreakdown: []metrics.Resource{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
+		Usage: c, Days: c, MemoryBreakdown: []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
 	}
 }
 
@@ -205,7 +205,7 @@ func TestDetailsAreAskedForInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []metrics.Resource{metrics.UnreclaimableMemory, metrics.AnonymousMemory, metrics.UnreclaimableMemory, metrics.AnonymousMemory}
+	want := []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory, metrics.UnreclaimableMemory, metrics.AnonymousMemory}
 	if !slices.Equal(c.details, want) {
 		t.Errorf("asked for %v", c.details)
 	}

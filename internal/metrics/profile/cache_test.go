@@ -44,7 +44,7 @@ func (c *cluster) Identity() string { return "url=http://localhost:9090" }
 
 func (c *cluster) Stats() metrics.Stats { return metrics.Stats{Warnings: c.warnings} }
 
-func (c *cluster) Step(context.Context, metrics.Resource, time.Time) (time.Duration, error) {
+func (c *cluster) Step(context.Context, metrics.UsageKind, time.Time) (time.Duration, error) {
 	return c.step, nil
 }
 

@@ -115,7 +115,7 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil, req.Reaction)
 	}
 	usage := metrics.UsageRequest{Namespaces: namespaces, Start: start, End: req.End}
-	for _, usage.Resource = range []metrics.Resource{metrics.CPU, metrics.Memory} {
+	for _, usage.Resource = range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		if err := c.read(ctx, usage); err != nil {
 			return nil, fmt.Errorf("reading the %s usage of %d namespaces: %w", usage.Resource, len(distinct), err)
 		}
@@ -215,7 +215,7 @@ func (u *Usage) merge(key container, day *rightsize.Profile) {
 }
 
 // addChunk adds usage to a profile. started is the start of the container, zero where unknown; reaction is nil for none.
-func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.Resource, started time.Time, reaction *calibrate.Reaction) {
+func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.UsageKind, started time.Time, reaction *calibrate.Reaction) {
 	usage := rightsize.Usage{Pod: c.Key.Pod, Series: c.Series, Started: started, Reaction: reaction}
 	switch resource {
 	case metrics.CPU:

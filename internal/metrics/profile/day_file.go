@@ -29,7 +29,7 @@ var errInvalidFile = errors.New("not a whole file of this cache")
 // dayHeader describes the content of a file. A file whose header differs from its name is not used.
 type dayHeader struct {
 	identity string
-	resource metrics.Resource
+	resource metrics.UsageKind
 	step     time.Duration
 	day      series.Day
 }

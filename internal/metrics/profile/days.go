@@ -202,7 +202,7 @@ func newDayUsage(day series.Day, reaction *calibrate.Reaction) *dayUsage {
 }
 
 // add adds a chunk of the day.
-func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.Resource) {
+func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.UsageKind) {
 	profile := d.profiles[key]
 	if profile == nil {
 		profile = rightsize.NewProfile()

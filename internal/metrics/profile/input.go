@@ -159,7 +159,7 @@ func (m mean) value() float64 { return m.sum / float64(m.n) }
 // the existing samples: a pod that is a minute old has the mean of that minute.
 func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
 	u := &PodUsage{pods: map[podName]map[string]*containerMeans{}}
-	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		for c, err := range from.Usage(ctx, metrics.UsageRequest{Namespaces: namespaces, Resource: resource, Start: start, End: end}) {
 			if err != nil {
 				return nil, fmt.Errorf("reading the %s usage of pods: %w", resource, err)

@@ -33,7 +33,7 @@ func newTotals(start, end time.Time) *totals {
 }
 
 // add distributes a chunk over its cells by time, so that sums over pods with different steps are correct. A nil receiver ignores it.
-func (t *totals) add(id identity, c metrics.Chunk, resource metrics.Resource) {
+func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 	if t == nil || c.Series.Step <= 0 {
 		return
 	}

@@ -107,7 +107,7 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 	}
 	s := w.source(t, nil)
 	window := metrics.Window{Start: to.Add(-time.Hour), End: to.Add(-30 * time.Minute), Step: time.Minute}
-	for resource, want := range map[metrics.Resource]float64{metrics.CPU: 0.5, metrics.Memory: 3 << 30} {
+	for resource, want := range map[metrics.UsageKind]float64{metrics.CPU: 0.5, metrics.Memory: 3 << 30} {
 		names := []string{"node-a", "node-b", "node-c", "node-d", "node-e", "node-f", "node-x"}
 		got, err := s.Capabilities().Aggregates.NodeUsage(t.Context(), metrics.NodesRequest{Resource: resource, Names: names, Window: window})
 		if err != nil {

@@ -36,7 +36,7 @@ func TestUnreclaimableMemory(t *testing.T) {
 	w.owned(podOwnerMetric, "shop", "pod", "web-0", "StatefulSet", "web", constant(1))
 	w.owned(podOwnerMetric, "shop", "pod", "web-1", "StatefulSet", "web", constant(1))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
-	read := func(resource metrics.Resource) map[string][]float64 {
+	read := func(resource metrics.UsageKind) map[string][]float64 {
 		out := map[string][]float64{}
 		req := metrics.UsageRequest{Namespaces: []string{"shop"}, Resource: resource, Start: start, End: today.Add(-10 * time.Minute)}
 		for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {

@@ -32,7 +32,7 @@ const minRateScrapes = 4
 const byContainerLabels = "max by (namespace, pod, container)"
 
 // usageMetric returns the metric that measures a resource.
-func usageMetric(r metrics.Resource) (string, error) {
+func usageMetric(r metrics.UsageKind) (string, error) {
 	switch r {
 	case metrics.CPU:
 		return cpuMetric, nil

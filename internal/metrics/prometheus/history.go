@@ -122,7 +122,7 @@ func (h *historyReader) beforeNow(end time.Time) time.Time {
 }
 
 // gridOf returns the grid of a request that ends at the given time.
-func (h *historyReader) gridOf(ctx context.Context, resource metrics.Resource, metric string, end time.Time, requested time.Duration) (gridPlan, error) {
+func (h *historyReader) gridOf(ctx context.Context, resource metrics.UsageKind, metric string, end time.Time, requested time.Duration) (gridPlan, error) {
 	measured := metric
 	switch resource {
 	case metrics.AnonymousMemory:
@@ -190,7 +190,7 @@ func (h *historyReader) Identity() string {
 }
 
 // Step implements metrics.DayReader.
-func (h *historyReader) Step(ctx context.Context, resource metrics.Resource, end time.Time) (time.Duration, error) {
+func (h *historyReader) Step(ctx context.Context, resource metrics.UsageKind, end time.Time) (time.Duration, error) {
 	metric, err := usageMetric(resource)
 	if err != nil {
 		return 0, err

@@ -51,7 +51,7 @@ func TestStepIsWhatUsageChooses(t *testing.T) {
 	w.cpu("shop", "web-1", "app", constant(0.5))
 	w.memory("shop", "web-1", "app", constant(1<<20))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
-	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		step, err := s.Capabilities().Days.Step(t.Context(), resource, today)
 		if err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 	almost := cmp.Comparer(func(a, b float64) bool {
 		return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-4*math.Max(math.Abs(a), math.Abs(b))
 	})
-	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		req := metrics.UsageRequest{Resource: resource, Start: w.grid.Start, End: w.grid.End}
 		want := readAll(t, embedded, req)
 		if len(want) == 0 {

@@ -48,7 +48,7 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 		Hourly:          &hourlyReader{queries: s.queries, owners: owners},
 		Aggregates:      &aggregateReader{queries: s.queries, intervals: s.intervals},
 		Queries:         s.queries,
-		MemoryBreakdown: []metrics.Resource{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
+		MemoryBreakdown: []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
 	}
 	out.Caching = func() metrics.Capabilities {
 		if cache != nil {

@@ -252,7 +252,7 @@ func (c *Controller) requestForecasts(nodes []node) {
 	if c.cfg.Sources.Forecast == nil {
 		return
 	}
-	var resources []nodeload.Resource
+	var resources []series.Resource
 	for _, m := range c.policy.Metrics {
 		if m.From == nodeload.FromForecast {
 			resources = append(resources, m.Resource)

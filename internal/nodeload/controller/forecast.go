@@ -13,7 +13,7 @@ import (
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/predictor"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 const (
@@ -36,13 +36,13 @@ type Peaks struct {
 	clock     clock.PassiveClock
 
 	nodes     []string
-	resources []nodeload.Resource
+	resources []series.Resource
 	keys      map[nodeResource]predictor.Key
 }
 
 type nodeResource struct {
 	node     string
-	resource nodeload.Resource
+	resource series.Resource
 }
 
 var _ Forecaster = (*Peaks)(nil)
@@ -53,7 +53,7 @@ func NewPeaks(p Predictor, clk clock.PassiveClock) *Peaks {
 }
 
 // Request implements Forecaster. Refused requests, for instance beyond the limit of series, have no peak.
-func (p *Peaks) Request(nodes []string, resources []nodeload.Resource) {
+func (p *Peaks) Request(nodes []string, resources []series.Resource) {
 	nodes, resources = slices.Sorted(slices.Values(nodes)), slices.Compact(slices.Sorted(slices.Values(resources)))
 	if slices.Equal(nodes, p.nodes) && slices.Equal(resources, p.resources) {
 		return
@@ -65,7 +65,7 @@ func (p *Peaks) Request(nodes []string, resources []nodeload.Resource) {
 		for _, n := range nodes {
 			wanted = append(wanted, nodeResource{n, r})
 			requests = append(requests, predictor.Request{
-				Query: predictor.Query{Target: workload.Ref{Kind: "Node", Name: n}, Resource: metrics.Resource(r)},
+				Query: predictor.Query{Target: workload.Ref{Kind: "Node", Name: n}, Resource: metrics.UsageKind(r)},
 			})
 		}
 	}
@@ -79,7 +79,7 @@ func (p *Peaks) Request(nodes []string, resources []nodeload.Resource) {
 
 // Peak implements Forecaster: the highest published value of the coming hour, for auto the 0.95 quantile of each
 // minute.
-func (p *Peaks) Peak(node string, of nodeload.Resource) (float64, bool) {
+func (p *Peaks) Peak(node string, of series.Resource) (float64, bool) {
 	key, ok := p.keys[nodeResource{node, of}]
 	if !ok {
 		return 0, false

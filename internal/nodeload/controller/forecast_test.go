@@ -12,7 +12,7 @@ import (
 
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // fakePredictor has one series.
@@ -54,27 +54,27 @@ func TestPeakOfTheComingHour(t *testing.T) {
 	}
 	m := &fakePredictor{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
 	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
-	if _, ok := p.Peak("a", nodeload.CPU); ok {
+	if _, ok := p.Peak("a", series.CPU); ok {
 		t.Error("a peak that nobody asked for")
 	}
-	resources := []nodeload.Resource{nodeload.CPU, nodeload.CPU}
+	resources := []series.Resource{series.CPU, series.CPU}
 	p.Request([]string{"b", "a", "c"}, resources)
 	p.Request([]string{"a", "b", "c"}, resources)
 	if m.sets != 1 {
 		t.Errorf("asked %d times for the same", m.sets)
 	}
-	if got, ok := p.Peak("a", nodeload.CPU); !ok || got != 5 {
+	if got, ok := p.Peak("a", series.CPU); !ok || got != 5 {
 		t.Errorf("peak %v, %v, want 5", got, ok)
 	}
-	if _, ok := p.Peak("c", nodeload.CPU); ok {
+	if _, ok := p.Peak("c", series.CPU); ok {
 		t.Error("a peak of what was refused")
 	}
-	if _, ok := p.Peak("a", nodeload.Memory); ok {
+	if _, ok := p.Peak("a", series.Memory); ok {
 		t.Error("a peak of another resource")
 	}
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Ready, Stale: true}} {
 		m.status = status
-		if _, ok := p.Peak("a", nodeload.CPU); ok {
+		if _, ok := p.Peak("a", series.CPU); ok {
 			t.Errorf("a peak although the state is %+v", status)
 		}
 	}

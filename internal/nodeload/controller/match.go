@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"crane.io/crane/internal/metrics"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // node is the part of a Node that a round needs. Its annotations are those of the cached object and must not be
@@ -22,15 +22,15 @@ type node struct {
 	uid         types.UID
 	annotations map[string]string
 	// capacity is in cores and bytes.
-	capacity map[nodeload.Resource]float64
+	capacity map[series.Resource]float64
 }
 
 func nodeOf(n *corev1.Node) node {
 	return node{
 		name: n.Name, uid: n.UID, annotations: n.Annotations,
-		capacity: map[nodeload.Resource]float64{
-			nodeload.CPU:    n.Status.Capacity.Cpu().AsApproximateFloat64(),
-			nodeload.Memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
+		capacity: map[series.Resource]float64{
+			series.CPU:    n.Status.Capacity.Cpu().AsApproximateFloat64(),
+			series.Memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
 		},
 	}
 }

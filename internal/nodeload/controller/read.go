@@ -42,10 +42,10 @@ type NodeUsages interface {
 // Forecaster returns the peak of the coming hour.
 type Forecaster interface {
 	// Request sets the forecasts that are needed.
-	Request(nodes []string, resources []nodeload.Resource)
+	Request(nodes []string, resources []series.Resource)
 	// Peak returns the highest value of the coming hour in cores or bytes; false if there is no forecast yet or its
 	// samples are stale.
-	Peak(node string, of nodeload.Resource) (value float64, ok bool)
+	Peak(node string, of series.Resource) (value float64, ok bool)
 }
 
 // problem is why a node has no new value of a metric; empty if it has one.
@@ -185,7 +185,7 @@ func (r *reader) fromMetricsServer(m nodeload.Metric, to *reading, usages func()
 			continue
 		}
 		used := u.CPU.AsApproximateFloat64()
-		if m.Resource == nodeload.Memory {
+		if m.Resource == series.Memory {
 			used = u.Memory.AsApproximateFloat64()
 		}
 		r.share(i, m, used, u.Time, to)

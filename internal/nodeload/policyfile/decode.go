@@ -30,7 +30,7 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	for _, m := range file.Spec.SyncPeriod {
 		spec.Metrics = append(spec.Metrics, nodeload.Metric{
 			Name: m.Name, Period: m.Period.Duration, Query: m.Query, SampleTime: m.SampleTime,
-			Resource: nodeload.Resource(m.Resource), From: nodeload.Source(m.Source),
+			Resource: series.Resource(m.Resource), From: nodeload.Source(m.Source),
 		})
 	}
 	for _, p := range file.Spec.Predicate {
@@ -44,9 +44,9 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	}
 	for resource, marks := range file.Spec.WaterMarks {
 		if spec.Marks == nil {
-			spec.Marks = map[nodeload.Resource]nodeload.WaterMarks{}
+			spec.Marks = map[series.Resource]nodeload.WaterMarks{}
 		}
-		spec.Marks[nodeload.Resource(resource)] = nodeload.WaterMarks{
+		spec.Marks[series.Resource(resource)] = nodeload.WaterMarks{
 			Low: series.Ratio(marks.Low), Schedule: series.Ratio(marks.Schedule), Evict: series.Ratio(marks.Evict),
 		}
 	}

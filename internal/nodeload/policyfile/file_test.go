@@ -17,6 +17,7 @@ import (
 
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 const header = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\n"
@@ -40,7 +41,7 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != nodeload.Memory {
+	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != series.Memory {
 		t.Errorf("metrics %+v", p.Metrics)
 	}
 	if len(p.Limits) != 1 || p.Limits[0] != (nodeload.Limit{Metric: 0, Max: 0.6, Mark: true}) {

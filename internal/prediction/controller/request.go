@@ -89,7 +89,7 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 	case target == nil || target.Name == "" || target.Kind == "":
 		return predictor.Query{}, errors.New("targetRef: a resourceQuery needs the kind and the name of the target")
 	}
-	q := predictor.Query{Resource: metrics.Resource(*resource)}
+	q := predictor.Query{Resource: metrics.UsageKind(*resource)}
 	if strings.EqualFold(target.Kind, kindNode) {
 		q.Target = workload.Ref{Kind: kindNode, Name: target.Name}
 		return q, nil

@@ -25,8 +25,8 @@ import (
 // Query is the usage of a workload or node (Target and Resource), or an expression of the source.
 type Query struct {
 	// Target is a workload, or a node if its Kind is Node. APIVersion is ignored, because sources do not have it.
-	Target   workload.Ref     `json:"target,omitzero"`
-	Resource metrics.Resource `json:"resource,omitempty"`
+	Target   workload.Ref      `json:"target,omitzero"`
+	Resource metrics.UsageKind `json:"resource,omitempty"`
 	// Expression is in the query language of the source; it is used if Resource is empty.
 	Expression string `json:"expression,omitempty"`
 }

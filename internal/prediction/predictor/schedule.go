@@ -57,7 +57,7 @@ type batch struct {
 // group identifies entries that can be read together.
 type group struct {
 	namespace, kind string
-	resource        metrics.Resource
+	resource        metrics.UsageKind
 	expression      string
 	step            time.Duration
 }

@@ -52,7 +52,7 @@ func (s *source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 				return
 			}
 		}
-		value := map[metrics.Resource]float64{metrics.CPU: 0.5, metrics.Memory: 100 << 20}[req.Resource]
+		value := map[metrics.UsageKind]float64{metrics.CPU: 0.5, metrics.Memory: 100 << 20}[req.Resource]
 		for _, name := range s.deployments {
 			for d := range s.days {
 				values := make([]float64, 24*12)

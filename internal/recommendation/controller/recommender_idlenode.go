@@ -83,7 +83,7 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *passData, targets []w
 }
 
 // nodeUsage returns the maximum usage of nodes in each hour, by node name.
-func nodeUsage(ctx context.Context, d *passData, of metrics.Resource, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
+func nodeUsage(ctx context.Context, d *passData, of metrics.UsageKind, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
 	if d.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}

@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // start is the start time of every test.
@@ -199,7 +200,7 @@ func loadAnnotations(cpu, memory float64, measured time.Time) map[string]string 
 	annotations := map[string]string{"unrelated": "1"}
 	for _, m := range nodeload.GocraneSpec().Metrics {
 		value := cpu
-		if nodeload.ResourceOf(m.Name) == nodeload.Memory {
+		if nodeload.ResourceOf(m.Name) == series.Memory {
 			value = memory
 		}
 		annotations[m.Name] = fmt.Sprintf("%.5f,%s", value, measured.UTC().Format("2006-01-02T15:04:05Z"))

@@ -78,7 +78,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	if bad != (nodeload.ParseErrors{}) {
 		r.unreadable(bad)
 	}
-	for k, resource := range []nodeload.Resource{nodeload.CPU, nodeload.Memory} {
+	for k, resource := range []series.Resource{series.CPU, series.Memory} {
 		gauge := rules.GaugeSample(resource, report.Samples)
 		// A sample from the future would block all later ones.
 		if !gauge.Time.IsZero() && !gauge.Time.After(now.Add(nodeload.MaxSkew)) {

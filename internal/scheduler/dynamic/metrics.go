@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // Metrics are the metrics of the plugins of all profiles. Labels are bounded: profiles and metrics come from files,
@@ -113,8 +114,8 @@ func (t *profileMetrics) recordSnapshot(taken *fleetSnapshot, onWay int) {
 		t.metricNodes.WithLabelValues(t.profile, metric.Name).Set(float64(taken.FreshNodes[i]))
 	}
 	t.onWay.WithLabelValues(t.profile).Set(float64(onWay))
-	t.share.WithLabelValues(t.profile, string(nodeload.CPU)).Set(float64(taken.Share.CPU))
-	t.share.WithLabelValues(t.profile, string(nodeload.Memory)).Set(float64(taken.Share.Memory))
+	t.share.WithLabelValues(t.profile, string(series.CPU)).Set(float64(taken.Share.CPU))
+	t.share.WithLabelValues(t.profile, string(series.Memory)).Set(float64(taken.Share.Memory))
 }
 
 // dropMetrics deletes the series of metrics that a new policy does not have.

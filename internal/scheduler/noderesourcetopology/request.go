@@ -13,6 +13,7 @@ import (
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/topologyconv"
 	"crane.io/crane/pkg/numa"
+	"crane.io/crane/pkg/series"
 )
 
 // request is the zone request of a pod, from the pod alone.
@@ -65,7 +66,7 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 				if err != nil {
 					a = numa.MaxAmount // more than any zone has
 				}
-				r.resources[numa.Resource(name)] = min(numa.MaxAmount, r.resources[numa.Resource(name)]+a)
+				r.resources[series.Resource(name)] = min(numa.MaxAmount, r.resources[series.Resource(name)]+a)
 			}
 		}
 	}

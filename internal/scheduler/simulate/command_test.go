@@ -16,7 +16,7 @@ import (
 
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/simulate/summary"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 )
 
 // scenarioFile writes a scenario of a few nodes and a quarter of an hour.
@@ -141,7 +141,7 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("another policy than the built-in one is simulated, %v", err)
 	}
 	read := files.rebalanced.read
-	if !reflect.DeepEqual(read.Weights, builtin.Weights) || read.Marks[nodeload.CPU].Evict >= builtin.Marks[nodeload.CPU].Evict {
+	if !reflect.DeepEqual(read.Weights, builtin.Weights) || read.Marks[series.CPU].Evict >= builtin.Marks[series.CPU].Evict {
 		t.Errorf("rebalancing: %+v", read)
 	}
 	named, err := openPolicies("../../../examples/dynamic-scheduler-policy.yaml", dir)

@@ -22,6 +22,7 @@ import (
 	"crane.io/crane/internal/metrics/csv"
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/redirect"
+	"crane.io/crane/pkg/series"
 )
 
 // workloads returns the generated workloads and those of the traces. Files of the traces' directory that contain no
@@ -42,7 +43,7 @@ func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) 
 	for _, f := range files {
 		named = append(named, load.NamedSeries{Name: f.Name, Series: f.Series})
 	}
-	traced, err := load.FromTraces(named, load.Resource(o.Resource), o.Speed, now)
+	traced, err := load.FromTraces(named, series.Resource(o.Resource), o.Speed, now)
 	if err != nil {
 		return nil, fmt.Errorf("--traces: %w", err)
 	}

@@ -181,7 +181,7 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 	}
 	policy := qos.Policy{Limits: qos.DefaultLimits()}
 	if rng.IntN(2) == 0 {
-		policy.WaterMarks = map[qos.Resource]series.Ratio{qos.CPU: 0.5}
+		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 0.5}
 	}
 	for i, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
 		r := qos.Rule{Name: m, Metric: m, Threshold: []float64{4000, 16 << 30, 0.3}[i], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
@@ -212,7 +212,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		}
 		seen[e.Pod.UID] = true
 		at := p.UsedMemory.At
-		if e.Resource == qos.CPU {
+		if e.Resource == series.CPU {
 			at = p.UsedCPU.At
 		}
 		if o.At.Sub(at) > time.Minute {

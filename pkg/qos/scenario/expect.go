@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/qos"
+	"crane.io/crane/pkg/series"
 )
 
 // parseExpectation parses an expect statement.
@@ -121,12 +122,12 @@ func expectUsed(resource, want string) (func(*run) string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if resource != string(qos.CPU) && resource != string(qos.Memory) {
+	if resource != string(series.CPU) && resource != string(series.Memory) {
 		return nil, errors.New("want cpu or memory")
 	}
 	return func(r *run) string {
 		used := float64(r.used.memory)
-		if resource == string(qos.CPU) {
+		if resource == string(series.CPU) {
 			used = float64(r.used.cpu) / 1000
 		}
 		if want[0] == '<' && used < bound || want[0] == '>' && used > bound {

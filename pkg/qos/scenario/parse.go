@@ -144,8 +144,8 @@ func (p *parser) parseNode(words []string) error {
 }
 
 func (p *parser) parseWaterMark(words []string) error {
-	r := qos.Resource(words[0])
-	if len(words) != 2 || r != qos.CPU && r != qos.Memory {
+	r := series.Resource(words[0])
+	if len(words) != 2 || r != series.CPU && r != series.Memory {
 		return errors.New("want cpu or memory, and a ratio")
 	}
 	v, err := strconv.ParseFloat(words[1], 64)
@@ -153,7 +153,7 @@ func (p *parser) parseWaterMark(words []string) error {
 		return fmt.Errorf("mark %s: want a ratio above 0, up to 1", words[1])
 	}
 	if p.scenario.policy.WaterMarks == nil {
-		p.scenario.policy.WaterMarks = map[qos.Resource]series.Ratio{}
+		p.scenario.policy.WaterMarks = map[series.Resource]series.Ratio{}
 	}
 	p.scenario.policy.WaterMarks[r] = series.Ratio(v)
 	return nil

@@ -34,7 +34,7 @@ type reader func(ctx context.Context, cfg prometheus.Config, s shape) ([]result,
 func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]result, error) {
 	var out []result
 	all := make([]map[metrics.ContainerKey]*histogram.Counts, 0, 2)
-	for _, resource := range []metrics.Resource{metrics.CPU, metrics.Memory} {
+	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		source, err := prometheus.New(cfg)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/pkg/nodeload"
+	"crane.io/crane/pkg/series"
 	"crane.io/crane/test/controlplanetest"
 )
 
@@ -86,7 +86,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := map[nodeload.Resource]bool{}
+	closed := map[series.Resource]bool{}
 	for _, limit := range policy.Limits {
 		resource := policy.Metrics[limit.Metric].Resource
 		closed[resource] = true
@@ -94,7 +94,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 			t.Errorf("the agent evicts above %v of %s, and the scheduler places pods up to %v", evict, resource, limit.Max)
 		}
 	}
-	if !closed[nodeload.CPU] || !closed[nodeload.Memory] {
+	if !closed[series.CPU] || !closed[series.Memory] {
 		t.Errorf("the scheduler has limits for %v", closed)
 	}
 }

@@ -426,7 +426,7 @@ func TestTraceIsPlayedInThePast(t *testing.T) {
 		values[i] = float64(1+i/60) / 100
 	}
 	trace := series.Series{Start: now.AddDate(0, 0, -8-7*3), Step: time.Minute, Values: values}
-	workloads, err := load.FromTraces([]load.NamedSeries{{Name: "workload-0", Series: trace}}, load.CPU, 1, now)
+	workloads, err := load.FromTraces([]load.NamedSeries{{Name: "workload-0", Series: trace}}, series.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}

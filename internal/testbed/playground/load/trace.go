@@ -16,18 +16,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Resource is the resource that a trace measures.
-type Resource string
-
-// Resources of traces, in cores and bytes.
-const (
-	CPU    Resource = "cpu"
-	Memory Resource = "memory"
-)
-
 // Trace is a recorded series that repeats indefinitely, before and after the time that it covers.
 type Trace struct {
-	Resource Resource
+	Resource series.Resource
 	// start and step are pattern seconds; values are the use of one pod, NaN in gaps.
 	start, step float64
 	values      []float64
@@ -39,7 +30,7 @@ type Trace struct {
 // NewTrace shifts a series by whole weeks so that its last sample is less than a week after now (pattern seconds: speed
 // x Unix time), which preserves weekday and time of day. Outside the shifted series its first and last week repeat; a
 // series shorter than a week repeats by whole days, one shorter than a day by its length.
-func NewTrace(s series.Series, r Resource, now float64) (*Trace, error) {
+func NewTrace(s series.Series, r series.Resource, now float64) (*Trace, error) {
 	if len(s.Values) == 0 || s.Step <= 0 {
 		return nil, errors.New("no samples")
 	}
@@ -97,8 +88,8 @@ type NamedSeries struct {
 
 // FromTraces returns one Deployment for each series, named after its file. Each of its pods uses the values of the
 // trace for resource r and little of the other resource. Requests exceed the largest value.
-func FromTraces(all []NamedSeries, r Resource, speed float64, now time.Time) ([]*Workload, error) {
-	if r != CPU && r != Memory {
+func FromTraces(all []NamedSeries, r series.Resource, speed float64, now time.Time) ([]*Workload, error) {
+	if r != series.CPU && r != series.Memory {
 		return nil, fmt.Errorf("resource %q is neither cpu nor memory", r)
 	}
 	patternNow := max(1, speed) * float64(now.UnixMilli()) / 1000
@@ -128,7 +119,7 @@ func fromTrace(name string, trace *Trace) *Workload {
 	request := corev1.ResourceList{
 		corev1.ResourceCPU: roundCPU(0.1), corev1.ResourceMemory: roundMemory(256 * mib),
 	}
-	if trace.Resource == CPU {
+	if trace.Resource == series.CPU {
 		request[corev1.ResourceCPU] = roundCPU(trace.peak * 1.3)
 	} else {
 		request[corev1.ResourceMemory] = *resource.NewQuantity(max(page, int64(trace.peak*1.3)), resource.BinarySI)

@@ -33,7 +33,7 @@ func TestTraceShiftKeepsWeekdayAndTime(t *testing.T) {
 		n := 1 + rng.IntN(20000)
 		s := ramp(start, n, time.Minute)
 		at := time.Unix(rng.Int64N(2_500_000_000), 0).UTC()
-		tr, err := NewTrace(s, CPU, float64(at.Unix()))
+		tr, err := NewTrace(s, series.CPU, float64(at.Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestTraceRepeatsWholeWeeks(t *testing.T) {
 	const weekMin = 7 * 24 * 60
 	start := time.Date(2021, 8, 11, 0, 0, 0, 0, time.UTC)
 	n := 8*24*60 + 17
-	tr, err := NewTrace(ramp(start, n, time.Minute), CPU, float64(now.Unix()))
+	tr, err := NewTrace(ramp(start, n, time.Minute), series.CPU, float64(now.Unix()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestTraceRepeatsWholeWeeks(t *testing.T) {
 
 func TestShortTraces(t *testing.T) {
 	for _, n := range []int{1, 5, 60, 24*60 + 5, 3 * 24 * 60} {
-		tr, err := NewTrace(ramp(now.Add(-time.Hour), n, time.Minute), CPU, float64(now.Unix()))
+		tr, err := NewTrace(ramp(now.Add(-time.Hour), n, time.Minute), series.CPU, float64(now.Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestTraceRefusals(t *testing.T) {
 		"negative": {Start: now, Step: time.Minute, Values: []float64{1, -1}},
 		"infinite": {Start: now, Step: time.Minute, Values: []float64{math.Inf(1)}},
 	} {
-		if _, err := FromTraces([]NamedSeries{{"broken", s}}, CPU, 1, now); err == nil || !strings.Contains(err.Error(), "broken") {
+		if _, err := FromTraces([]NamedSeries{{"broken", s}}, series.CPU, 1, now); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("%s: error %v, want one that names the trace", name, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestSharedTraces(t *testing.T) {
 	for _, f := range files {
 		named = append(named, NamedSeries{Name: f.Name, Series: f.Series})
 	}
-	workloads, err := FromTraces(named, CPU, 1, now)
+	workloads, err := FromTraces(named, series.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestFromTraces(t *testing.T) {
 	gap := ramp(now.Add(-14*24*time.Hour), 30000, time.Minute)
 	gap.Values[0] = series.Gap()
 	all := []NamedSeries{{"workload-0", gap}, {"Ärger & Co", gap}, {"7up", gap}, {"workload-0", gap}}
-	for _, r := range []Resource{CPU, Memory} {
+	for _, r := range []series.Resource{series.CPU, series.Memory} {
 		workloads, err := FromTraces(all, r, 1, now)
 		if err != nil {
 			t.Fatal(err)
@@ -165,11 +165,11 @@ func TestFromTraces(t *testing.T) {
 		}
 		at := time.Unix(int64(tr.start)+300, 0)
 		u := s.At(&w.Containers[0], "any pod", now, at)
-		if got := map[Resource]float64{CPU: u.CPU, Memory: u.Memory}[r]; got != 5 {
+		if got := map[series.Resource]float64{series.CPU: u.CPU, series.Memory: u.Memory}[r]; got != 5 {
 			t.Errorf("%s: %v at the fifth minute, want 5 for each pod", r, got)
 		}
 		d := Sum(workloads)
-		if got := map[Resource]float64{CPU: d.PodCPU, Memory: d.PodMemory}[r]; got < 29999 {
+		if got := map[series.Resource]float64{series.CPU: d.PodCPU, series.Memory: d.PodMemory}[r]; got < 29999 {
 			t.Errorf("%s: the largest pod needs %v, the trace's peak is 29999", r, got)
 		}
 	}
