@@ -21,7 +21,7 @@ FUZZTIME ?= 30s
 # packages those with tests are compiled with it.
 PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording
 RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
-	./api/... ./config/... ./internal/... | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
+	./api/... ./config/... ./internal/... ./web | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
 # tests, so they run with the integration tests, which link the same.
 MODULE := crane.io/crane
@@ -101,6 +101,26 @@ sbom: ## Write an SPDX SBOM of each released binary and platform into dist/sbom
 chart: $(BIN)/helm ## Package the chart into dist/
 	$(BIN)/helm package charts/crane --destination dist
 
+# Sources of the dashboard from npm are installed only for these targets; building Crane needs the committed bundle alone.
+WEBUI = cd hack/webui && $(GO) run .
+HAVE_WEB_SOURCES = [ -d web/node_modules/preact ] || { echo "skipped: packages of web/package-lock.json are not installed (Node.js 20 and npm are needed)"; exit 0; }
+
+.PHONY: web
+web: install-web-sources ## Bundle the dashboard's sources into web/dist, which is committed; needs Node.js 20 with npm for its sources
+	$(WEBUI)
+
+.PHONY: install-web
+install-web: ## Install what the dashboard's bundle and tests need: packages from npm, Debian's chromium (root)
+	@hack/webui/install.sh chromium
+
+.PHONY: install-web-sources
+install-web-sources:
+	@hack/webui/install.sh
+
+.PHONY: verify-web
+verify-web: install-web-sources ## Fail when web/dist is not the bundle of web/src; skipped, with the reason, without Node.js 20
+	@$(HAVE_WEB_SOURCES); $(WEBUI) -check
+
 ##@ Test
 
 .PHONY: test
@@ -163,6 +183,10 @@ test-nodes: build-nodes $(BIN)/crane-scheduler ## Tests on real nodes; skipped, 
 .PHONY: test-autoscaler
 test-autoscaler: ## The taint of loaded nodes in Karpenter's scheduling simulation, which is built from its module
 	cd hack/autoscaler && $(GO) test -vet=off ./...
+
+.PHONY: test-web
+test-web: install-web ## Tests of the dashboard: types, units, and pages in chromium; skipped, with the reason, where Node.js 20 or chromium is missing
+	@$(HAVE_WEB_SOURCES); GO=$(GO) web/test/run.sh $(ARGS)
 
 .PHONY: test-agent
 test-agent: build-nodes $(BIN)/crane-scheduler ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones
@@ -258,6 +282,7 @@ verify: generate ## Fail when generated files or go.mod are not current, or a fi
 	@git diff --exit-code -- api charts config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
 	@test -z "$$(git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }
 	$(GO) test -count=1 ./test/docs ./test/apiusage
+	@$(MAKE) --no-print-directory verify-web
 
 .PHONY: clean
 clean: ## Remove what was built
