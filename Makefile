@@ -19,7 +19,7 @@ FUZZTIME ?= 30s
 
 # Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector; of the other
 # packages those with tests are compiled with it.
-PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording
+PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording ./test/monitoring
 RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
 	./api/... ./config/... ./internal/... ./web | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
@@ -79,6 +79,10 @@ $(BIN)/helm: hack/tools/helm/go.mod
 	cd hack/tools/helm && $(GO) build -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$$($(GO) list -m -f '{{.Version}}' helm.sh/helm/v4)" \
 	  -o $@ helm.sh/helm/v4/cmd/helm
 
+# Without service discovery, which the tests of rules do not need.
+$(BIN)/promtool: hack/tools/promtool/go.mod
+	cd hack/tools/promtool && $(GO) build -tags remove_all_sd -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool
+
 # Container images, built without a daemon. They have the time of the commit, so that the same commit has the same digests.
 IMAGES := craned metric-adapter crane-scheduler crane-agent
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -128,6 +132,11 @@ test: ## Unit, property and architecture tests; packages with goroutines with th
 	$(GO) test $(TEST_FLAGS) $(PURE)
 	$(GO) test -race $(TEST_FLAGS) $(RACE)
 	cd hack/images && $(GO) test ./...
+
+.PHONY: test-rules
+test-rules: $(BIN)/promtool ## Unit tests of the alerts in config/monitoring, with promtool
+	$(BIN)/promtool check rules --lint-fatal config/monitoring/rules.yaml
+	$(BIN)/promtool test rules test/monitoring/alerts.yaml
 
 .PHONY: test-integration
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
