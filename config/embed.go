@@ -23,6 +23,11 @@ var Manifests embed.FS
 //go:embed nodeload
 var NodeLoad embed.FS
 
+// Monitoring holds the rules of Prometheus on Crane itself, and the dashboards.
+//
+//go:embed monitoring
+var Monitoring embed.FS
+
 // Components holds kustomize components: what an installation may switch on beside the rest.
 //
 //go:embed components

@@ -54,7 +54,7 @@ type argumentValue struct {
 	in       *scope
 }
 
-// scanMetrics returns the metrics whose names start with crane_, in order, and the places of those that it cannot evaluate.
+// scanMetrics returns the metrics whose names start with crane_ or end with _hourly_cost, in order, and the places of those that it cannot evaluate.
 func scanMetrics(t *testing.T, dir string) ([]metric, []string) {
 	t.Helper()
 	s := &scanner{files: token.NewFileSet(), packages: map[string]*sourcePackage{}, metrics: map[string]metric{}}
@@ -192,7 +192,7 @@ func (s *scanner) call(c *ast.CallExpr, sc *scope, inWrapper bool, depth int) {
 	if kind := constructor(c, sc.file); kind != "" {
 		if m, ok := s.define(c, kind, sc); ok {
 			m.dir = sc.pkg.dir
-			if strings.HasPrefix(m.name, "crane_") {
+			if strings.HasPrefix(m.name, "crane_") || strings.HasSuffix(m.name, "_hourly_cost") {
 				s.metrics[m.name] = m
 			}
 		} else if !inWrapper {

@@ -100,6 +100,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 		if p.agents[spec.Name], err = process.Start(spec); err != nil {
 			return err
 		}
+		p.addScrapeTarget(componentCraneAgent, "http://"+addresses[0]+"/metrics")
 		p.console.progressf("crane-agent runs on %s; http://%s/metrics", node, addresses[0])
 	}
 	return nil

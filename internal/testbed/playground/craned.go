@@ -167,6 +167,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
+	p.addScrapeTarget(componentCraned, "http://"+addresses[0]+"/metrics")
 	return p.configureWebhooks(ctx, d.objects, addresses[3])
 }
 

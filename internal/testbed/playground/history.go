@@ -34,12 +34,21 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 		return err
 	}
 	p.exporter = clusterseries.New(p.source)
+	rules, err := alertRules(p.options.AlertSpeed, p.options.scrapeInterval())
+	if err != nil {
+		return err
+	}
+	scraper, err := p.newScraper()
+	if err != nil {
+		return err
+	}
 	p.prometheus, err = promserver.Open(promserver.Options{
 		Dir:    filepath.Join(p.dir, "prometheus"),
 		Listen: fmt.Sprintf("127.0.0.1:%d", p.port(portPrometheus)),
 		// The coarser of the two intervals, so that clients that derive rate windows from it cover the history as well.
 		ScrapeInterval: p.options.Step,
 		Targets:        clusterseries.Targets(p.nodeNames()),
+		Rules:          rules,
 		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
 	})
 	if err != nil {
@@ -54,6 +63,7 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 			fail(fmt.Errorf("exporting metrics: %w", err))
 		}
 	})
+	p.background.Go(func() { p.scrapeComponents(ctx, scraper) })
 	p.console.progressf("Prometheus serves at %s", p.prometheus.URL())
 	return nil
 }

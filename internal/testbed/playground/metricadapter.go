@@ -75,6 +75,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
+	p.addScrapeTarget(componentMetricAdapter, "https://"+addresses[0]+"/metrics")
 	return p.awaitExternalMetrics(ctx)
 }
 

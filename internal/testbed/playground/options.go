@@ -58,6 +58,8 @@ type Options struct {
 	Resource string
 	// Speed compresses the load pattern: at 48 one of its days lasts half an hour. The clock is never compressed.
 	Speed float64
+	// AlertSpeed divides the time that alerts wait before they fire, and the interval of scrapes and rules, down to 1 s.
+	AlertSpeed float64
 	// DataDir keeps the state across restarts; empty for a temporary directory that is removed on exit.
 	DataDir string
 	// BinDir contains craned, crane and controlplane; empty for the directory of the running binary.
@@ -81,13 +83,14 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		Nodes:     12,
-		Workloads: 60,
-		Days:      14,
-		Step:      time.Minute,
-		Seed:      1,
-		Resource:  string(metrics.CPU),
-		Speed:     1,
+		Nodes:      12,
+		Workloads:  60,
+		Days:       14,
+		Step:       time.Minute,
+		Seed:       1,
+		Resource:   string(metrics.CPU),
+		Speed:      1,
+		AlertSpeed: 1,
 	}
 }
 
@@ -101,6 +104,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Traces, "traces", o.Traces, "directory of CSV series (header ts,value) to replay as workloads; other files are skipped")
 	fs.StringVar(&o.Resource, "resource", o.Resource, "resource that the traces measure: cpu or memory")
 	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, history included: at 48 one of its days lasts half an hour")
+	fs.Float64Var(&o.AlertSpeed, "alert-speed", o.AlertSpeed, "divide the time that alerts wait before they fire by this, 1 to 1000; Prometheus scrapes Crane that much more often, at most once a second")
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory that keeps the state across restarts (default: a temporary directory, removed on exit)")
 	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of Crane's binaries (default: that of this binary)")
 	fs.BoolVar(&o.Once, "once", o.Once, "exit after the first recommendations; with --demo, after the demo")
@@ -155,6 +159,7 @@ func (o *Options) Validate() error {
 	check(o.Days >= 1 && o.Days <= 60, "--days: %d is not between 1 and 60", o.Days)
 	check(o.Step >= 15*time.Second && o.Step <= time.Minute && o.Step%time.Second == 0,
 		"--step: %s is not a whole number of seconds between 15s and 1m", o.Step)
+	check(o.AlertSpeed >= 1 && o.AlertSpeed <= 1000, "--alert-speed: %g is not between 1 and 1000", o.AlertSpeed)
 	check(o.Speed >= 1 && o.Speed <= 1440, "--speed: %g is not between 1 and 1440", o.Speed)
 	check(o.Resource == string(metrics.CPU) || o.Resource == string(metrics.Memory),
 		"--resource: %q is neither cpu nor memory", o.Resource)

@@ -81,8 +81,9 @@ type playground struct {
 	background sync.WaitGroup // fleet, caches, exporter
 	closers    []func(context.Context) error
 
-	mu       sync.Mutex       // guards children
-	children map[string]child // by component
+	mu            sync.Mutex       // guards children and scrapeTargets
+	children      map[string]child // by component
+	scrapeTargets []scrapeTarget
 }
 
 // Run starts a playground and returns when it has ended: after the first recommendations with Once, after a demo unless Keep is set,

@@ -38,6 +38,7 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.addScrapeTarget(componentCraneScheduler, "https://"+addresses[0]+"/metrics")
 	return p.startChild(p.childSpec(d.binarySpec, map[string]string{
 		"config": file, "secure-port": port, "bind-address": "127.0.0.1",
 		"cert-dir":                  filepath.Join(p.dir, d.name),

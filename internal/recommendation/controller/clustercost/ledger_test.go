@@ -144,6 +144,16 @@ crane_cost_idle_hourly{basis="request",currency="USD",resource="memory"} 2.5
 crane_cost_idle_hourly{basis="use",currency="USD",resource="cpu"} 3.5
 crane_cost_idle_hourly{basis="use",currency="USD",resource="memory"} 3.75
 `, "crane_cost_workload_hourly", "crane_cost_idle_hourly")
+	check(t, l, `# HELP node_cpu_hourly_cost Hourly cost of one CPU of a node, in the currency; the name and unit of OpenCost and gocrane.
+# TYPE node_cpu_hourly_cost gauge
+node_cpu_hourly_cost{currency="USD",node="a"} 1
+# HELP node_ram_hourly_cost Hourly cost of one GiB of memory of a node, in the currency; the name and unit of OpenCost and gocrane.
+# TYPE node_ram_hourly_cost gauge
+node_ram_hourly_cost{currency="USD",node="a"} 0.5
+# HELP node_total_hourly_cost Hourly cost of a node, in the currency; the name and unit of OpenCost and gocrane.
+# TYPE node_total_hourly_cost gauge
+node_total_hourly_cost{currency="USD",node="a"} 8
+`, "node_cpu_hourly_cost", "node_ram_hourly_cost", "node_total_hourly_cost")
 
 	// A workload that is gone takes its series along; without use only the requests are known.
 	w.set(func(w *fixture) { w.cluster.Pods, w.err = w.cluster.Pods[:1], errors.New("no Prometheus") })

@@ -19,6 +19,8 @@ const (
 	maxSeriesOwners = 2000
 	// maxSeriesNamespaces bounds the namespaces in the same way.
 	maxSeriesNamespaces = 1000
+	// maxSeriesNodes bounds the nodes with series of their own, by name; Kubernetes supports 5,000.
+	maxSeriesNodes = 5000
 	// otherOwner is not a valid object name.
 	otherOwner = "(other)"
 )
@@ -40,7 +42,10 @@ func costBases(withUse bool) []costBasis {
 }
 
 // descriptions are those of the metrics; the order of labels is that of use.
-type descriptions struct{ workload, namespace, nodes, idle, read, failures *prometheus.Desc }
+type descriptions struct {
+	workload, namespace, nodes, idle, read, failures *prometheus.Desc
+	nodeCPU, nodeMemory, nodeTotal                   *prometheus.Desc
+}
 
 func describe() descriptions {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -55,13 +60,19 @@ func describe() descriptions {
 		idle:     desc("idle_hourly", "Hourly cost of the nodes that is allocated to no workload, in the currency.", "resource", "basis", "currency"),
 		read:     desc("read_timestamp_seconds", "Time of the last allocation of costs, in seconds since the epoch."),
 		failures: desc("read_failures_total", "Refreshes of the costs that failed, in part or as a whole."),
+		nodeCPU: prometheus.NewDesc("node_cpu_hourly_cost",
+			"Hourly cost of one CPU of a node, in the currency; the name and unit of OpenCost and gocrane.", []string{"node", "currency"}, nil),
+		nodeMemory: prometheus.NewDesc("node_ram_hourly_cost",
+			"Hourly cost of one GiB of memory of a node, in the currency; the name and unit of OpenCost and gocrane.", []string{"node", "currency"}, nil),
+		nodeTotal: prometheus.NewDesc("node_total_hourly_cost",
+			"Hourly cost of a node, in the currency; the name and unit of OpenCost and gocrane.", []string{"node", "currency"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	d := describe()
-	for _, one := range []*prometheus.Desc{d.workload, d.namespace, d.nodes, d.idle, d.read, d.failures} {
+	for _, one := range []*prometheus.Desc{d.workload, d.namespace, d.nodes, d.idle, d.read, d.failures, d.nodeCPU, d.nodeMemory, d.nodeTotal} {
 		ch <- one
 	}
 }
@@ -100,6 +111,15 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	pools := map[pool]cost.Nanos{}
 	for _, n := range a.Nodes {
 		pools[pool{n.Group, n.CapacityType}] += n.Cost.Total()
+	}
+	for _, n := range a.Nodes[:min(len(a.Nodes), maxSeriesNodes)] {
+		if cores := float64(n.Size.CPU) / 1000; cores > 0 {
+			gauge(d.nodeCPU, n.Cost.CPU.PerHour()/cores, n.Node, a.Currency)
+		}
+		if gib := float64(n.Size.Memory) / (1 << 30); gib > 0 {
+			gauge(d.nodeMemory, n.Cost.Memory.PerHour()/gib, n.Node, a.Currency)
+		}
+		gauge(d.nodeTotal, n.Cost.Total().PerHour(), n.Node, a.Currency)
 	}
 	for p, sum := range pools {
 		gauge(d.nodes, sum.PerHour(), p.group, p.capacity, a.Currency)
