@@ -25,10 +25,13 @@ func TestShares(t *testing.T) {
 	}
 	source := rand.New(rand.NewPCG(1, 1))
 	last, lastCode := float32(0), uint16(0)
-	for range 10000 {
+	for i := range 10000 {
 		v := float32(math.Exp2(-29 * source.Float64()))
+		if i%2 == 1 {
+			v = 1 - v
+		}
 		code := packShare(v)
-		if got := float64(unpackShare(code)); math.Abs(got-float64(v)) > float64(v)/4096*1.0001 {
+		if got := float64(unpackShare(code)); math.Abs(got-float64(v)) > min(float64(v), 1-float64(v))/2048*1.0001 {
 			t.Fatalf("%v becomes %v", v, got)
 		}
 		if v > last && code < lastCode || v < last && code > lastCode {

@@ -18,7 +18,7 @@ import (
 // CRC-32 (IEEE) of all before it.
 const (
 	checkpointMagic   = "CFM"
-	checkpointVersion = 3
+	checkpointVersion = 4
 	headerSize        = 4 + 8*6 + 2*2
 	cellSize          = 4 + 2*2
 	// MaxCheckpoint is the size of the largest checkpoint.

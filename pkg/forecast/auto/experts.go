@@ -117,43 +117,61 @@ func experts() []expert {
 	}
 }
 
-// cell is a slot as it is stored: the top atom as it is, the others as 16-bit shares of it, accurate to 1/4096.
+// cell is a slot as it is stored: the top atom as it is, the others as 16-bit shares of it.
 type cell struct {
 	top   float32
 	parts [top]uint16 // the median, then the high atom
 }
 
-// A share has 5 bits of exponent and 11 of mantissa. It is 0, or from 2^-30 to 1.
+// The code of a share up to a half has 5 bits of exponent and 10 of mantissa; it is 0, or from 2^-30. The code of a larger one is wholeShare
+// less that of the rest, so that samples which hardly differ keep their difference: it is accurate to 1/2048. Codes are in the order of shares.
 const (
-	mantissaBits  = 11
-	exponentOfOne = 30
-	absent        = math.MaxUint16
-	wholeShare    = exponentOfOne << mantissaBits
+	mantissaBits = 10
+	// exponentBias is the biased exponent of a float32 that the code 0 has.
+	exponentBias = 127 - 31
+	halfShare    = (126 - exponentBias) << mantissaBits
+	wholeShare   = 2 * halfShare
+	absent       = math.MaxUint16
 )
 
 func packShare(v float32) uint16 {
-	bits := math.Float32bits(v)
-	// Round to nearest; a mantissa that overflows carries into the exponent.
-	code := int64(bits)>>(23-mantissaBits) + int64(bits)>>(22-mantissaBits)&1 - (127-exponentOfOne)<<mantissaBits
 	switch {
 	case v != v:
 		return absent
-	case code < 1<<mantissaBits:
-		return 0
-	case code > wholeShare:
+	case v >= 1:
 		return wholeShare
+	case v > 0.5:
+		return wholeShare - packHalf(1-v)
+	}
+	return packHalf(v)
+}
+
+// packHalf returns the code of a share up to a half.
+func packHalf(v float32) uint16 {
+	bits := math.Float32bits(v)
+	// Round to nearest; a mantissa that overflows carries into the exponent.
+	code := int64(bits)>>(23-mantissaBits) + int64(bits)>>(22-mantissaBits)&1 - exponentBias<<mantissaBits
+	if code < 1<<mantissaBits {
+		return 0
 	}
 	return uint16(code)
 }
 
 func unpackShare(code uint16) float32 {
-	switch code {
-	case 0:
-		return 0
-	case absent:
+	switch {
+	case code == absent:
 		return nan()
+	case code > halfShare:
+		return 1 - unpackHalf(wholeShare-code)
 	}
-	return math.Float32frombits((uint32(code) + (127-exponentOfOne)<<mantissaBits) << (23 - mantissaBits))
+	return unpackHalf(code)
+}
+
+func unpackHalf(code uint16) float32 {
+	if code == 0 {
+		return 0
+	}
+	return math.Float32frombits((uint32(code) + exponentBias<<mantissaBits) << (23 - mantissaBits))
 }
 
 func emptyCell() cell { return cell{top: nan(), parts: [top]uint16{absent, absent}} }
