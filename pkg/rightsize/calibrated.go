@@ -18,6 +18,7 @@ import (
 func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan, error) {
 	s := calibrate.ConstantSettings()
 	s.Target, s.Window = p.Target, int(p.Window/day)
+	s.Newest = min(s.Newest, s.Window)
 	if reacts {
 		s.Reaction = calibrate.DefaultSettings().Reaction
 	}
@@ -42,11 +43,15 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstima
 		return out
 	}
 	c := plan.Calibration
+	of := daysText(p.Window)
+	if c.NewestDays > 0 {
+		of = fmt.Sprintf("the newest %d days", c.NewestDays)
+	}
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
 		margin: series.Ratio(c.Multiplier - 1),
 		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in %s, target %s",
-			percentile(calibrate.ConstantSettings().Quantile), daysText(p.Window), c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
+			percentile(calibrate.ConstantSettings().Quantile), of, c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
 		calibration: &c,
 	}
 }

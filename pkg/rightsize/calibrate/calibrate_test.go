@@ -167,6 +167,27 @@ func TestReactionIsCalibrated(t *testing.T) {
 }
 
 // TestMissedTargetIsReported checks that a target that no multiplier meets is not claimed to be met.
+// TestNewestDaysFollowALevel checks that usage which fell to a quarter is sized by the newest days, and steady usage by all days.
+func TestNewestDaysFollowALevel(t *testing.T) {
+	fell := days(20, time.Minute, func(minute int) float64 {
+		if minute < 12*1440 {
+			return 4
+		}
+		return 1
+	})
+	for _, settings := range []Settings{DefaultSettings(), ConstantSettings()} {
+		m := New(settings)
+		p := mustPlan(t, m, learn(m, fell))
+		if p.NewestDays != 3 || p.Requests[0] > 1.2 || !p.Met() {
+			t.Errorf("blocks of %v: %v by the newest %d days, %v above the request", settings.Block, p.Requests[0], p.NewestDays, p.Achieved)
+		}
+		m = New(settings)
+		if p := mustPlan(t, m, learn(m, noisy(20, time.Minute, 3, 1))); p.NewestDays != 0 {
+			t.Errorf("blocks of %v: steady usage is sized by the newest %d days", settings.Block, p.NewestDays)
+		}
+	}
+}
+
 func TestMissedTargetIsReported(t *testing.T) {
 	m := New(ConstantSettings())
 	// Each day is four times the one before.

@@ -36,9 +36,17 @@ type dayRecord struct {
 	above, requested [candidateCount]float64
 }
 
-// candidateCount is the number of requests that a day is replayed with: each multiplier of the blocks, then of the whole day. Usage
-// without a cycle is cheaper to size by the whole day, whose quantile is steadier.
-const candidateCount = 2 * multiplierCount
+// The shapes that multipliers apply to. Usage without a cycle is cheaper to size by the whole day, whose quantile is steadier; usage whose
+// level moves is cheaper to size by the newest days.
+const (
+	shapeBlocks = iota
+	shapeWhole
+	shapeNewest
+	shapeCount
+)
+
+// candidateCount is the number of requests that a day is replayed with: each multiplier of each shape.
+const candidateCount = shapeCount * multiplierCount
 
 // podReplay is the state of the reaction for one pod.
 type podReplay struct {
@@ -103,8 +111,9 @@ func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve
 		return
 	}
 	d.samples = float64(usage.Total())
-	for k, f := range Multipliers() {
-		request := f * shape[0]
+	requests := candidatesOf(shape)[0]
+	for k := range m.candidates {
+		request := requests[k]
 		d.above[k], d.requested[k] = usage.CountAbove(request), d.samples*request
 		if m.settings.Reaction == nil || curve == nil {
 			continue
@@ -162,27 +171,30 @@ func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
 // lowestShare is the share of the highest block that every block has at least.
 const lowestShare = 0.001
 
-// shape returns the quantile of each block over the days of the model, and last that of the whole day; nil if there are too few days, or nothing was used.
+// shape returns the quantile of each block over the days of the model, then that of the whole day, then that of the newest days; nil if there are too few days, or nothing was used.
 // A block without usage has the highest quantile of the others, and one in which hardly anything was used a small share of it: usage that
 // returns could not be distinguished from noise.
 func (m *Model) shape() []float64 {
 	if len(m.days) < minReplay {
 		return nil
 	}
-	out := make([]float64, m.blocks+1)
+	out := make([]float64, m.blocks+2)
 	highest := 0.0
-	var h, whole histogram.Histogram
+	var h, whole, newest histogram.Histogram
 	for i := range m.blocks {
 		h.Reset()
-		for _, d := range m.days {
+		for k, d := range m.days {
 			h.Add(d.blocks[i], 1)
 			whole.Add(d.blocks[i], 1)
+			if k >= len(m.days)-m.settings.Newest {
+				newest.Add(d.blocks[i], 1)
+			}
 		}
 		if out[i] = h.Quantile(float64(m.settings.Quantile)); usable(out[i]) {
 			highest = max(highest, out[i])
 		}
 	}
-	out[m.blocks] = whole.Quantile(float64(m.settings.Quantile))
+	out[m.blocks], out[m.blocks+1] = whole.Quantile(float64(m.settings.Quantile)), newest.Quantile(float64(m.settings.Quantile))
 	if highest == 0 {
 		return nil
 	}
@@ -217,7 +229,7 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 			continue
 		}
 		d.samples++
-		for k := range m.candidates() {
+		for k := range m.candidates {
 			request := state.raises[k].request(at.UnixNano(), requests[k])
 			d.requested[k] += request
 			if s.Values[i] > request {
@@ -228,21 +240,29 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 	return state
 }
 
-// candidates returns the number of candidates: the whole day is one more shape only beside shorter blocks.
-func (m *Model) candidates() int {
-	if m.blocks == 1 {
-		return multiplierCount
+// candidates calls a function with each candidate. The whole day is a shape of its own only beside shorter blocks.
+func (m *Model) candidates(yield func(int) bool) {
+	for k := range candidateCount {
+		switch shape := k / multiplierCount; {
+		case shape == shapeWhole && m.blocks == 1, shape == shapeNewest && m.settings.Newest == 0:
+			continue
+		}
+		if !yield(k) {
+			return
+		}
 	}
-	return candidateCount
 }
 
 // candidatesOf returns the requests of all candidates for each block.
 func candidatesOf(shape []float64) [][candidateCount]float64 {
-	blocks := len(shape) - 1
+	blocks := len(shape) - (shapeCount - 1)
 	out := make([][candidateCount]float64, blocks)
 	for i := range out {
 		for k, f := range Multipliers() {
-			out[i][k], out[i][multiplierCount+k] = f*shape[i], f*shape[blocks]
+			out[i][k] = f * shape[i]
+			for s := shapeWhole; s < shapeCount; s++ {
+				out[i][s*multiplierCount+k] = f * shape[blocks+s-shapeWhole]
+			}
 		}
 	}
 	return out
@@ -251,7 +271,7 @@ func candidatesOf(shape []float64) [][candidateCount]float64 {
 // observe adds a sample for all candidates.
 func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]float64, by *Reaction) {
 	p.recent.Add(use)
-	if p.recent.count == 0 || !(use > requests[0] || use > requests[multiplierCount]) {
+	if p.recent.count == 0 || !(use > min(requests[shapeBlocks], requests[shapeWhole*multiplierCount], requests[shapeNewest*multiplierCount])) {
 		return // no candidate is exceeded
 	}
 	for k, planned := range requests {

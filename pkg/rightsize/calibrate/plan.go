@@ -38,6 +38,8 @@ type Calibration struct {
 	Multiplier float64 `json:"multiplier"`
 	// WholeDay is set if one request for the whole day was cheaper than requests by block.
 	WholeDay bool `json:"wholeDay,omitempty"`
+	// NewestDays is set to the number of newest days whose quantile the multiplier applies to, if that was cheaper than that of all days.
+	NewestDays int `json:"newestDays,omitempty"`
 	// Days is the number of replayed days.
 	Days int `json:"days"`
 	// Reaction is set if requests were raised within the day in the replay.
@@ -84,9 +86,13 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 	}
 	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Calibration: c, Requests: make([]float64, m.blocks)}
 	for i := range out.Requests {
-		out.Requests[i] = c.Multiplier * shape[i]
-		if c.WholeDay {
+		switch {
+		case c.NewestDays > 0:
+			out.Requests[i] = c.Multiplier * shape[m.blocks+1]
+		case c.WholeDay:
 			out.Requests[i] = c.Multiplier * shape[m.blocks]
+		default:
+			out.Requests[i] = c.Multiplier * shape[i]
 		}
 	}
 	return out, nil
@@ -111,8 +117,8 @@ func (m *Model) calibrate() Calibration {
 	if samples == 0 {
 		return c
 	}
-	points, chosen := make([]Point, m.candidates()), 0
-	for k := range points {
+	points, chosen := make([]Point, candidateCount), 0
+	for k := range m.candidates {
 		points[k] = Point{
 			Multiplier: multiplier(k % multiplierCount), Violation: series.Ratio(above[k] / samples), Request: requested[k] / samples,
 		}
@@ -120,7 +126,12 @@ func (m *Model) calibrate() Calibration {
 			chosen = k
 		}
 	}
-	c.WholeDay = chosen >= multiplierCount
+	switch chosen / multiplierCount {
+	case shapeWhole:
+		c.WholeDay = true
+	case shapeNewest:
+		c.WholeDay, c.NewestDays = m.blocks > 1, m.settings.Newest
+	}
 	first := chosen / multiplierCount * multiplierCount
 	c.Points = points[first : first+multiplierCount]
 	c.Multiplier, c.Achieved = points[chosen].Multiplier, points[chosen].Violation

@@ -24,6 +24,9 @@ type Settings struct {
 	Reach time.Duration
 	// Window is the number of days of usage, and of replayed days.
 	Window int
+	// Newest is the number of newest days whose quantile, over the whole day, is tried beside that of all days; 0 for none. Usage whose level
+	// moves is cheaper to size by them.
+	Newest int
 	// MinDays is the number of observed days below which there is no plan.
 	MinDays int
 	// Reaction is the reaction that acts on the workload; nil if none does.
@@ -51,7 +54,7 @@ const LowestTarget series.Ratio = 0.0025
 // chosen on families of series other than those they were scored on; see docs/explanation/rightsizing.md.
 func DefaultSettings() Settings {
 	return Settings{
-		Target: DefaultTarget, Quantile: 0.98, Block: 3 * time.Hour, Reach: 15 * time.Minute, Window: 14, MinDays: 7,
+		Target: DefaultTarget, Quantile: 0.98, Block: 3 * time.Hour, Reach: 15 * time.Minute, Window: 14, Newest: 3, MinDays: 7,
 		Reaction: &Reaction{Headroom: 1.2, Hold: time.Hour, Delay: 2 * time.Minute},
 	}
 }
@@ -72,6 +75,7 @@ func (s Settings) Validate() error {
 	errs.Check(s.Reach >= 0 && s.Reach <= s.Block && s.Block+2*s.Reach <= day, "reach", s.Reach, "must be 0 to the length of a block")
 	errs.Check(s.Window >= 2 && s.Window <= 366, "window", s.Window, "must be 2 to 366 days")
 	errs.Check(s.MinDays >= 2 && s.MinDays <= s.Window, "minDays", s.MinDays, "must be 2 to the window")
+	errs.Check(s.Newest >= 0 && s.Newest <= s.Window, "newest", s.Newest, "must be 0 to the window")
 	if r := s.Reaction; r != nil {
 		errs.Check(r.Headroom >= 1 && r.Headroom <= 10, "reaction.headroom", r.Headroom, "must be 1 to 10 (1.1 is 10 % above)")
 		errs.Check(r.Hold > 0 && r.Hold <= day, "reaction.hold", r.Hold, "must be above 0 and at most a day")

@@ -61,9 +61,11 @@ func variants(block time.Duration) []variant {
 	for _, q := range []series.Ratio{0.95, 0.98} {
 		for _, hold := range []time.Duration{time.Hour, 3 * time.Hour} {
 			for _, headroom := range []float64{1.1, 1.2, 1.3} {
-				s := base
-				s.Quantile, s.Reaction = q, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
-				out = append(out, variant{fmt.Sprintf("p%g, hold %v, headroom %g", 100*float64(q), hold, headroom), s})
+				for _, newest := range []int{0, 3} {
+					s := base
+					s.Quantile, s.Newest, s.Reaction = q, newest, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
+					out = append(out, variant{fmt.Sprintf("p%g, newest %d days, hold %v, headroom %g", 100*float64(q), newest, hold, headroom), s})
+				}
 			}
 		}
 	}
