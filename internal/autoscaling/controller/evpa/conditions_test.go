@@ -26,9 +26,12 @@ func TestAppliedWhileHeld(t *testing.T) {
 		sizings []containerSizing
 		want    string
 	}{
-		"both held":  {adoption.Untouched, []containerSizing{held, size(series.Memory, vertical.Hold, 400<<20, 500<<20)}, "RequestsHeld: cpu of app: 400m is needed; that is 80 % of it; memory of app: 400Mi"},
+		"both held":  {adoption.Untouched, []containerSizing{held, size(series.Memory, vertical.Hold, 400<<20, 500<<20)}, "RequestsHeld: cpu of app stays 500m while 400m is needed: that is 80 % of it; memory of app stays 500Mi"},
 		"rested":     {adoption.Resting, []containerSizing{held}, "RequestsHeld: cpu of app"},
-		"one raised": {adoption.Untouched, []containerSizing{held, size(series.Memory, vertical.Raise, 2, 2)}, "Adopted: as recommended"},
+		"one raised": {adoption.Untouched, []containerSizing{held, size(series.Memory, vertical.Raise, 2, 2)}, "Adopted: as recommended; cpu of app stays 500m while 400m"},
+		"one equal":  {adoption.Resting, []containerSizing{held, size(series.Memory, vertical.Hold, 2, 2)}, "Resting: as recommended; cpu of app stays 500m while 400m"},
+		"one only":   {adoption.Resting, []containerSizing{held, size(series.Memory, vertical.None, 0, 0)}, "RequestsHeld: cpu of app"},
+		"no answer":  {adoption.Resting, []containerSizing{size(series.CPU, vertical.Hold, 0, 500)}, "RequestsHeld: cpu of app stays: that is 80 % of it"},
 		"as needed":  {adoption.Resting, []containerSizing{size(series.CPU, vertical.Hold, 500, 500)}, "Resting: as recommended"},
 		"under way":  {adoption.Lowering, []containerSizing{held}, "Lowering: as recommended"},
 		"no sizes":   {adoption.Untouched, nil, "Adopted: as recommended"},
