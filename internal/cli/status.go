@@ -257,6 +257,9 @@ func (r *statusReport) addExternalMetrics(ctx context.Context) error {
 		}
 	}
 	r.add(name, statusOK, detail, "")
+	if i := slices.IndexFunc(r.checks, func(c check) bool { return c.Name == service && c.Status == statusOff }); i >= 0 {
+		r.checks[i].Status, r.checks[i].Detail = statusOK, "runs outside the cluster"
+	}
 	return nil
 }
 
@@ -292,7 +295,11 @@ func (r *statusReport) addRules(ctx context.Context) error {
 	if !newest.IsZero() {
 		detail = ", the last round ended " + shortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
 	}
-	r.addReadiness("rules", readinessOf(&list), detail)
+	of := readinessOf(&list)
+	r.addReadiness("rules", of, detail)
+	if of.failed() > 0 { // Rules are few, and one that fails leaves many workloads without recommendations.
+		r.checks[len(r.checks)-1].Status, r.checks[len(r.checks)-1].Advice = statusWarn, "kubectl describe recommendationrules"
+	}
 	return nil
 }
 
@@ -307,6 +314,20 @@ func (r *statusReport) addObjects(ctx context.Context, name string, list client.
 
 // readiness counts objects by the reason for which they are not ready; those that are ready have none.
 type readiness map[string]int
+
+// reasonNotEvaluated stands for objects without the condition.
+const reasonNotEvaluated = "NotEvaluated"
+
+// failed returns the number of objects that were evaluated and are not ready.
+func (of readiness) failed() int {
+	n := 0
+	for reason, count := range of {
+		if reason != "" && reason != reasonNotEvaluated {
+			n += count
+		}
+	}
+	return n
+}
 
 // addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
 func (r *statusReport) addReadiness(name string, of readiness, text string) {
@@ -357,7 +378,7 @@ func readinessOf(list client.ObjectList) readiness {
 		}
 		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
 		case c == nil:
-			out["NotEvaluated"]++
+			out[reasonNotEvaluated]++
 		case c.Status == metav1.ConditionTrue:
 			out[""]++
 		default:

@@ -31,6 +31,9 @@ func (p *playground) printSummary(ctx context.Context) error {
 		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
 		p.console.resultf("  %-14s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
 	}
+	if p.explainAddress != "" {
+		p.console.resultf("  %-14s http://%s (crane explain scheduling)", "crane-scheduler", p.explainAddress)
+	}
 	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
 	p.console.resultf("")
 	if all := footprints(p.pids()); len(all) > 0 {
@@ -43,11 +46,14 @@ func (p *playground) printSummary(ctx context.Context) error {
 		return nil
 	}
 	path := filepath.Join(p.dir, environmentFile)
-	address := ""
+	prometheusURL, schedulerURL := "", ""
 	if p.prometheus != nil {
-		address = p.prometheus.URL()
+		prometheusURL = p.prometheus.URL()
 	}
-	if err := os.WriteFile(path, []byte(environment(p.control.Kubeconfig(), address, p.options.BinDir)), 0o600); err != nil {
+	if p.explainAddress != "" {
+		schedulerURL = "http://" + p.explainAddress
+	}
+	if err := os.WriteFile(path, []byte(environment(p.control.Kubeconfig(), prometheusURL, schedulerURL, p.options.BinDir)), 0o600); err != nil {
 		return fmt.Errorf("writing the environment of a shell: %w", err)
 	}
 	p.console.resultf("In another terminal:\n\n  source %s\n  kubectl get recommendations -A\n  crane recommend\n", quoteArgs([]string{path}))
@@ -58,13 +64,16 @@ func (p *playground) printSummary(ctx context.Context) error {
 const environmentFile = "env"
 
 // environment returns the settings with which kubectl and crane use this playground.
-func environment(kubeconfig, prometheus, binDir string) string {
+func environment(kubeconfig, prometheus, scheduler, binDir string) string {
 	if absolute, err := filepath.Abs(binDir); err == nil {
 		binDir = absolute
 	}
 	text := "export KUBECONFIG=" + quoteArgs([]string{kubeconfig}) + "\nexport PATH=" + quoteArgs([]string{binDir}) + ":\"$PATH\"\n"
 	if prometheus != "" {
 		text += "export CRANE_PROMETHEUS_URL=" + prometheus + "\n"
+	}
+	if scheduler != "" {
+		text += "export CRANE_SCHEDULER_URL=" + scheduler + "\n"
 	}
 	return text
 }
