@@ -69,7 +69,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			progress := newProgress(s.Err, "asking the schedulers", nil)
+			progress := newProgress(s.Err, "querying the schedulers", nil)
 			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
 			progress.stop()
 			if err != nil {

@@ -97,7 +97,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 		}
 	}
 	if len(warned) > 0 {
-		return fmt.Errorf("not as it should be: %s", strings.Join(warned, ", "))
+		return fmt.Errorf("checks with warnings: %s", strings.Join(warned, ", "))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	case leader != "":
 		r.add("leader", statusOK, leader, "")
 	case found["craned"]:
-		r.add("leader", statusWarn, "no craned has renewed its lease within "+maxLeaseAge.String()+": nothing is processed", "kubectl logs with the label "+componentLabel+"=craned")
+		r.add("leader", statusWarn, "no craned has renewed its lease within "+maxLeaseAge.String()+": nothing is processed", "read the logs of the pods with the label "+componentLabel+"=craned")
 	default:
 		r.add("leader", statusWarn, "no craned runs, in the cluster or outside: nothing is processed", "")
 	}

@@ -22,19 +22,19 @@ func (p *playground) printSummary(ctx context.Context) error {
 		}
 	}
 	p.console.resultf("")
-	p.console.resultf("  %-14s %s", "kubeconfig", p.control.Kubeconfig())
-	p.console.resultf("  %-14s %s", "api-server", p.control.URL())
+	p.console.resultf("  %-15s %s", "kubeconfig", p.control.Kubeconfig())
+	p.console.resultf("  %-15s %s", "api-server", p.control.URL())
 	if p.prometheus != nil {
-		p.console.resultf("  %-14s %s", "prometheus", p.prometheus.URL())
+		p.console.resultf("  %-15s %s", "prometheus", p.prometheus.URL())
 	}
 	if p.cranedMetrics != "" {
-		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
-		p.console.resultf("  %-14s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
+		p.console.resultf("  %-15s http://%s/metrics", "craned", p.cranedMetrics)
+		p.console.resultf("  %-15s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
 	}
 	if p.explainAddress != "" {
-		p.console.resultf("  %-14s http://%s (crane explain scheduling)", "crane-scheduler", p.explainAddress)
+		p.console.resultf("  %-15s http://%s (crane explain scheduling)", "crane-scheduler", p.explainAddress)
 	}
-	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
+	p.console.resultf("  %-15s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
 	p.console.resultf("")
 	if all := footprints(p.pids()); len(all) > 0 {
 		p.console.resultf("Memory: %s.", describe(all))

@@ -79,9 +79,9 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 	case !out.OK:
 		out.Reason, out.Message = reasonNoEstimate, missing
 	case missing != "":
-		out.Reason, out.Message = reasonReady, "there is a recommendation, except for "+missing
+		out.Reason, out.Message = reasonReady, "a recommendation is available, except for "+missing
 	default:
-		out.Reason, out.Message = reasonReady, "there is a recommendation"
+		out.Reason, out.Message = reasonReady, "a recommendation is available"
 	}
 	if out.OK {
 		out.Message += s.describeDifferences(sizings)
