@@ -152,7 +152,7 @@ DURATION ?= 1h
 SEED ?=
 
 .PHONY: chaos
-chaos: build $(BIN)/kubectl ## Random faults of craned, metric-adapter and Prometheus for DURATION while invariants are checked; SEED=N repeats a sequence
+chaos: build $(BIN)/kubectl ## Random faults of craned, metric-adapter, an agent and Prometheus for DURATION while invariants are checked; SEED=N repeats a sequence
 	CRANE_BIN=$(BIN) CRANE_CHAOS_DURATION=$(DURATION) CRANE_CHAOS_SEED=$(SEED) $(GO) test -count=1 -v -timeout 12h -run '^TestChaos$$' ./test/e2e
 
 # Real nodes (docs/how-to/use-real-nodes.md) ------------------------------------------------------------------------------------

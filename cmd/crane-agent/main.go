@@ -12,9 +12,11 @@ import (
 	"syscall"
 
 	"crane.io/crane/internal/agent"
+	"crane.io/crane/internal/component/filesize"
 )
 
 func main() {
+	filesize.IgnoreSignal()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process; the next start undoes its changes
 	err := agent.NewCommand().ExecuteContext(ctx)

@@ -10,10 +10,12 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"crane.io/crane/internal/component/filesize"
 	"crane.io/crane/internal/metricadapter"
 )
 
 func main() {
+	filesize.IgnoreSignal()
 	if err := metricadapter.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "metric-adapter:", err)
 		os.Exit(1)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/controller"
@@ -18,6 +17,7 @@ import (
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	newpods "crane.io/crane/internal/adoption/webhook"
 	"crane.io/crane/internal/component/featuregate"
+	"crane.io/crane/internal/component/wallclock"
 )
 
 // adoptionController is the name of the controller that applies recommended values to their targets.
@@ -82,11 +82,11 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 	settings.DryRun = p.Adoption.DryRun
 	cfg := controller.Config{
 		Settings: settings, SystemNamespace: p.Namespace, Pause: p.pause,
-		Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
 	}
 	if p.source != nil {
 		cfg.Reaction, cfg.ReactionInterval = p.source, p.Adoption.ReactionInterval
-		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: clock.RealClock{}}
+		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: wallclock.New()}
 	}
 	if p.recorder != nil {
 		cfg.Kills, cfg.Wake = p.recorder, controller.WakeOnKills(p.recorder.OnRecorded)

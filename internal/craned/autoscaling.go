@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -18,6 +17,7 @@ import (
 	"crane.io/crane/internal/autoscaling/controller/ehpa"
 	"crane.io/crane/internal/autoscaling/controller/substitute"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
@@ -114,12 +114,12 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Zones: scalingmetric.NewZones(p.Autoscaling.LocalTime)},
 		Queries:       queries,
 		ProbeInterval: p.Autoscaling.Probe, ProbeGracePeriod: p.Autoscaling.Grace,
-		Mapper: p.mapper, Changed: changed, RuleErrors: rules.Problem, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Mapper: p.mapper, Changed: changed, RuleErrors: rules.Problem, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)
 	}
-	if err := substitute.AddToManager(p.mgr, clock.RealClock{}); err != nil {
+	if err := substitute.AddToManager(p.mgr, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of substitutes: %w", err)
 	}
 	return nil
@@ -134,7 +134,7 @@ func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[cl
 	}
 	follower := &ehpa.RulesWatcher{
 		File: at.File, ConfigMap: client.ObjectKey{Namespace: at.Namespace, Name: at.Name}, Key: at.Key,
-		Reader: p.mgr.GetAPIReader(), ExtraMatchers: extra, Changed: changed, Clock: clock.RealClock{},
+		Reader: p.mgr.GetAPIReader(), ExtraMatchers: extra, Changed: changed, Clock: wallclock.New(),
 	}
 	if at.File == "" && at.Name == "" {
 		return follower, nil

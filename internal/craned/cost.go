@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics"
 	costcontroller "crane.io/crane/internal/recommendation/controller/clustercost"
 	"crane.io/crane/internal/recommendation/pricebook"
@@ -36,7 +36,7 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 		Cluster:   newLiveLister(mgr),
 		Usage:     usage,
 		Interval:  o.CostInterval,
-		Clock:     clock.RealClock{},
+		Clock:     wallclock.New(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the ledger: %w", err)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/autoscaling/controller/evpa"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics/profile"
 )
 
@@ -53,7 +53,7 @@ func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 		// Recorded OOM kills are read besides the history, because they are available at once.
 		History:  profile.Source{Capabilities: p.data.history()},
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
-		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
 	}
 	if p.recorder != nil {
 		cfg.Kills = p.recorder

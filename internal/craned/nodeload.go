@@ -16,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/component/wallclock"
 	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
@@ -106,14 +106,14 @@ func (n *NodeLoad) format() (nodeload.Format, error) {
 
 // openPolicy opens the policy file. Only the default path may be missing.
 func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
-	policy, err := policyfile.Open(n.PolicyFile, policyfile.DefaultInterval, clock.RealClock{})
+	policy, err := policyfile.Open(n.PolicyFile, policyfile.DefaultInterval, wallclock.New())
 	if errors.Is(err, fs.ErrNotExist) && !n.requirePolicy {
 		ctrl.LoggerFrom(ctx).Info("No node-load policy file; using the built-in policy", "file", n.PolicyFile)
 		builtin, err := policyfile.Builtin()
 		if err != nil {
 			return nil, err
 		}
-		return policyfile.Fixed(builtin, clock.RealClock{}), nil
+		return policyfile.Fixed(builtin, wallclock.New()), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--policy-config-path: %w", err)
@@ -145,7 +145,7 @@ func addNodeLoad(
 	if err != nil {
 		return nil, fmt.Errorf("building the client of pods: %w", err)
 	}
-	binds := nodeloadcontroller.NewBinds(clients.CoreV1(), clock.RealClock{})
+	binds := nodeloadcontroller.NewBinds(clients.CoreV1(), wallclock.New())
 	metrics := nodeloadcontroller.NewMetrics()
 	controller, err := nodeloadcontroller.New(nodeloadcontroller.Config{
 		Policy:   policy,
@@ -158,7 +158,7 @@ func addNodeLoad(
 		Material: series.Ratio(o.NodeLoad.Material),
 		Workers:  o.NodeLoad.Workers,
 		DryRun:   o.NodeLoad.DryRun, TaintAbove: series.Ratio(o.NodeLoad.TaintAbove), Namespace: o.Namespace,
-		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
+		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: wallclock.New(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the node-load controller: %w", err)

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics"
 	oomcontroller "crane.io/crane/internal/recommendation/controller/oomrecord"
 	"crane.io/crane/pkg/oom"
@@ -68,7 +68,7 @@ func addOOM(_ context.Context, p *dependencies) error {
 		Namespace:  p.Namespace,
 		Limits:     oom.Limits{Count: p.OOM.MaxRecords, Bytes: oomBytes, PerContainer: oomPerContainer, Age: oomAge},
 		CleanEvery: oomClean,
-		Events:     p.mgr.GetEventRecorder("craned"), Metrics: series, Clock: clock.RealClock{},
+		Events:     p.mgr.GetEventRecorder("craned"), Metrics: series, Clock: wallclock.New(),
 	})
 	if err := p.mgr.Add(p.recorder); err != nil {
 		return fmt.Errorf("adding the OOM recorder: %w", err)

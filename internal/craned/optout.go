@@ -7,9 +7,8 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/clock"
-
 	"crane.io/crane/internal/adoption/optoutlist"
+	"crane.io/crane/internal/component/wallclock"
 )
 
 // addOptOuts adds the publisher of the workloads that have opted out, which agents read, and the caches behind it.
@@ -18,7 +17,7 @@ func addOptOuts(ctx context.Context, p *dependencies) error {
 	if err := optoutlist.Watch(ctx, p.mgr.GetCache()); err != nil {
 		return err
 	}
-	err := p.mgr.Add(optoutlist.Publisher{Namespace: p.Namespace, Cache: p.mgr.GetCache(), Client: p.mgr.GetClient(), Clock: clock.RealClock{}})
+	err := p.mgr.Add(optoutlist.Publisher{Namespace: p.Namespace, Cache: p.mgr.GetCache(), Client: p.mgr.GetClient(), Clock: wallclock.New()})
 	if err != nil {
 		return fmt.Errorf("adding the list of workloads that have opted out: %w", err)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/controller"
@@ -154,7 +154,7 @@ func (p *dependencies) isolation() controller.Isolation {
 
 // addClusterNodePrediction adds the controller behind ClusterNodePrediction.
 func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
-	if err := controller.AddNodesToManager(ctx, p.mgr, p.Namespace, clock.RealClock{}); err != nil {
+	if err := controller.AddNodesToManager(ctx, p.mgr, p.Namespace, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
 	return nil
@@ -167,7 +167,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 		return err
 	}
 	err = controller.AddToManager(p.mgr, controller.Config{
-		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: clock.RealClock{},
+		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
 		Isolation: p.isolation(), Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
 	})
 	if err != nil {
@@ -179,6 +179,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 // addPredictor adds the predictor, which owns the models, to the manager.
 func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
+	config.Clock = wallclock.New()
 	config.Source, config.IsQueryError = p.data.list, isRequestError
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
 	config.MaxBytes, config.MaxNamespaceBytes = p.Prediction.MaxMemory.Value(), p.Prediction.MaxNamespaceMemory.Value()

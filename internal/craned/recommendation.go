@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/recommendation/controller"
 )
@@ -37,7 +37,7 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 		Namespace: p.Namespace,
 		Outdated:  p.RecommendationOutdated,
 		Registry:  ctrlmetrics.Registry,
-		Clock:     clock.RealClock{},
+		Clock:     wallclock.New(),
 	})
 	if err != nil {
 		return fmt.Errorf("adding the recommendation controllers: %w", err)
@@ -49,7 +49,7 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[controller.Settings], error) {
 	path, parse := o.RecommendationConfigurationFile, controller.ParseSettings
 	if o.requireConfiguration {
-		file, err := configfile.Open(path, configfile.DefaultInterval, clock.RealClock{}, parse)
+		file, err := configfile.Open(path, configfile.DefaultInterval, wallclock.New(), parse)
 		if err != nil {
 			return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 		}
@@ -58,7 +58,7 @@ func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[c
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
 	}
-	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, clock.RealClock{}, parse, controller.BuiltinSettings())
+	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, wallclock.New(), parse, controller.BuiltinSettings())
 	if err != nil {
 		return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 	}

@@ -28,6 +28,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/pause"
 )
 
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
-	return start(ctx, h, o.ShutdownDelay, clock.RealClock{}, lock.lost)
+	return start(ctx, h, o.ShutdownDelay, wallclock.New(), lock.lost)
 }
 
 // start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/optoutlist"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/metrics/prometheus"
 	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
@@ -90,7 +90,7 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 		if err != nil {
 			return err
 		}
-		from := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, clock.RealClock{})}
+		from := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
 		if p.source != nil {
 			from.Prometheus = p.source
 		}
@@ -132,7 +132,7 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 			return optoutlist.Read(ctx, mgr.GetAPIReader(), mgr.GetScheme())
 		},
 		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()}, Patches: patches,
-		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: clock.RealClock{},
+		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: wallclock.New(),
 	})
 	if err != nil {
 		return fmt.Errorf("building the rebalancing controller: %w", err)

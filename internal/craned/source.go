@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/metrics/csv"
@@ -73,7 +73,7 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 		s.health = append(s.health, newSourceHealth(name, ask))
 	}
 	s.list = fallback.New(fallback.Config{
-		IsQueryError: isRequestError, Clock: clock.RealClock{}, Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
+		IsQueryError: isRequestError, Clock: wallclock.New(), Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
 	}, members...)
 	return s, nil
 }
@@ -97,7 +97,7 @@ func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Ca
 	case dataSourceGRPC:
 		server, err := grpc.New(grpc.Config{
 			Address: o.GRPC.Address, CAFile: o.GRPC.CAFile, Insecure: o.GRPC.Insecure, Timeout: o.GRPC.Timeout,
-			Inventory: newLiveLister(mgr), Clock: clock.RealClock{},
+			Inventory: newLiveLister(mgr), Clock: wallclock.New(),
 		})
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)

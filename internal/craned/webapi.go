@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/craned/webapi"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/controller"
@@ -78,7 +78,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 	}
 	api, err := webapi.New(webapi.Config{
 		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, PastSeries: p.pastSeries,
-		Authenticator: who, Authorizer: may, Clock: clock.RealClock{},
+		Authenticator: who, Authorizer: may, Clock: wallclock.New(),
 	})
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/optoutlist"
 	"crane.io/crane/internal/component/configfile"
+	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/craned/admission"
 	"crane.io/crane/internal/craned/qosinitializer"
 	"crane.io/crane/internal/kube/certificates"
@@ -129,7 +129,7 @@ func addQOSInitializer(ctx context.Context, p *dependencies) error {
 		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
 		return nil
 	}
-	file, err := configfile.Open(p.Webhook.QOSConfigFile, configfile.DefaultInterval, clock.RealClock{}, qosinitializer.Parse)
+	file, err := configfile.Open(p.Webhook.QOSConfigFile, configfile.DefaultInterval, wallclock.New(), qosinitializer.Parse)
 	if err != nil {
 		return fmt.Errorf("--qos-config-file: %w", err)
 	}
@@ -173,7 +173,7 @@ func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
 			certificates.MutatingWebhooks(podWebhookConfig),
 		},
-		Manager: "craned-certificates", Lifetimes: certificates.DefaultLifetimes(), Clock: clock.RealClock{},
+		Manager: "craned-certificates", Lifetimes: certificates.DefaultLifetimes(), Clock: wallclock.New(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the keeper of certificates: %w", err)

@@ -9,17 +9,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,9 +38,10 @@ const (
 	chaosSteps = 8
 )
 
-// TestChaos kills, pauses and cuts off craned, metric-adapter and Prometheus at random while workloads are lowered and scaled. All along no
-// Recommendation is lost, no step is applied twice, replicas stay within their bounds and adoptions within their budget. After the faults
-// every workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are two
+// TestChaos kills, pauses and cuts off craned, metric-adapter, an agent and Prometheus at random, fills their disks, expires certificates and
+// lets the clock of craned jump, while workloads are lowered, scaled and throttled. All along no Recommendation is lost, no step is applied
+// twice, replicas stay within their bounds, adoptions within their budget and throttled pods above their requests. After the faults every
+// workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are two
 // minutes of one sequence. CRANE_CHAOS_SEED repeats a sequence.
 func TestChaos(t *testing.T) {
 	duration, seed := 2*time.Minute, uint64(1)
@@ -65,10 +60,11 @@ func TestChaos(t *testing.T) {
 	t.Logf("%s of faults with CRANE_CHAOS_SEED=%d", duration, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	proxy := newFaultProxy(t)
+	binaries, offsetFile := chaosBinaries(t)
 	// Two workloads are lowered at once, each for about two minutes.
 	workloads := min(40, 3+int(duration/(90*time.Second)))
-	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", "4", "--workloads", "6",
-		"--days", "2", "--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
+	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", strconv.Itoa(4+workloads/4), "--workloads", "6",
+		"--days", "2", "--bin-dir", binaries, "--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
 		if m == nil {
@@ -78,7 +74,7 @@ func TestChaos(t *testing.T) {
 	})
 	// The steps of the scenario stop and start Prometheus while the faults below are injected.
 	s.awaitOutput(t, "the scenario starts", chaosDescription)
-	c := &chaos{session: s, proxy: proxy, random: random, pods: map[types.UID]podSize{}, recommendations: map[string]types.UID{}}
+	c := &chaos{session: s, proxy: proxy, random: random, offsetFile: offsetFile, pods: map[types.UID]podSize{}, recommendations: map[string]types.UID{}}
 	c.adopt(t, workloads)
 
 	end := time.Now().Add(duration)
@@ -93,7 +89,7 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	c.repair(t, end.Add(time.Hour))
-	t.Logf("faults: %v; most workloads at once: %d", c.counts, c.mostUnderWay)
+	t.Logf("faults: %v; most workloads at once: %d; throttled: %t", c.counts, c.mostUnderWay, c.throttled)
 	if t.Failed() {
 		return
 	}
@@ -122,6 +118,8 @@ metricRules: |
   - seriesQuery: shop_requests_per_second
     resources: {namespaced: false}
     metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+agentNodes: 1
+agent: {dry-run: "false", enforce: "cpu-throttle,taint"}
 load: {metric: shop_requests_per_second, namespace: shop, low: 140, high: 560, period: 10m, busy: 3m, ramp: 30s, riseAfter: 60s}
 steps:
 - at: 0s
@@ -148,6 +146,7 @@ steps:
       behavior: {scaleDown: {stabilizationWindowSeconds: 30}}
       prediction: {predictionAlgorithm: {algorithmType: auto}}
 `, chaosDescription, prometheus, chaosWatch, chaosStep, chaosBudget, chaosMinReplicas, chaosMaxReplicas)
+	b.WriteString(chaosPressure)
 	for i := range workloads {
 		fmt.Fprintf(&b, `    ---
     apiVersion: apps/v1
@@ -182,62 +181,6 @@ steps:
 	return path
 }
 
-// faultProxy is between craned and Prometheus.
-type faultProxy struct {
-	url    string
-	target atomic.Pointer[httputil.ReverseProxy]
-	mode   atomic.Int32
-}
-
-// Modes of a faultProxy.
-const (
-	passing = iota
-	failing // status 503
-	slow    // a delay of 3 s
-	cut     // connections are closed
-)
-
-func newFaultProxy(t *testing.T) *faultProxy {
-	t.Helper()
-	p := &faultProxy{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		target, mode := p.target.Load(), p.mode.Load()
-		switch {
-		case target == nil || mode == failing:
-			http.Error(w, "out of order", http.StatusServiceUnavailable)
-			return
-		case mode == cut:
-			panic(http.ErrAbortHandler)
-		case mode == slow:
-			select {
-			case <-time.After(3 * time.Second):
-			case <-r.Context().Done():
-			}
-		}
-		target.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	p.url = server.URL
-	return p
-}
-
-// forward sets the address of Prometheus.
-func (p *faultProxy) forward(address string) error {
-	to, err := url.Parse(address)
-	if err != nil {
-		return err
-	}
-	target := httputil.NewSingleHostReverseProxy(to)
-	target.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-	}
-	p.target.Store(target)
-	return nil
-}
-
 // chaos injects faults into a playground and checks its invariants.
 type chaos struct {
 	*session
@@ -249,70 +192,24 @@ type chaos struct {
 	until  time.Time
 	counts map[string]int
 
+	// offsetFile is the file with the offset of the clock of craned, jumped the time of its last change.
+	offsetFile string
+	jumped     time.Time
+
 	// recommendations are the UIDs by namespace and name of those that were seen, pods the sizes.
 	recommendations map[string]types.UID
 	pods            map[types.UID]podSize
-	checked         time.Time
-	mostUnderWay    int
+	// podsRead is the time at which the last reading of the pods began.
+	podsRead     time.Time
+	mostUnderWay int
+	// throttled is set once the agent has throttled a pod.
+	throttled bool
 }
 
-// podSize is the CPU request of a pod, and the time at which it was last lowered.
+// podSize is the CPU request of a pod, and a time before which it was not lowered for the last time.
 type podSize struct {
 	cpu     int64
 	lowered time.Time
-}
-
-// inject starts a random fault that ends before the end.
-func (c *chaos) inject(t *testing.T, end time.Time) {
-	t.Helper()
-	component := []string{"craned", "craned", "metric-adapter"}[c.random.IntN(3)]
-	kind, lasts := c.random.IntN(6), time.Duration(1+c.random.IntN(20))*time.Second
-	name := [...]string{"kill " + component, "kill " + component, "pause " + component, "503 of Prometheus", "slow Prometheus", "no Prometheus"}[kind]
-	pid := c.pid(t, component)
-	switch {
-	case kind < 3 && pid == 0:
-		return // The supervisor has not restarted it yet.
-	case kind < 2:
-		_ = syscall.Kill(pid, syscall.SIGKILL) // It may have ended meanwhile.
-	case kind == 2:
-		_ = syscall.Kill(pid, syscall.SIGSTOP)
-		c.fault = func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
-	default:
-		c.proxy.mode.Store(int32(kind - 3 + failing))
-		c.fault = func() { c.proxy.mode.Store(passing) }
-	}
-	c.until = time.Now().Add(lasts)
-	if c.until.After(end) {
-		c.until = end
-	}
-	if c.counts == nil {
-		c.counts = map[string]int{}
-	}
-	c.counts[name]++
-	if c.fault != nil {
-		name += " for " + lasts.String()
-	}
-	t.Logf("%s: %s", time.Now().UTC().Format(time.TimeOnly), name)
-}
-
-// repair ends a fault whose time is over.
-func (c *chaos) repair(t *testing.T, now time.Time) {
-	t.Helper()
-	if c.fault != nil && now.After(c.until) {
-		c.fault()
-		c.fault = nil
-	}
-}
-
-// pid returns the process of a component of this playground; 0 if none runs.
-func (c *chaos) pid(t *testing.T, component string) int {
-	t.Helper()
-	for _, p := range processes(t, c.state) {
-		if program, _, _ := strings.Cut(p.line, " "); filepath.Base(program) == component {
-			return p.pid
-		}
-	}
-	return 0
 }
 
 // adopt gives the Recommendations a value, waits for the pods, and starts adoption.
@@ -349,11 +246,10 @@ func (c *chaos) read(t *testing.T, into any, args ...string) {
 // check fails the test for each invariant that does not hold.
 func (c *chaos) check(t *testing.T) {
 	t.Helper()
-	now := time.Now()
 	c.checkRecommendations(t)
-	c.checkPods(t, now)
+	c.checkPods(t)
 	c.checkReplicas(t)
-	c.checked = now
+	c.checkThrottled(t)
 }
 
 func (c *chaos) checkRecommendations(t *testing.T) {
@@ -391,9 +287,13 @@ func (c *chaos) checkRecommendations(t *testing.T) {
 
 // checkPods compares the requests of pods with those of the last check: each step is at most the share of a request, and comes after the watch of
 // the step before it.
-func (c *chaos) checkPods(t *testing.T, now time.Time) {
+func (c *chaos) checkPods(t *testing.T) {
 	t.Helper()
-	for _, p := range c.podsOf(t) {
+	last, begin := c.podsRead, time.Now()
+	pods := c.podsOf(t)
+	c.podsRead = begin
+	end := time.Now()
+	for _, p := range pods {
 		size, before := podSize{cpu: p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}, c.pods[p.UID]
 		size.lowered = before.lowered
 		switch {
@@ -402,14 +302,18 @@ func (c *chaos) checkPods(t *testing.T, now time.Time) {
 		case size.cpu > before.cpu:
 			t.Errorf("%s was raised from %dm to %dm", p.Name, before.cpu, size.cpu)
 		case size.cpu < before.cpu:
-			size.lowered = now
-			// Several steps fit between two checks that are far apart.
-			steps := 1 + math.Floor(float64(now.Sub(c.checked)+chaosPoll)/float64(chaosWatch))
+			size.lowered = last // or later
+			// Several steps fit between two checks that are far apart, and a clock that jumps ends a watch.
+			jumped := before.lowered.Before(c.jumped) || last.Before(c.jumped)
+			steps := 1 + math.Floor(float64(end.Sub(last))/float64(chaosWatch))
+			if jumped {
+				steps++
+			}
 			if least := int64(float64(before.cpu)*math.Pow(1-chaosStep, steps)) - 1; size.cpu < least {
 				t.Errorf("%s was lowered from %dm to %dm, below %dm: a step was applied twice", p.Name, before.cpu, size.cpu, least)
 			}
-			if since := now.Sub(before.lowered); !before.lowered.IsZero() && since+now.Sub(c.checked)+chaosPoll < chaosWatch {
-				t.Errorf("%s was lowered %s after the step before, want %s or more", p.Name, since, chaosWatch)
+			if since := end.Sub(before.lowered); !jumped && !before.lowered.IsZero() && since < chaosWatch {
+				t.Errorf("%s was lowered at most %s after the step before, want %s or more", p.Name, since, chaosWatch)
 			}
 		}
 		c.pods[p.UID] = size
@@ -460,6 +364,14 @@ func (c *chaos) checkEnd(t *testing.T, workloads int) {
 			t.Errorf("%s was restarted %d times", p.Name, n)
 		}
 	}
+	eventually(t, "no throttled pod and no taint", func() error {
+		taints := c.kubectl(t, "get", "node", "agent-01", "-o", "jsonpath={.spec.taints[*].key}")
+		if quota := c.quota(t); quota != 0 || strings.Contains(taints, "interference") {
+			return fmt.Errorf("cruncher has %g cores, taints %s", quota, taints)
+		}
+		return nil
+	})
+	eventually(t, "a valid certificate", func() error { return c.servingCertificate(t) })
 	c.kubectl(t, "delete", "ehpa", "storefront", "-n", "shop")
 	for i := range workloads {
 		c.kubectl(t, "patch", "recommendation", fmt.Sprintf("generous-%d", i), "-n", "shop", "--type=merge", "-p", `{"spec":{"adoptionType":"Status"}}`)
