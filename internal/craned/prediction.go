@@ -168,7 +168,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	}
 	err = controller.AddToManager(p.mgr, controller.Config{
 		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
-		Isolation: p.isolation(), Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
+		Isolation: p.isolation(), SystemNamespace: p.Namespace, Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
 	})
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)

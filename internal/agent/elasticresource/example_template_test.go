@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/nodetemplate"
 )
 
 // TestExampleTemplate checks that the shipped template renders valid PromQL for a Node.
@@ -28,7 +29,7 @@ func TestExampleTemplate(t *testing.T) {
 	if cm.Name != predictionv1alpha1.NodeResourceTemplateConfigMap {
 		t.Errorf("name %s", cm.Name)
 	}
-	spec, err := render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], newNode())
+	spec, err := nodetemplate.Render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], newNode())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/prediction/nodetemplate"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
@@ -109,7 +110,7 @@ const testTemplate = `predictionMetrics:
 `
 
 func TestRender(t *testing.T) {
-	spec, err := render(testTemplate, newNode())
+	spec, err := nodetemplate.Render(testTemplate, newNode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestRender(t *testing.T) {
 		`{{range $i, $e := .status.addresses}}{{printf "%99999999s" "x"}}{{end}}`: "template",
 		"{{range 100000}}0123456789{{end}}":                                       "more than",
 	} {
-		if _, err := render(text, newNode()); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := nodetemplate.Render(text, newNode()); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %s", text, err, why)
 		}
 	}

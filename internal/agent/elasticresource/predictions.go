@@ -23,6 +23,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/prediction/nodetemplate"
 	model "crane.io/crane/pkg/elastic"
 )
 
@@ -121,7 +122,7 @@ func (p *predictionSync) ensure(
 	if !ok {
 		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
 	}
-	spec, err := render(text, node)
+	spec, err := nodetemplate.Render(text, node)
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
 	}

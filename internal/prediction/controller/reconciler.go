@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -39,6 +40,8 @@ type Reconciler struct {
 	Metrics   *Metrics
 	// Isolation restricts the queries. The objects of its system namespace have no budget of their own.
 	Isolation Isolation
+	// NodeTemplates checks the predictions of nodes; nil for no check.
+	NodeTemplates *NodeTemplates
 	// Frequency is the interval between reconciliations of an object.
 	Frequency time.Duration
 	Clock     clock.PassiveClock
@@ -63,7 +66,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the prediction %s: %w", req, err)
 	}
-	seen := r.observe(tsp)
+	refused := r.NodeTemplates.check(ctx, tsp)
+	if refused != nil && !isTemplateError(refused) {
+		return ctrl.Result{}, fmt.Errorf("checking the prediction %s: %w", req, refused)
+	}
+	seen := r.observe(tsp, refused)
 	status := r.decide(tsp, seen)
 	if err := r.act(ctx, tsp, status); err != nil {
 		return ctrl.Result{}, err
@@ -72,8 +79,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.requeueAfter(req.NamespacedName, seen)}, nil
 }
 
-// observe registers the requests with the predictor and returns their states.
-func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []metricState {
+// observe registers the requests with the predictor and returns their states. All of them are refused if an error is given.
+func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction, refused error) []metricState {
 	seen := make([]metricState, len(tsp.Spec.PredictionMetrics))
 	var requests []predictor.Request
 	var at []int
@@ -81,6 +88,7 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction) []met
 		m := &tsp.Spec.PredictionMetrics[i]
 		seen[i].identifier = m.ResourceIdentifier
 		request, err := requestOf(tsp, m, r.Selector, r.Isolation)
+		err = cmp.Or(refused, err)
 		if err != nil {
 			seen[i].refused = err
 			continue

@@ -30,6 +30,8 @@ type Config struct {
 	Predictor Predictor
 	Selector  Selector
 	Isolation Isolation
+	// SystemNamespace is Crane's own, with the predictions of nodes.
+	SystemNamespace string
 	// Frequency is the interval between reconciliations of an object; MaxConcurrent is the number of concurrent ones.
 	Frequency     time.Duration
 	MaxConcurrent int
@@ -51,7 +53,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.MaxConcurrent}).
 		Complete(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
-			Isolation: cfg.Isolation, Frequency: cfg.Frequency, Clock: cfg.Clock,
+			Isolation: cfg.Isolation, NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock}, Frequency: cfg.Frequency, Clock: cfg.Clock,
 		})
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
