@@ -87,7 +87,7 @@ func (o *Options) clients() (clients, error) {
 
 // newWatcher returns a watcher of the API server; --rules replaces its rules.
 func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, beat func(string)) (*cluster.Watcher, error) {
-	config := cluster.Config{Client: c.Interface, Dynamic: c.objects, Node: o.nodeName(), Namespace: o.Namespace, Clock: clk, Log: log, Beat: beat}
+	config := cluster.Config{Client: c.Interface, Dynamic: c.objects, Node: o.nodeName(), Namespace: o.Namespace, StartSpread: o.StartSpread, Clock: clk, Log: log, Beat: beat}
 	if o.Rules != "" {
 		set, err := o.readRules()
 		if err != nil {

@@ -57,6 +57,8 @@ type Options struct {
 	RecordBytes int64
 	// Kubeconfig is the file for the API server; empty for that of the agent's own cluster, if any.
 	Kubeconfig string
+	// StartSpread bounds the random wait before the first request to the API server.
+	StartSpread time.Duration
 	// Namespace is Crane's namespace.
 	Namespace  string
 	NodeName   string
@@ -117,6 +119,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")
 	fs.StringVar(&o.Rules, "rules", o.Rules, "File with NodeQOS, PodQOS and AvoidanceActions as YAML documents, instead of those of the API server.")
 	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as printed by kubectl get pods -o yaml, without an API server.")
+	fs.DurationVar(&o.StartSpread, "start-spread", o.StartSpread, "Longest random wait before the first request to the API server, so that the agents of many nodes do not start at once; 0 for none.")
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server with the node, its pods and the rules; empty for that of the agent's own cluster, if any.")
 	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
 	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, without an API server. Empty for unknown: every NodeQOS applies.")

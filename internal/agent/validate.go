@@ -25,7 +25,11 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-const minInactivity = 10 * time.Second
+const (
+	minInactivity = 10 * time.Second
+	// maxStartSpread is well below the wait for heartbeats.
+	maxStartSpread = 2 * time.Minute
+)
 
 func invalid(flag string, value any, why string) *field.Error {
 	if d, ok := value.(time.Duration); ok {
@@ -45,6 +49,9 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	if o.Scenario != "" || o.Replay != "" {
 		return errs
+	}
+	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
+		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
 	}
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.validateServing()...)

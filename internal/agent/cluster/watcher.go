@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -51,9 +52,11 @@ type Config struct {
 	Namespace string
 	// Rules are those of a file; nil for those of the API server.
 	Rules *ruleset.Set
-	Clock clock.WithTicker
-	Log   logr.Logger
-	Beat  func(step string)
+	// StartSpread bounds the random wait before the first request, which spreads those of agents that start together; 0 for none.
+	StartSpread time.Duration
+	Clock       clock.WithTicker
+	Log         logr.Logger
+	Beat        func(step string)
 }
 
 // Watcher watches the API server. While it is unavailable or does not serve a kind, the last known objects are kept and the state lists
@@ -119,6 +122,9 @@ func (w *Watcher) NodeChanged() <-chan struct{} { return w.nodeChanged }
 
 // Run watches until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
+	if !w.awaitStart(ctx) {
+		return nil
+	}
 	var running sync.WaitGroup
 	// Reflectors log every attempt; logProblems logs changes.
 	quiet := klog.NewContext(ctx, logr.Discard())
@@ -142,6 +148,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.logProblems()
 		w.config.Beat("watch")
+	}
+}
+
+// awaitStart waits for a random part of StartSpread and reports whether ctx has not ended.
+func (w *Watcher) awaitStart(ctx context.Context) bool {
+	if w.config.StartSpread <= 0 {
+		return true
+	}
+	timer := w.config.Clock.NewTimer(rand.N(w.config.StartSpread))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
 	}
 }
 

@@ -376,3 +376,20 @@ func TestStatic(t *testing.T) {
 		t.Errorf("%+v", s.State())
 	}
 }
+
+// TestStartSpread checks that an agent asks nothing of the API server before a random part of the spread has passed.
+func TestStartSpread(t *testing.T) {
+	w := newFixture(t, nil)
+	w.config.StartSpread = time.Minute
+	w.start(t)
+	select {
+	case <-w.Answered():
+		t.Error("the API server was asked before the wait")
+	case <-time.After(100 * time.Millisecond): // A watcher that does not wait has its answers within a few milliseconds.
+	}
+	if n := len(w.core.Actions()) + len(w.rules.Actions()); n > 0 {
+		t.Errorf("%d requests before the wait", n)
+	}
+	w.clock.Step(time.Minute)
+	<-w.Answered()
+}
