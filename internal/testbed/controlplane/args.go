@@ -40,6 +40,7 @@ func (c *ControlPlane) args(component Component) []string {
 	switch component {
 	case APIServer:
 		args = append([]string{string(APIServer), "--data-dir=" + c.layout.data(), "--"}, c.apiServerArgs()...)
+		args = append(args, c.auditArgs()...)
 	case ControllerManager:
 		args = append([]string{string(ControllerManager), "--"}, c.controllerManagerArgs()...)
 	case Scheduler:

@@ -70,7 +70,7 @@ func (c *ControlPlane) prepare() error {
 		return err
 	}
 	c.layout = layout{root: root}
-	if err := c.layout.create(); err != nil {
+	if err := errors.Join(c.layout.create(), c.layout.writeAuditPolicy()); err != nil {
 		return err
 	}
 	if c.lock, err = c.layout.lock(); err != nil {
