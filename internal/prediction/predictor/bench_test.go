@@ -18,6 +18,15 @@ import (
 	"crane.io/crane/internal/metrics"
 )
 
+// logReads logs what was read from the source, and starts over.
+func (f *fakeSource) logReads(b *testing.B, what string) {
+	b.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b.Logf("%s: %d reads of histories, %d others, %d samples", what, f.histories, f.refreshes, f.samples)
+	f.histories, f.refreshes, f.samples = 0, 0, 0
+}
+
 // BenchmarkRefreshFromState restarts a predictor of 10,000 series with 14 days of history each: it loads checkpoints,
 // reads the 30 minutes since, and forecasts each series for two hours. The source is a function, so the benchmark
 // measures the predictor alone.
@@ -58,6 +67,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 	p, _, stop := open()
 	until(p, func(c Counts) bool { return c.Models == count })
 	b.Logf("%d histories of 14 days by the minute fitted in %s", count, time.Since(began).Round(time.Millisecond))
+	source.logReads(b, "a leader without checkpoints")
 	began = time.Now()
 	stop()
 	b.Logf("checkpoints written in %s", time.Since(began).Round(time.Millisecond))
@@ -81,6 +91,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 		}
 		group.Wait()
 		b.StopTimer()
+		source.logReads(b, "a leader with checkpoints")
 		if c := p.Counts(); c.Histories != 0 || c.Models != count {
 			b.Fatalf("%+v", c)
 		}

@@ -23,6 +23,7 @@ type fakeSource struct {
 	histories int           // reads of more than an hour
 	refreshes int
 	names     int // names over all workload reads
+	samples   int // of all answers
 	// use returns the usage of a name at a time; NaN is a gap.
 	use func(name string, at time.Time) float64
 	// expressions are the series of each expression.
@@ -62,6 +63,9 @@ func (f *fakeSource) fill(name string, w metrics.Window) (series.Series, bool) {
 		some = some || !math.IsNaN(v)
 		out.Values = append(out.Values, v)
 	}
+	f.mu.Lock()
+	f.samples += len(out.Values)
+	f.mu.Unlock()
 	return out, some
 }
 

@@ -308,6 +308,30 @@ prometheus:
 	}
 }
 
+// TestStateVolume checks that a given volume takes the place of the emptyDir with the checkpoints, and that no name of a volume occurs twice.
+func TestStateVolume(t *testing.T) {
+	found := false
+	for _, o := range render(t, "--set", "craned.stateVolume.persistentVolumeClaim.claimName=forecasts") {
+		if o.GetKind() != "Deployment" || o.GetName() != "craned" {
+			continue
+		}
+		found = true
+		names := map[string]int{}
+		for _, v := range convert[appsv1.Deployment](t, o).Spec.Template.Spec.Volumes {
+			names[v.Name]++
+			if v.Name == "state" && (v.PersistentVolumeClaim == nil || v.PersistentVolumeClaim.ClaimName != "forecasts" || v.EmptyDir != nil) {
+				t.Errorf("volume %+v", v)
+			}
+		}
+		if names["state"] != 1 || names["node-load-policy"] != 1 {
+			t.Errorf("volumes %v", names)
+		}
+	}
+	if !found {
+		t.Error("no Deployment craned")
+	}
+}
+
 // TestPodValues checks the values that each component has.
 func TestPodValues(t *testing.T) {
 	values := filepath.Join(t.TempDir(), "values.yaml")
