@@ -155,6 +155,19 @@ SEED ?=
 chaos: build $(BIN)/kubectl ## Random faults of craned, metric-adapter, an agent and Prometheus for DURATION while invariants are checked; SEED=N repeats a sequence
 	CRANE_BIN=$(BIN) CRANE_CHAOS_DURATION=$(DURATION) CRANE_CHAOS_SEED=$(SEED) $(GO) test -count=1 -v -timeout 12h -run '^TestChaos$$' ./test/e2e
 
+# Number of hostile tenants of `make bench-tenants`.
+TENANTS ?= 100
+
+.PHONY: bench-tenants
+bench-tenants: build $(BIN)/kubectl ## Print what the most expensive object of a tenant costs craned, and the delays of one tenant beside TENANTS hostile ones
+	CRANE_BIN=$(BIN) CRANE_TENANTS=$(TENANTS) $(GO) test -count=1 -v -timeout 2h -run '^TestTenants$$' ./test/e2e
+
+.PHONY: test-rbac
+test-rbac: $(BIN)/controlplane $(BIN)/crane-scheduler ## Run the integration tests with audit logs and fail for each verb of config/rbac that no component used
+	@rm -rf .cache/audit && mkdir -p .cache/audit
+	CRANE_AUDIT_DIR=$(CURDIR)/.cache/audit $(MAKE) test-integration
+	CRANE_AUDIT_DIR=$(CURDIR)/.cache/audit $(GO) test -count=1 ./test/rbacusage
+
 # Real nodes (docs/how-to/use-real-nodes.md) ------------------------------------------------------------------------------------
 .PHONY: build-nodes
 build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, our part inside of them, and what their images hold

@@ -204,6 +204,8 @@ type faultProxy struct {
 	url    string
 	target atomic.Pointer[httputil.ReverseProxy]
 	mode   atomic.Int32
+	// requests counts requests, faults included.
+	requests atomic.Int64
 }
 
 // Modes of a faultProxy.
@@ -218,6 +220,7 @@ func newFaultProxy(t *testing.T) *faultProxy {
 	t.Helper()
 	p := &faultProxy{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.requests.Add(1)
 		target, mode := p.target.Load(), p.mode.Load()
 		switch {
 		case target == nil || mode == failing:

@@ -1,0 +1,300 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// tenantSamples is the number of workloads of the honest tenant whose delays are measured alone, and beside the others.
+	tenantSamples = 5
+	// worstObjects is the number of objects of a kind whose cost is measured, for worstTime each.
+	worstObjects = 10
+	worstTime    = 2 * time.Minute
+	// changeInterval is the interval between two changes by hostile tenants.
+	changeInterval = 100 * time.Millisecond
+)
+
+// TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant beside as many hostile ones as
+// CRANE_TENANTS says. It prints figures and fails if craned is restarted or the honest tenant is not served.
+func TestTenants(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv("CRANE_TENANTS"))
+	if err != nil {
+		t.Skip("CRANE_TENANTS is not a number of hostile tenants; run make bench-tenants")
+	}
+	f := startTenants(t)
+	if os.Getenv("CRANE_TENANTS_COST") != "0" {
+		f.printCosts(t)
+	}
+	alone := f.delays(t, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	f.createTenants(t, n)
+	go func() {
+		defer close(done)
+		f.changeTenants(ctx, n)
+	}()
+	beside := f.delays(t, tenantSamples)
+	stop()
+	<-done
+	for _, what := range []string{"forecast", "recommendation"} {
+		a, b := median(alone[what]), median(beside[what])
+		t.Logf("%s: alone %s, beside %d hostile tenants %s, ratio %.2f; all samples %v and %v", what, a, n, b, float64(b)/float64(a), alone[what], beside[what])
+	}
+	t.Logf("craned: %+v", f.read(t))
+}
+
+// tenants is a playground with tenants.
+type tenants struct {
+	*session
+	client  client.Client
+	proxy   *faultProxy
+	metrics string
+	// workloads are the Deployments with history, by namespace and name.
+	workloads []client.ObjectKey
+	samples   int
+}
+
+func startTenants(t *testing.T) *tenants {
+	t.Helper()
+	proxy := newFaultProxy(t)
+	scenario := filepath.Join(t.TempDir(), "tenants.yaml")
+	text := fmt.Sprintf("description: Tenants\ncraned: {prometheus-address: %q, prediction-update-frequency-duration: 5s}\nsteps: [{at: 0s, say: ready}]\n", proxy.url)
+	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "4", "--workloads", strconv.Itoa(3*tenantSamples), "--days", "2",
+		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
+	eventually(t, "Prometheus serves", func() error {
+		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
+		if m == nil {
+			return errors.New(s.output())
+		}
+		return proxy.forward(m[1])
+	})
+	s.awaitOutput(t, "the scenario starts", "Tenants")
+	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 500, 1000
+	f := &tenants{session: s, proxy: proxy, metrics: value(s.output(), "craned")}
+	if f.client, err = client.New(config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("apps/v1")
+	list.SetKind("DeploymentList")
+	if err := f.client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list.Items {
+		f.workloads = append(f.workloads, client.ObjectKeyFromObject(&d))
+	}
+	if len(f.workloads) < 2*tenantSamples {
+		t.Fatalf("%d Deployments", len(f.workloads))
+	}
+	return f
+}
+
+// apply creates an object from YAML.
+func (f *tenants) apply(ctx context.Context, text string) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		return nil, fmt.Errorf("%w:\n%s", err, text)
+	}
+	return o, f.client.Create(ctx, o)
+}
+
+// delays returns the times until forecasts and recommendations of workloads are ready, each measured by itself.
+func (f *tenants) delays(t *testing.T, first int) map[string][]time.Duration {
+	t.Helper()
+	out := map[string][]time.Duration{}
+	for i := first; i < first+tenantSamples; i++ {
+		w := f.workloads[i]
+		f.samples++
+		target := fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, name: %s}", w.Name)
+		forecast := f.delay(t, fmt.Sprintf(`{apiVersion: prediction.crane.io/v1alpha1, kind: TimeSeriesPrediction, metadata: {name: honest-%d, namespace: %s},
+spec: {targetRef: %s, predictionWindowSeconds: 3600, predictionMetrics: [{resourceIdentifier: cpu, type: ResourceQuery, resourceQuery: cpu, algorithm: {algorithmType: dsp}}]}}`,
+			f.samples, w.Namespace, target), func(o *unstructured.Unstructured) bool {
+			metrics, _, _ := unstructured.NestedSlice(o.Object, "status", "predictionMetrics")
+			if len(metrics) == 0 {
+				return false
+			}
+			m, _ := metrics[0].(map[string]any)
+			return m["ready"] == true
+		})
+		out["forecast"] = append(out["forecast"], forecast)
+		analytics := fmt.Sprintf(`{apiVersion: analysis.crane.io/v1alpha1, kind: Analytics, metadata: {name: honest-%d, namespace: %s},
+spec: {type: Resource, completionStrategy: {completionStrategyType: Once}, resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: %s}]}}`, f.samples, w.Namespace, w.Name)
+		out["recommendation"] = append(out["recommendation"], f.delay(t, analytics, func(o *unstructured.Unstructured) bool {
+			found, _, _ := unstructured.NestedSlice(o.Object, "status", "recommendations")
+			return len(found) > 0
+		}))
+	}
+	return out
+}
+
+// delay creates an object and returns the time until it is ready.
+func (f *tenants) delay(t *testing.T, text string, ready func(*unstructured.Unstructured) bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	o, err := f.apply(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, o.GetKind()+" "+o.GetName(), func() error {
+		if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if !ready(o) {
+			status, _ := json.Marshal(o.Object["status"])
+			return fmt.Errorf("status %s", status)
+		}
+		return nil
+	})
+	return time.Since(began)
+}
+
+func median(all []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(all))[len(all)/2].Round(time.Millisecond)
+}
+
+// createTenants creates namespaces with one of the most expensive objects of each kind.
+func (f *tenants) createTenants(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		namespace := fmt.Sprintf("hostile-%d", i)
+		f.namespace(t, namespace)
+		for _, kind := range worstKinds {
+			if _, err := f.apply(t.Context(), worstObject(kind, namespace, 0)); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+		}
+	}
+}
+
+func (f *tenants) namespace(t *testing.T, name string) {
+	t.Helper()
+	if _, err := f.apply(t.Context(), fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changeTenants changes a random object of a random tenant at intervals until ctx ends: each change is a new spec.
+func (f *tenants) changeTenants(ctx context.Context, n int) {
+	tick := time.NewTicker(changeInterval)
+	defer tick.Stop()
+	for version := 1; ; version++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		kind := worstKinds[rand.IntN(len(worstKinds))]
+		o := &unstructured.Unstructured{}
+		if yaml.Unmarshal([]byte(worstObject(kind, fmt.Sprintf("hostile-%d", rand.IntN(n)), 0)), &o.Object) != nil || f.client.Delete(ctx, o) != nil {
+			continue
+		}
+		_, _ = f.apply(ctx, strings.ReplaceAll(worstObject(kind, o.GetNamespace(), 0), "[7d]", fmt.Sprintf("[%dm]", 5000+version))) // It may be on its way out.
+	}
+}
+
+// figures are counters of craned.
+type figures struct{ CPU, Memory, APIRequests, Queries float64 }
+
+// read returns the counters of craned and of the proxy in front of Prometheus.
+func (f *tenants) read(t *testing.T) figures {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.metrics, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatalf("craned does not serve its metrics: %v", err)
+	}
+	defer response.Body.Close()
+	out := figures{Queries: float64(f.proxy.requests.Load())}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, _, _ := strings.Cut(strings.ReplaceAll(lines.Text(), "{", " "), " ")
+		v, err := strconv.ParseFloat(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "process_cpu_seconds_total":
+			out.CPU += v
+		case "process_resident_memory_bytes":
+			out.Memory += v
+		case "rest_client_requests_total":
+			out.APIRequests += v
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// printCosts prints what the most expensive object of each kind costs craned.
+func (f *tenants) printCosts(t *testing.T) {
+	t.Helper()
+	before := f.read(t)
+	f.await(t, worstTime)
+	idle := f.read(t)
+	minutes := worstTime.Minutes()
+	t.Logf("without objects, per minute: %.2f s CPU, %.0f API requests, %.0f queries; %.0f MiB",
+		(idle.CPU-before.CPU)/minutes, (idle.APIRequests-before.APIRequests)/minutes, (idle.Queries-before.Queries)/minutes, idle.Memory/(1<<20))
+	for _, kind := range worstKinds {
+		namespace := "cost-" + strings.ToLower(kind)
+		f.namespace(t, namespace)
+		start := f.read(t)
+		for i := range worstObjects {
+			if _, err := f.apply(t.Context(), worstObject(kind, namespace, i)); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+		}
+		f.await(t, worstTime)
+		end := f.read(t)
+		per := func(from, to, idleFrom, idleTo float64) float64 {
+			return ((to - from) - (idleTo - idleFrom)) / minutes / worstObjects
+		}
+		t.Logf("%s, per object and minute: %.3f s CPU, %.1f API requests, %.1f queries; %.2f MiB each", kind, per(start.CPU, end.CPU, before.CPU, idle.CPU),
+			per(start.APIRequests, end.APIRequests, before.APIRequests, idle.APIRequests), per(start.Queries, end.Queries, before.Queries, idle.Queries),
+			(end.Memory-start.Memory)/worstObjects/(1<<20))
+		f.kubectl(t, "delete", "namespace", namespace, "--wait=false")
+	}
+}
+
+// await lets craned run for some time.
+func (f *tenants) await(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-f.done:
+		t.Fatalf("the playground ended: %v", f.err)
+	}
+}
