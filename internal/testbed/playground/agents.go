@@ -91,6 +91,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 			"kubeconfig": kubeconfig, "host-root": p.hostDir(node), "bind-address": addresses[0],
 			"state-dir": filepath.Join(p.dir, "agents", node), "policy-config-path": policy,
 			"metrics-secure": "false", // loopback only; readable by a browser
+			"start-spread":   "0s",
 		}
 		maps.Copy(flags, p.options.scenario.Agent)
 		spec := process.Spec{
