@@ -138,14 +138,15 @@ func expand(account, role string, rule rbacv1.PolicyRule) []right {
 	return all
 }
 
-// allows reports whether a request needs the right.
+// allows reports whether a request needs the right. An informer lists where the API server does not stream the initial objects of a watch, so
+// that a watch needs both verbs.
 func (r right) allows(e *auditv1.Event) bool {
 	o := e.ObjectRef
 	resource := o.Resource
 	if o.Subresource != "" {
 		resource += "/" + o.Subresource
 	}
-	return accountPrefix+r.account == e.User.Username && r.verb == e.Verb && (r.group == "*" || r.group == o.APIGroup) &&
+	return accountPrefix+r.account == e.User.Username && (r.verb == e.Verb || r.verb == "list" && e.Verb == "watch") && (r.group == "*" || r.group == o.APIGroup) &&
 		(r.resource == "*" || r.resource == resource || r.resource == "*/"+o.Subresource) && (r.name == "" || r.name == o.Name)
 }
 
