@@ -6,6 +6,7 @@ package rightsize
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
@@ -14,16 +15,20 @@ import (
 
 // Plan returns the request of the day of now that met the target in a replay of the days, with the default reaction if pods are raised
 // within the day. A recommendation is one number, so it is one request a day. The running day is left out, so that the result changes
-// once a day. Days whose Reaction is nil are replayed without one, which needs no less. The errors are those of calibrate.Model.Plan.
+// once a day. Days whose Reaction is nil are replayed without one, which needs no less, and the newest days are then not
+// tried apart. The errors are those of calibrate.Model.Plan.
 func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan, error) {
 	s := calibrate.ConstantSettings()
 	s.Target, s.Window = p.Target, int(p.Window/day)
-	s.Newest = min(s.Newest, s.Window)
+	today := series.DayOf(now)
 	if reacts {
-		s.Reaction = calibrate.DefaultSettings().Reaction
+		standard := calibrate.DefaultSettings()
+		s.Reaction = standard.Reaction
+		if !slices.ContainsFunc(days, func(d *Day) bool { return d.Day < today && d.Reaction == nil }) {
+			s.Newest = min(standard.Newest, s.Window)
+		}
 	}
 	m := calibrate.New(s)
-	today := series.DayOf(now)
 	for _, d := range days {
 		if d.Day < today {
 			m.AddSketch(d.Day, &d.CPU, d.Reaction)

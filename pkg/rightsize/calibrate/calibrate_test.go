@@ -175,7 +175,9 @@ func TestNewestDaysFollowALevel(t *testing.T) {
 		}
 		return 1
 	})
-	for _, settings := range []Settings{DefaultSettings(), ConstantSettings()} {
+	constant := ConstantSettings()
+	constant.Newest = 3
+	for _, settings := range []Settings{DefaultSettings(), constant} {
 		m := New(settings)
 		p := mustPlan(t, m, learn(m, fell))
 		if p.NewestDays != 3 || p.Requests[0] > 1.2 || !p.Met() {

@@ -25,7 +25,7 @@ type Settings struct {
 	// Window is the number of days of usage, and of replayed days.
 	Window int
 	// Newest is the number of newest days whose quantile, over the whole day, is tried beside that of all days; 0 for none. Usage whose level
-	// moves is cheaper to size by them.
+	// moves is cheaper to size by them, if a reaction corrects what they miss.
 	Newest int
 	// MinDays is the number of observed days below which there is no plan.
 	MinDays int
@@ -62,7 +62,7 @@ func DefaultSettings() Settings {
 // ConstantSettings returns the settings for workloads on which nothing acts within the day: one request, no reaction.
 func ConstantSettings() Settings {
 	s := DefaultSettings()
-	s.Block, s.Reach, s.Reaction = day, 0, nil
+	s.Block, s.Reach, s.Newest, s.Reaction = day, 0, 0, nil
 	return s
 }
 
