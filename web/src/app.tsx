@@ -7,9 +7,9 @@ import { setQuery, useLocation, type Location } from './lib/router'
 import { applyTheme, storedTheme, write, type Theme } from './lib/theme'
 import { forget } from './lib/use'
 import { list, paths, type Session } from './api'
-import { SessionContext, useCluster } from './session'
+import { SessionContext, useCluster, useSession } from './session'
 import { Icon, type IconName } from './ui/icons'
-import { Link, Segments, Select } from './ui/parts'
+import { Head, Link, Segments, Select } from './ui/parts'
 import { Failed, Loading, State } from './ui/states'
 import { Toasts } from './ui/toast'
 import { Login } from './pages/login'
@@ -93,10 +93,11 @@ function Main({ location, children }: { location: Location; children: ComponentC
     first.current = false
   }, [place])
   const Page = known?.component
+  const served = list(useSession().pages).includes(page)
   return (
     <main id="main" tabIndex={-1} ref={main}>
       {children}
-      {Page ? <Page key={page} path={location.path.slice(1)} query={location.query} /> : <State icon="empty" title={t('page.missing')}><Link to="/overview">{t('nav.overview')}</Link></State>}
+      {Page && !served ? <><Head title={t(known.title)} /><State icon="empty" title={t('page.notServed')}><p>{t('page.notServedHint')}</p></State></> : Page ? <Page key={page} path={location.path.slice(1)} query={location.query} /> : <State icon="empty" title={t('page.missing')}><Link to="/overview">{t('nav.overview')}</Link></State>}
     </main>
   )
 }
@@ -116,10 +117,10 @@ function Side({ location, session, onLogout, onLanguage }: {
         <button type="button" class="button plain menu-button" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name="menu" />{t('nav.menu')}</button>
       </div>
       <nav class="nav" aria-label={t('nav.pages')}>
-        {groups.map(g => (
+        {groups.map(g => ({ ...g, entries: g.entries.filter(e => list(session.pages).includes(e.id)) })).filter(g => g.entries.length > 0).map(g => (
           <div key={g.label}>
             <h2>{t(g.label)}</h2>
-            {g.entries.filter(e => list(session.pages).includes(e.id)).map(e => <Link key={e.id} to={'/' + e.id + keepCluster(location)} aria-current={e.id === current ? 'page' : undefined}><Icon name={e.icon} />{t(e.label)}</Link>)}
+            {g.entries.map(e => <Link key={e.id} to={'/' + e.id + keepCluster(location)} aria-current={e.id === current ? 'page' : undefined}><Icon name={e.icon} />{t(e.label)}</Link>)}
           </div>
         ))}
       </nav>

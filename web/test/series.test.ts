@@ -1,7 +1,7 @@
 import test from 'node:test'
 import assert from 'node:assert/strict'
 import type { Series } from '../src/api'
-import { align, held, linesOf, rangeOf } from '../src/lib/series'
+import { align, held, linesOf, rangeOf, withRecommended } from '../src/lib/series'
 import { thinned } from '../src/ui/chart'
 import { emptyRule, ruleYAML, scalar } from '../src/lib/rule'
 
@@ -27,6 +27,14 @@ test('lines have an order and a band only if both bounds are there', () => {
   assert.equal(all.lines[1]!.hidden, true, 'a limit far above the rest is hidden first')
   assert.equal(linesOf([series('forecastHigh', [1], [3])]).lines[0]!.bandTo, undefined)
   assert.deepEqual(linesOf([]), { times: [], lines: [] })
+})
+
+test('the present recommendation is a line where there is no history of it', () => {
+  const use = series('usage', [1, 2, 3], [1, 1, 1])
+  assert.deepEqual(withRecommended([use], 'cpu', 0.5)[1]!.v, [0.5, 0.5])
+  assert.equal(withRecommended([use], 'cpu', null).length, 1)
+  assert.equal(withRecommended([], 'cpu', 0.5).length, 0)
+  assert.equal(withRecommended([use, series('recommended', [1], [2])], 'cpu', 0.5).length, 2)
 })
 
 test('a range is that of the link, or a span that ends at a whole minute', () => {

@@ -1,6 +1,7 @@
 // Series of the server on one time axis, as the chart draws them.
 import type { Mark, Series } from '../api'
 import { t, tOr } from '../i18n'
+import { known } from './format'
 import type { Line, Mark as ChartMark, Tone } from '../ui/chart'
 
 interface Style { tone: Tone; dashed?: boolean; stepped?: boolean; hidden?: boolean; thin?: boolean; bandTo?: string; follows?: string }
@@ -41,13 +42,13 @@ export function held(values: (number | null | undefined)[]): (number | null)[] {
 }
 
 export function linesOf(series: readonly Series[]): { times: number[]; lines: Line[] } {
-  const known = series.filter(s => styles[s.kind] && (s.t?.length ?? 0) > 0)
+  const drawn = series.filter(s => styles[s.kind] && (s.t?.length ?? 0) > 0)
     .sort((a, b) => Object.keys(styles).indexOf(a.kind) - Object.keys(styles).indexOf(b.kind))
-  const { times, values } = align(known)
+  const { times, values } = align(drawn)
   // The values of held lines end where the data end, not where a forecast does.
-  const lines = known.map((s, i): Line => {
+  const lines = drawn.map((s, i): Line => {
     const { bandTo, ...style } = styles[s.kind]!
-    const band = bandTo !== undefined && known.some(o => o.kind === bandTo)
+    const band = bandTo !== undefined && drawn.some(o => o.kind === bandTo)
     return {
       id: s.kind, label: tOr('series.' + s.kind, s.kind), ...style, ...(band ? { bandTo: bandTo! } : {}),
       values: (style.stepped ? held(values[i]!) : values[i]!) as (number | null)[], ...(s.promql ? { promql: s.promql } : {}),
@@ -63,6 +64,13 @@ function hideFarLimit(lines: Line[]): void {
   const limit = lines.find(l => l.id === 'limit')
   const others = Math.max(0, ...lines.filter(l => l !== limit).map(top))
   if (limit && others > 0 && top(limit) > 1.5 * others) limit.hidden = true
+}
+
+/** Adds the present recommendation as a level line where the server has no history of it. */
+export function withRecommended(series: readonly Series[], resource: string, value: number | null | undefined): readonly Series[] {
+  const t = series.find(s => s.kind === 'usage')?.t ?? []
+  if (!known(value) || t.length === 0 || series.some(s => s.kind === 'recommended')) return series
+  return [...series, { kind: 'recommended', resource, unit: '', t: [t[0]!, t.at(-1)!], v: [value, value] }]
 }
 
 const markTones: Record<string, Tone> = { rollout: 'accent', resize: 'recommended', adoption: 'forecast', rollback: 'warn', oom: 'limit' }

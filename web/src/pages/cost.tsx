@@ -54,6 +54,7 @@ function Content({ d }: { d: Answer }) {
   const rows = useMemo(() => [...list(d.rows)].sort((a, b) => compare(a, b, order.by) * (order.down ? -1 : 1)), [d, order])
   const total = rows.reduce((s, r) => s + r.maxPerMonth, 0)
   const all = d.clusterPerMonth ?? total
+  const largest = Math.max(0, ...rows.map(r => r.maxPerMonth))
   const used = rows.every(r => known(r.usagePerMonth)) ? rows.reduce((s, r) => s + (r.usagePerMonth ?? 0), 0) : null
   const header = (id: Column, label: string, number = true) => (
     <th scope="col" class={number ? 'number' : ''} aria-sort={order.by === id ? (order.down ? 'descending' : 'ascending') : undefined}>
@@ -80,7 +81,7 @@ function Content({ d }: { d: Answer }) {
                 <tr key={r.name}>
                   <th scope="row"><Name d={d} name={r.name} /></th><td class="number">{count(r.pods)}</td>
                   <td class="number">{money(r.requestPerMonth, d.currency)}</td><td class="number">{money(r.usagePerMonth, d.currency)}</td><td class="number"><strong>{money(r.maxPerMonth, d.currency)}</strong></td>
-                  <td><Bar label={percent(all > 0 ? r.maxPerMonth / all : null, 1)} parts={[{ share: all > 0 ? Math.min(r.usagePerMonth ?? r.maxPerMonth, r.maxPerMonth) / all : 0 }, { share: all > 0 && known(r.usagePerMonth) ? Math.max(0, r.maxPerMonth - r.usagePerMonth) / all : 0, tone: 'request' }]} /> {percent(all > 0 ? r.maxPerMonth / all : null, 1)}</td>
+                  <td><Bar label={percent(all > 0 ? r.maxPerMonth / all : null, 1)} parts={parts(r, largest)} /> {percent(all > 0 ? r.maxPerMonth / all : null, 1)}</td>
                 </tr>
               ))}
               {d.idle && <tr><th scope="row">{t('overview.idle')}</th><td class="number" /><td class="number">{money(d.idle.requestPerMonth, d.currency)}</td><td class="number">{money(d.idle.usagePerMonth, d.currency)}</td><td class="number"><strong>{money(d.idle.maxPerMonth, d.currency)}</strong></td><td>{percent(all > 0 ? d.idle.maxPerMonth / all : null, 1)}</td></tr>}
@@ -92,6 +93,13 @@ function Content({ d }: { d: Answer }) {
       <Queries of={d} />
     </>
   )
+}
+
+/** Use and unused request as parts of a bar, whose full width is the largest group. */
+function parts(r: CostRow, largest: number): { share: number; tone?: string }[] {
+  if (largest <= 0) return []
+  const used = Math.min(r.usagePerMonth ?? 0, r.maxPerMonth)
+  return [{ share: used / largest }, { share: (r.maxPerMonth - used) / largest, tone: 'request' }]
 }
 
 const maxRows = 500

@@ -18,10 +18,10 @@ export function Derivation({ d, detail, resource }: { d: WorkloadDetail; detail:
         <dt>{t('workload.usage')}</dt><dd>{t('workload.usageText', { mean: amount(u.mean), p50: amount(u.p50), p95: amount(u.p95), p99: amount(u.p99), max: amount(u.max) })}</dd>
         {detail.calibration && <><dt>{t('workload.target')}</dt><dd>{detail.calibration.message || t('workload.targetText', { target: percent(detail.calibration.target, 2), achieved: percent(detail.calibration.achieved, 2) })}</dd></>}
       </dl>
-      {list(detail.flags).length > 0 && <div class="row">{list(detail.flags).map(f => <Tag tone="warn" key={f.code} title={f.detail}>{f.code}: {f.detail}</Tag>)}</div>}
+      {list(detail.flags).map(f => <p key={f.code}><Tag tone="warn">{f.code}</Tag> {f.detail}</p>)}
       <ol class="steps">
         {list(detail.steps).map((s, i) => (
-          <li key={i}><span>{s.code}</span><span class="result">{amount(s.to)}</span><span class="why">{s.text}</span></li>
+          <li key={i}><span>{s.code}</span><span class="result">{amount(s.to)}</span><span class="why">{s.detail || s.text}</span></li>
         ))}
       </ol>
     </Card>

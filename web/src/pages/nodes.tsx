@@ -41,6 +41,9 @@ export function heatClass(share: number | null, mark: number): string {
   return part >= 0.85 ? 'h3' : part >= 0.5 ? 'h2' : part >= 0.2 ? 'h1' : 'h0'
 }
 
+/** The share from which colours are warm where the metric has no water mark. */
+const warmFrom = 0.8
+
 function Content({ d, query }: { d: NodeList; query: URLSearchParams }) {
   const nodes = list(d.nodes)
   const measure = (['cpu', 'memory', 'cpuRequest', 'memoryRequest'] as const).find(m => m === query.get('measure')) ?? 'cpu'
@@ -48,13 +51,14 @@ function Content({ d, query }: { d: NodeList; query: URLSearchParams }) {
   const metrics = useMemo(() => [...new Set(nodes.flatMap(n => Object.keys(n.loads ?? {})))].filter(m => m.startsWith(prefix)).sort(), [d, prefix])
   const metric = metrics.includes(query.get('metric') ?? '') ? query.get('metric')! : measure === 'cpu' || measure === 'memory' ? fallbackLoads[measure] : ''
   const isLoad = measure === 'cpu' || measure === 'memory'
-  const mark = isLoad ? d.waterMarks?.[metric] ?? 0.8 : 1
+  const set = d.waterMarks?.[metric]
+  const mark = isLoad ? set ?? warmFrom : 1
   const chosen = nodes.find(n => n.name === query.get('node'))
   return (
     <>
       <Notes of={d} />
       <Totals d={d} />
-      <Card title={t('nodes.heat')} note={isLoad ? t('nodes.heatNote', { mark: percent(mark), metric }) : t('nodes.requestNote')}
+      <Card title={t('nodes.heat')} note={isLoad ? t(known(set) ? 'nodes.heatNote' : 'nodes.noMarkNote', { mark: percent(mark), metric }) : t('nodes.requestNote')}
         actions={
           <>
             <Segments label={t('nodes.measure')} value={measure} onChange={v => setQuery({ measure: v, metric: '' })} options={[

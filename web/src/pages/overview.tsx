@@ -2,7 +2,7 @@ import { list, paths, workloadPath, placeOf, type Overview as Answer } from '../
 import { t, tOr } from '../i18n'
 import { bytes, count, known, milli, money, percent } from '../lib/format'
 import { useData } from '../lib/use'
-import { useCluster } from '../session'
+import { useCluster, useSession } from '../session'
 import { Chart, type Line } from '../ui/chart'
 import { From, Notes, Queries } from '../ui/origin'
 import { Bar, Card, Figure, Figures, Head, Link, Tag, Time } from '../ui/parts'
@@ -47,6 +47,7 @@ function Content({ d }: { d: Answer }) {
 }
 
 function Money({ d }: { d: Answer }) {
+  const { mode } = useSession()
   const { clusterPerMonth: all, requestedPerMonth, usedPerMonth, idlePerMonth, recoverablePerMonth, neededPerMonth } = d.money
   const share = (v: number | null | undefined) => known(v) && known(all) && all > 0 ? t('overview.ofCost', { share: percent(v / all) }) : ''
   const recovered = [share(recoverablePerMonth), milli(d.money.savedCPUMilli) + ' ' + t('unit.cores'), bytes(d.money.savedMemoryBytes)].filter(Boolean).join(' · ')
@@ -54,7 +55,7 @@ function Money({ d }: { d: Answer }) {
     <>
       <Figures>
         <Figure label={t('overview.recoverable')} value={money(recoverablePerMonth, d.currency)} unit={t('unit.perMonth')} lead note={recovered} />
-        <Figure label={t('overview.cost')} value={money(all, d.currency)} unit={t('unit.perMonth')} note={known(all) ? t('overview.costNote') : t('overview.forbidden')} />
+        <Figure label={t('overview.cost')} value={money(all, d.currency)} unit={t('unit.perMonth')} note={known(all) ? t('overview.costNote') : t(mode === 'files' ? 'overview.noNodes' : 'overview.forbidden')} />
         <Figure label={t('overview.requested')} value={money(requestedPerMonth, d.currency)} unit={t('unit.perMonth')} note={share(requestedPerMonth)} />
         <Figure label={t('overview.used')} value={money(usedPerMonth, d.currency)} unit={t('unit.perMonth')} note={share(usedPerMonth)} />
         <Figure label={t('overview.idle')} value={money(idlePerMonth, d.currency)} unit={t('unit.perMonth')} note={share(idlePerMonth)} />
@@ -101,7 +102,7 @@ function Top({ d }: { d: Answer }) {
   const rows = list(d.top)
   return (
     <Card title={t('overview.top')} actions={<Link to="/worklist">{t('overview.allRows')}</Link>}>
-      {rows.length === 0 ? <Empty title={t('worklist.empty')}><p>{t('worklist.emptyHint')}</p></Empty> : (
+      {rows.length === 0 ? (d.coverage.workloads > 0 ? <p class="muted">{t('overview.noTop')}</p> : <Empty title={t('worklist.empty')}><p>{t('worklist.emptyHint')}</p></Empty>) : (
         <Scroll>
           <table class="table">
             <thead><tr><th scope="col">{t('worklist.workload')}</th><th scope="col">{t('worklist.change')}</th><th scope="col" class="number">{t('worklist.risk')}</th><th scope="col" class="number">{t('worklist.saving')}</th></tr></thead>
@@ -164,7 +165,7 @@ function Adopted({ d }: { d: Answer }) {
 }
 
 function Namespaces({ d }: { d: Answer }) {
-  const rows = list(d.namespaces).slice(0, 12)
+  const rows = list(d.namespaces).filter(r => r.namespace || r.savingPerMonth !== 0).slice(0, 12)
   if (rows.length === 0) return null
   const most = Math.max(...rows.map(r => r.savingPerMonth), 0)
   return (

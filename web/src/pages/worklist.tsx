@@ -122,11 +122,11 @@ function columnsOf(d: Answer): Column<Indexed>[] {
       cell: ({ row: r }) => <span class="two"><Link to={workloadPath(placeOf(r))}>{r.workload}</Link><small>{[r.cluster, r.namespace, r.kind].filter(Boolean).join(' · ')}</small></span> },
     { id: 'saving', label: t('worklist.savingShort'), width: '6rem', number: true,
       cell: ({ row: r }) => <strong class={known(r.savingPerMonth) && r.savingPerMonth < 0 ? 'warn' : ''}>{money(r.savingPerMonth, d.currency)}</strong> },
-    { id: 'cpu', label: t('worklist.cpu'), width: '10.5rem', number: true, wide: true, cell: ({ row: r }) => <Amounts now={r.now?.cpuMilli} to={r.recommended?.cpuMilli} format={milli} /> },
+    { id: 'cpu', label: t('worklist.cpu'), width: '11.5rem', number: true, wide: true, cell: ({ row: r }) => <Amounts now={r.now?.cpuMilli} to={r.recommended?.cpuMilli} format={milli} /> },
     { id: 'memory', label: t('worklist.memory'), width: '13.5rem', number: true, wide: true, cell: ({ row: r }) => known(r.now?.replicas) || known(r.recommended?.replicas)
       ? <Amounts now={r.now?.replicas} to={r.recommended?.replicas} format={v => t('unit.replicas', { n: count(v) })} /> : <Amounts now={r.now?.memoryBytes} to={r.recommended?.memoryBytes} format={bytes} /> },
     { id: 'risk', label: t('worklist.risk'), width: '6.5rem', number: true, title: ({ row: r }) => list(r.riskReasons).join('\n'), cell: ({ row }) => <Risk row={row} /> },
-    { id: 'state', label: t('worklist.state'), width: '7rem', wide: true, title: ({ row: r }) => r.message ?? '', cell: ({ row }) => <StateTag row={row} /> },
+    { id: 'state', label: t('worklist.state'), width: '6.5rem', wide: true, title: ({ row: r }) => r.message ?? '', cell: ({ row }) => <StateTag row={row} /> },
     { id: 'type', label: t('worklist.type'), width: '5.5rem', wide: true, cell: ({ row: r }) => r.type },
     { id: 'age', label: t('worklist.age'), width: '3.5rem', number: true, wide: true, cell: ({ row: r }) => age(r.updated || null, d.asOf) },
   ]

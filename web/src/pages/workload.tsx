@@ -3,7 +3,7 @@ import { itemOf, list, paths, type ContainerDetail, type Place, type ResourceDet
 import { t } from '../i18n'
 import { bytes, count, known, milli, money } from '../lib/format'
 import { setQuery, withQuery, navigate } from '../lib/router'
-import { linesOf, marksOf, rangeLabel, rangeOf, spanNames } from '../lib/series'
+import { linesOf, marksOf, rangeLabel, rangeOf, spanNames, withRecommended } from '../lib/series'
 import { useData } from '../lib/use'
 import { useCluster } from '../session'
 import { ActionDialog, ExportDialog, type Action } from '../ui/actions'
@@ -81,7 +81,7 @@ function Content({ d, place, query }: { d: WorkloadDetail; place: Place; query: 
           <Segments label={t('workload.resource')} value={resource} onChange={v => setQuery({ resource: v })} options={[{ value: 'cpu', label: t('worklist.cpu') }, { value: 'memory', label: t('worklist.memory') }]} />
         </div>
       )}
-      <History place={place} container={container?.name ?? ''} resource={resource} query={query} />
+      <History place={place} container={container?.name ?? ''} resource={resource} recommended={detail?.requestRecommended} query={query} />
       {d.historyError
         ? <div class="card"><Failed failure={new Failure(d.historyError.reason === 'Forbidden' ? 'forbidden' : kindOf(503), d.historyError.message, d.historyError.right ?? '', d.historyError.next ?? '')} /></div>
         : container && detail && <Understand d={d} place={place} container={container} detail={detail} resource={resource} />}
@@ -103,7 +103,7 @@ function Summary({ d, row }: { d: WorkloadDetail; row: Row }) {
       {(known(row.now?.memoryBytes) || known(row.recommended?.memoryBytes)) && <Figure label={t('workload.memoryPerPod')} value={<Amounts now={row.now?.memoryBytes} to={row.recommended?.memoryBytes} format={bytes} />} />}
       {(known(row.now?.replicas) || known(row.recommended?.replicas)) && <Figure label={t('workload.replicas')} value={<Amounts now={row.now?.replicas} to={row.recommended?.replicas} format={count} />} />}
       <Figure label={t('worklist.risk')} value={<Risk row={row} />} note={list(row.riskReasons)[0] ?? t('workload.noRisk')} />
-      <Figure label={t('worklist.state')} value={<StateTag row={row} />} note={row.message} />
+      <Figure label={t('worklist.state')} value={<StateTag row={row} />} note={row.state === 'ready' ? undefined : <span class="clamp" title={row.message}>{row.message}</span>} />
     </Figures>
   )
 }
@@ -119,7 +119,7 @@ function Adoption({ d, row }: { d: WorkloadDetail; row: Row | undefined }) {
   )
 }
 
-function History({ place, container, resource, query }: { place: Place; container: string; resource: Resource; query: URLSearchParams }) {
+function History({ place, container, resource, recommended, query }: { place: Place; container: string; resource: Resource; recommended: number | null | undefined; query: URLSearchParams }) {
   const cluster = useCluster(place.cluster)
   const [now] = useState(() => Date.now() / 1000)
   const range = rangeOf(query, now)
@@ -128,14 +128,14 @@ function History({ place, container, resource, query }: { place: Place; containe
   return (
     <Card title={t('workload.history', { resource: resource === 'cpu' ? t('worklist.cpu') : t('worklist.memory') })} note={t('workload.historyNote')}
       actions={<Segments label={t('workload.range')} value={range.span} onChange={v => navigate(withQuery({ range: v, from: '', to: '' }))} options={spanNames.map(s => ({ value: s, label: rangeLabel(s) }))} />}>
-      <Data of={loaded}>{s => <Lines s={s} container={container} resource={resource} zoomed={range.span === '' ? [range.from, range.to] : null} onZoom={zoom} />}</Data>
+      <Data of={loaded}>{s => <Lines s={s} container={container} resource={resource} recommended={recommended} zoomed={range.span === '' ? [range.from, range.to] : null} onZoom={zoom} />}</Data>
     </Card>
   )
 }
 
-function Lines({ s, container, resource, zoomed, onZoom }: { s: WorkloadSeries; container: string; resource: Resource; zoomed: [number, number] | null; onZoom: (r: [number, number] | null) => void }) {
+function Lines({ s, container, resource, recommended, zoomed, onZoom }: { s: WorkloadSeries; container: string; resource: Resource; recommended: number | null | undefined; zoomed: [number, number] | null; onZoom: (r: [number, number] | null) => void }) {
   const chosen = useMemo(() => list(s.series).filter(x => x.resource === resource && (!x.container || !container || x.container === container)), [s, container, resource])
-  const { times, lines } = useMemo(() => linesOf(chosen), [chosen])
+  const { times, lines } = useMemo(() => linesOf(withRecommended(chosen, resource, recommended)), [chosen, recommended])
   const marks = useMemo(() => marksOf(list(s.marks)), [s])
   if (times.length === 0) return <Learning><p>{t('workload.noSeries')}</p></Learning>
   return (

@@ -70,7 +70,7 @@ const outcome = (name, request, slack, above, cost) => ({ name, request, slack, 
 function replay(scale) {
   return {
     from: '2026-11-11', to: '2026-11-24', days: 14,
-    outcomes: [outcome('calibrated', 0.78 * scale, 0.31, 6.9, 310), outcome('today', 2 * scale, 0.74, 0, 790), outcome('VPA', 1.12 * scale, 0.52, 3.1, 442), outcome('KRR', 0.71 * scale, 0.27, 41, 281), outcome('gocrane', 0.9 * scale, 0.4, 14.2, 355)],
+    outcomes: [outcome('calibrated', 0.78 * scale, 0.31, 6.9, 310), outcome('today', 2 * scale, 0.74, 0, 790), outcome('vpa', 1.12 * scale, 0.52, 3.1, 442), outcome('krr-p95', 0.71 * scale, 0.27, 41, 281), outcome('gocrane', 0.9 * scale, 0.4, 14.2, 355)],
     curve: [0.9, 0.95, 0.99, 0.999].map((percentile, i) => ({ percentile, request: (0.6 + i * 0.1) * scale, slack: 0.2 + i * 0.05, minutesAbovePerDay: 140 / (1 + i * 8) })),
   }
 }
