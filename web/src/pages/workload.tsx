@@ -103,7 +103,7 @@ function Summary({ d, row }: { d: WorkloadDetail; row: Row }) {
       {(known(row.now?.memoryBytes) || known(row.recommended?.memoryBytes)) && <Figure label={t('workload.memoryPerPod')} value={<Amounts now={row.now?.memoryBytes} to={row.recommended?.memoryBytes} format={bytes} />} />}
       {(known(row.now?.replicas) || known(row.recommended?.replicas)) && <Figure label={t('workload.replicas')} value={<Amounts now={row.now?.replicas} to={row.recommended?.replicas} format={count} />} />}
       <Figure label={t('worklist.risk')} value={<Risk row={row} />} note={list(row.riskReasons)[0] ?? t('workload.noRisk')} />
-      <Figure label={t('worklist.state')} value={<StateTag row={row} />} note={row.state === 'ready' ? undefined : <span class="clamp" title={row.message}>{row.message}</span>} />
+      <Figure label={t('worklist.state')} value={<StateTag row={row} />} note={row.state === 'ready' || d.adoption ? undefined : <span class="clamp" title={row.message}>{row.message}</span>} />
     </Figures>
   )
 }

@@ -36,7 +36,7 @@ after(async () => {
   }
 })
 
-const kubeconfig = () => join(folder, 'controlplane', 'kubeconfigs', 'admin.kubeconfig')
+function kubeconfig() { return join(folder, 'controlplane', 'kubeconfigs', 'admin.kubeconfig') }
 
 /** Starts a binary and waits for a text in its output. */
 function start(name, args, ready, timeout) {
@@ -81,10 +81,10 @@ async function until(what, condition, timeout) {
 }
 
 test('from the largest saving to resized pods and back', { skip, timeout: 10 * minutes }, async () => {
-  const origin = process.env.CRANE_DASHBOARD_ORIGIN ?? new URL(dashboard.match).origin
+  const origin = new URL(dashboard.match).origin
   const { page, problems } = await openPage(browser, origin)
   page.setDefaultTimeout(minutes)
-  await page.goto(process.env.CRANE_DASHBOARD_ORIGIN ? origin + new URL(dashboard.match).search : dashboard.match)
+  await page.goto(dashboard.match)
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   for (const [name, path] of [['overview', '/overview'], ['worklist', '/worklist'], ['nodes', '/nodes'], ['cost', '/cost'], ['rules', '/rules'], ['health', '/health'], ['autoscaling', '/autoscaling']]) {
     await page.goto(origin + path)
