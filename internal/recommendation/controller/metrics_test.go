@@ -5,6 +5,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -231,5 +232,38 @@ func TestEvidenceInStatus(t *testing.T) {
 	f.settle()
 	if got := f.all()["web"]; got.Status.Evidence != nil || got.Status.RecommendedValue == "" {
 		t.Errorf("%+v", got.Status)
+	}
+}
+
+// TestSeriesOfManyWorkloads states the series of a workload with one container, which docs/reference/monitoring.md repeats, and
+// checks that they go with their objects.
+func TestSeriesOfManyWorkloads(t *testing.T) {
+	const workloads, perWorkload = 1_000, 6
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	m := NewMetrics(func() time.Time { return now }, 24*time.Hour)
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(m); err != nil {
+		t.Fatal(err)
+	}
+	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	all := make([]*analysisv1alpha1.Recommendation, workloads)
+	for i := range all {
+		rec := recommendationOf(fmt.Sprintf("web-%d", i), now, now)
+		rec.Spec.TargetRef.Name = rec.Name
+		rec.Status.Savings = &analysisv1alpha1.Savings{Currency: "USD", Monthly: "1.5"}
+		m.observe(rec, parsedValue{containers: map[string]corev1.ResourceList{"app": size}})
+		m.countExecution(rec)
+		all[i] = rec
+	}
+	n, err := testutil.GatherAndCount(registry)
+	if err != nil || n < workloads*perWorkload || n > workloads*perWorkload+3 {
+		t.Errorf("%d series, want %d for each workload: %v", n, perWorkload, err)
+	}
+	t.Logf("%d series of %d workloads", n, workloads)
+	for _, rec := range all {
+		m.forget(types.NamespacedName{Namespace: rec.Namespace, Name: rec.Name})
+	}
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
+		t.Errorf("%d series are left, %v", n, err)
 	}
 }

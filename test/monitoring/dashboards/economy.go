@@ -99,7 +99,7 @@ func costs() Dashboard {
 		return `sum by (` + by + `) (max by (namespace, owner_kind, owner_name, basis) (` + metric + `{namespace=~"$namespace"}))`
 	}
 	over := func(window string) string {
-		return `sum by (namespace) (max by (namespace) (sum_over_time(crane_cost_namespace_hourly{namespace=~"$namespace",basis="max"}[` + window + `:1h])))`
+		return `sum by (namespace) (max by (namespace) (sum_over_time(crane_cost_namespace_hourly{namespace=~"$namespace",basis="max"}[` + window + `:3m]))) / 20`
 	}
 	return Dashboard{
 		UID: "crane-costs", Title: "Crane / Costs", Description: "Cost of nodes, namespaces, workloads and labels at the prices of the price book.",
