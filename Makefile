@@ -138,6 +138,10 @@ test-rules: $(BIN)/promtool ## Unit tests of the alerts in config/monitoring, wi
 	$(BIN)/promtool check rules --lint-fatal config/monitoring/rules.yaml
 	$(BIN)/promtool test rules test/monitoring/alerts.yaml
 
+.PHONY: install-stores
+install-stores: ## Install the Debian packages of stores that the integration tests compare with Prometheus (root)
+	@hack/install-packages.sh victoria-metrics
+
 .PHONY: test-integration
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
 	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...

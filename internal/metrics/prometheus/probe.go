@@ -169,7 +169,8 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 func (p *prober) findOldest(ctx context.Context, r *metrics.SourceReport, metric string, now time.Time) error {
 	now = now.Truncate(time.Second)
 	query := "count(" + p.expr.containers(metric) + ")"
-	first := now.Add(-probeHistory)
+	// VictoriaMetrics rounds the times of longer answers to multiples of the step.
+	first := now.Add(-probeHistory).Truncate(probeCoarse)
 	oldest, err := p.firstPoint(ctx, query, metrics.Window{Start: first, End: now.Add(time.Second), Step: probeCoarse})
 	if err != nil {
 		return err
