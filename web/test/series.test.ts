@@ -73,5 +73,5 @@ spec:
   - name: Resource
 `)
   assert.match(ruleYAML({ ...emptyRule, kinds: [], recommenders: [] }), /any: true\n {2}resourceSelectors: \[\]\n {2}recommenders: \[\]\n$/)
-  for (const v of ['yes', 'NULL', '1', 'a: b', '#x', "'", '"', 'a\nb', '*x', '']) assert.equal(scalar(v), JSON.stringify(v), v)
+  for (const v of ['true', 'yes', 'NULL', '1', 'a: b', '#x', "'", '"', 'a\nb', '*x', '']) assert.equal(scalar(v), JSON.stringify(v), v)
 })

@@ -1,14 +1,14 @@
 // The pages against `crane dashboard` itself, with series from files: needs CRANE_BIN, the folder of crane.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { launch, openPage, screenshot, violations } from './browser.mjs'
 
 const crane = join(process.env.CRANE_BIN ?? '', 'crane')
-const skip = process.env.CRANE_BIN && existsSync(crane) ? false : 'CRANE_BIN does not name a folder with crane'
+const skip = process.env.CRANE_BIN && existsSync(crane) && spawnSync(crane, ['dashboard', '--help']).status === 0 ? false : 'CRANE_BIN does not name a folder with a crane that has the command dashboard'
 
 let browser, server, folder
 before(async () => {

@@ -2,7 +2,7 @@
 // watch the pods being resized, roll back. Needs CRANE_BIN, the folder of crane and of the playground's binaries.
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:https'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ import { launch, openPage, screenshot, violations } from './browser.mjs'
 const bin = process.env.CRANE_BIN ?? ''
 const missing = ['crane', 'playground', 'controlplane', 'craned'].filter(name => !existsSync(join(bin, name)))
 // With CRANE_PLAYGROUND, the folder of a playground that runs already, none is started.
-const skip = bin && missing.length === 0 ? false : `CRANE_BIN does not name a folder with ${missing.join(', ')}`
+const skip = bin && missing.length === 0 && spawnSync(join(bin, 'crane'), ['dashboard', '--help']).status === 0 ? false : `CRANE_BIN does not name a folder with ${missing.join(', ') || 'a crane that has the command dashboard'}`
 const minutes = 60_000
 
 let browser, playground, dashboard, folder
