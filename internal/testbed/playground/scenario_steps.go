@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -110,18 +111,33 @@ func (p *playground) Show(ctx context.Context, args []string, until string) erro
 		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
 		return nil
 	}
-	var output []byte
-	// A text that never appears is visible in the output, and does not end the demo.
-	_ = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(ctx context.Context) (bool, error) {
-		cmd := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...)
-		var failure error
-		if output, failure = cmd.CombinedOutput(); failure != nil {
+	output, err := repeatUntil(ctx, until, func() []byte {
+		output, failure := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...).CombinedOutput()
+		if failure != nil {
 			output = fmt.Appendf(output, "(%v)\n", failure)
 		}
-		return until == "" || strings.Contains(string(output), until), nil
+		return output
 	})
+	if err != nil {
+		return err
+	}
 	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
 	return ctx.Err()
+}
+
+// repeatUntil returns the output of the first run that matches the regular expression, or of the last one within showTimeout: a text that
+// never appears is visible in the output and does not end the demo.
+func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, error) {
+	pattern, err := regexp.Compile(until)
+	if err != nil {
+		return nil, fmt.Errorf("until: %w", err)
+	}
+	var output []byte
+	_ = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(context.Context) (bool, error) {
+		output = run()
+		return pattern.Match(output), nil
+	})
+	return output, nil
 }
 
 // Policy implements demo.Executor.

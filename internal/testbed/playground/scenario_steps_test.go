@@ -4,10 +4,39 @@
 package playground
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// TestRepeatUntil checks that a command is repeated until its output matches, or for a minute, and that the last output is kept whole.
+func TestRepeatUntil(t *testing.T) {
+	for until, want := range map[string]struct {
+		output string
+		after  time.Duration
+	}{
+		"":                  {"node-01  0.51", 0},
+		`node-01 +0\.[7-9]`: {"node-01  0.70", 19 * showInterval},
+		"never":             {"node-01  0.80", showTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begin, runs := time.Now(), 0
+			got, err := repeatUntil(t.Context(), until, func() []byte {
+				runs++
+				return fmt.Appendf(nil, "node-01  0.%d", 50+min(runs, 30))
+			})
+			if err != nil || string(got) != want.output || time.Since(begin) != want.after {
+				t.Errorf("%q: %q after %s, %v; want %q after %s", until, got, time.Since(begin), err, want.output, want.after)
+			}
+		})
+	}
+	if _, err := repeatUntil(t.Context(), "(", nil); err == nil {
+		t.Error("no error for an invalid pattern")
+	}
+}
 
 // TestQuotedArgsSplitBack: a shell splits the printed text into the original arguments.
 func TestQuotedArgsSplitBack(t *testing.T) {

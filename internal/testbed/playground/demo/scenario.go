@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ type Step struct {
 	Apply string `json:"apply,omitempty"`
 	// Show is a command line for `kubectl`, run with the playground's kubeconfig; its output is printed.
 	Show []string `json:"show,omitempty"`
-	// Until is a text in the output of Show. The command is repeated until it appears, for a minute at most; the last output is
+	// Until is a regular expression. The command of Show is repeated until its output matches, for a minute at most; the last output is
 	// printed.
 	Until string `json:"until,omitempty"`
 	// Policy replaces the node-load policy of craned and crane-scheduler.
@@ -91,7 +92,7 @@ type Executor interface {
 	Start(ctx context.Context, component string) error
 	Kill(ctx context.Context, component string) error
 	Apply(ctx context.Context, manifest string) error
-	// Show runs kubectl, again until its output contains a text, empty for once.
+	// Show runs kubectl, again until its output matches a regular expression, empty for once.
 	Show(ctx context.Context, args []string, until string) error
 	Policy(ctx context.Context, content string) error
 	Crane(ctx context.Context, args []string) error
@@ -172,10 +173,17 @@ func (s Step) validate() error {
 		return errors.New("one of say, stop, start, kill, apply, show, policy, crane and chart is required")
 	case s.Until != "" && len(s.Show) == 0:
 		return errors.New("until: requires show")
+	case s.Until != "" && !validPattern(s.Until):
+		return fmt.Errorf("until: %q is not a regular expression", s.Until)
 	case s.Chart != nil:
 		return s.Chart.validate()
 	}
 	return nil
+}
+
+func validPattern(text string) bool {
+	_, err := regexp.Compile(text)
+	return err == nil
 }
 
 // Play runs the scenario to its end, to the first step that fails, or until ctx ends.
