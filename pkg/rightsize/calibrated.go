@@ -6,7 +6,6 @@ package rightsize
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
@@ -15,18 +14,13 @@ import (
 
 // Plan returns the request of the day of now that met the target in a replay of the days, with the default reaction if pods are raised
 // within the day. A recommendation is one number, so it is one request a day. The running day is left out, so that the result changes
-// once a day. Days whose Reaction is nil are replayed without one, which needs no less, and the newest days are then not
-// tried apart. The errors are those of calibrate.Model.Plan.
+// once a day. Days whose Reaction is nil are replayed without one, which needs no less. The errors are those of calibrate.Model.Plan.
 func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan, error) {
 	s := calibrate.ConstantSettings()
 	s.Target, s.Window = p.Target, int(p.Window/day)
 	today := series.DayOf(now)
 	if reacts {
-		standard := calibrate.DefaultSettings()
-		s.Reaction = standard.Reaction
-		if !slices.ContainsFunc(days, func(d *Day) bool { return d.Day < today && d.Reaction == nil }) {
-			s.Newest = min(standard.Newest, s.Window)
-		}
+		s.Reaction = calibrate.DefaultSettings().Reaction
 	}
 	m := calibrate.New(s)
 	for _, d := range days {
@@ -48,15 +42,11 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstima
 		return out
 	}
 	c := plan.Calibration
-	of := daysText(p.Window)
-	if c.NewestDays > 0 {
-		of = fmt.Sprintf("the newest %d days", c.NewestDays)
-	}
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
 		margin: series.Ratio(c.Multiplier - 1),
 		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in %s, target %s",
-			percentile(calibrate.ConstantSettings().Quantile), of, c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
+			percentile(calibrate.ConstantSettings().Quantile), daysText(p.Window), c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
 		calibration: &c,
 	}
 }

@@ -53,9 +53,9 @@ func (v variant) rule(target series.Ratio) Rule {
 func variants(block time.Duration) []variant {
 	base := calibrate.DefaultSettings()
 	if block == day {
-		standard := base
+		reaction := base.Reaction
 		base = calibrate.ConstantSettings()
-		base.Reaction, base.Newest = standard.Reaction, standard.Newest
+		base.Reaction = reaction
 	}
 	out := []variant{{"calibrated", base}}
 	for _, q := range []series.Ratio{0.95, 0.98} {
