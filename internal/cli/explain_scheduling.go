@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -51,9 +50,6 @@ func newExplainCommand(s Streams) *cobra.Command {
 	return cmd
 }
 
-// envScheduler is the environment variable with the default of --scheduler.
-const envScheduler = "CRANE_SCHEDULER_URL"
-
 func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	o := &explainSchedulingOptions{}
 	cmd := &cobra.Command{
@@ -62,14 +58,11 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 		Long:  explainSchedulingLong,
 		Args:  func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.scheduler == "" {
-				o.scheduler = os.Getenv(envScheduler)
-			}
 			namespace, name, err := o.validate(args[0])
 			if err != nil {
 				return usageError(err)
 			}
-			progress := newProgress(s.Err, "querying the schedulers", nil)
+			progress := newProgress(s.Err, "asking the schedulers", nil)
 			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
 			progress.stop()
 			if err != nil {
@@ -81,7 +74,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
-	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 ($"+envScheduler+"; default: by port forwarding)")
+	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
 	fs.IntVar(&o.port, "scheduler-port", 10260, "port of the scheduler's explainAddress, for port forwarding")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
 	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")

@@ -233,20 +233,12 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 	case isFalse(analysisv1alpha1.ConditionAdopted) != nil:
 		return false, explainCondition(isFalse(analysisv1alpha1.ConditionAdopted))
 	case rec.Status.Adoption != nil:
-		return true, joinReason(rec.Status.Adoption.Phase, rec.Status.Adoption.Message)
+		return true, strings.TrimSuffix(rec.Status.Adoption.Phase+": "+rec.Status.Adoption.Message, ": ")
 	}
 	return true, "its adoptionType is Auto; craned has not started yet"
 }
 
-func explainCondition(c *metav1.Condition) string { return joinReason(c.Reason, c.Message) }
-
-// joinReason returns the message after its reason, unless it starts with the same word.
-func joinReason(reason, message string) string {
-	if strings.HasPrefix(strings.ToLower(message), strings.ToLower(reason)) {
-		return message
-	}
-	return strings.TrimSuffix(reason+": "+message, ": ")
-}
+func explainCondition(c *metav1.Condition) string { return c.Reason + ": " + c.Message }
 
 // verticalSources returns the EffectiveVerticalPodAutoscalers of a workload.
 func verticalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {

@@ -105,19 +105,6 @@ func TestSizeSources(t *testing.T) {
 	}
 }
 
-// TestJoinReason checks that a message that starts with its reason does not repeat it.
-func TestJoinReason(t *testing.T) {
-	for _, c := range [][3]string{
-		{"Lowering", "lowering, step 1: app: cpu 1600m", "lowering, step 1: app: cpu 1600m"},
-		{"Off", "update mode Off computes", "Off: update mode Off computes"},
-		{"Held", "", "Held"},
-	} {
-		if got := joinReason(c[0], c[1]); got != c[2] {
-			t.Errorf("%q, want %q", got, c[2])
-		}
-	}
-}
-
 // TestDesiredReplicasBeforeTheFirstSync: an autoscaler without a status does not appear to set 0 replicas.
 func TestDesiredReplicasBeforeTheFirstSync(t *testing.T) {
 	now := metav1.Now()

@@ -48,7 +48,7 @@ func sizingNote(s rightsize.Sizing) string {
 // stepNotes returns the texts of the steps that the table mentions.
 func stepNotes() map[rightsize.StepCode]string {
 	return map[rightsize.StepCode]string{
-		rightsize.StepFloor:   "at the policy's minimum",
+		rightsize.StepFloor:   "raised to the policy's minimum",
 		rightsize.StepCeiling: "capped at the policy's maximum",
 		rightsize.StepNode:    "capped at the largest node",
 		rightsize.StepOOM:     "raised after OOM kills",

@@ -97,7 +97,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 		}
 	}
 	if len(warned) > 0 {
-		return fmt.Errorf("checks with warnings: %s", strings.Join(warned, ", "))
+		return fmt.Errorf("not as it should be: %s", strings.Join(warned, ", "))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	case leader != "":
 		r.add("leader", statusOK, leader, "")
 	case found["craned"]:
-		r.add("leader", statusWarn, "no craned has renewed its lease within "+maxLeaseAge.String()+": nothing is processed", "read the logs of the pods with the label "+componentLabel+"=craned")
+		r.add("leader", statusWarn, "no craned has renewed its lease within "+maxLeaseAge.String()+": nothing is processed", "kubectl logs with the label "+componentLabel+"=craned")
 	default:
 		r.add("leader", statusWarn, "no craned runs, in the cluster or outside: nothing is processed", "")
 	}
@@ -257,9 +257,6 @@ func (r *statusReport) addExternalMetrics(ctx context.Context) error {
 		}
 	}
 	r.add(name, statusOK, detail, "")
-	if i := slices.IndexFunc(r.checks, func(c check) bool { return c.Name == service && c.Status == statusOff }); i >= 0 {
-		r.checks[i].Status, r.checks[i].Detail = statusOK, "runs outside the cluster"
-	}
 	return nil
 }
 
@@ -295,11 +292,7 @@ func (r *statusReport) addRules(ctx context.Context) error {
 	if !newest.IsZero() {
 		detail = ", the last round ended " + shortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
 	}
-	of := readinessOf(&list)
-	r.addReadiness("rules", of, detail)
-	if of.failed() > 0 { // Rules are few, and one that fails leaves many workloads without recommendations.
-		r.checks[len(r.checks)-1].Status, r.checks[len(r.checks)-1].Advice = statusWarn, "kubectl describe recommendationrules"
-	}
+	r.addReadiness("rules", readinessOf(&list), detail)
 	return nil
 }
 
@@ -314,20 +307,6 @@ func (r *statusReport) addObjects(ctx context.Context, name string, list client.
 
 // readiness counts objects by the reason for which they are not ready; those that are ready have none.
 type readiness map[string]int
-
-// reasonNotEvaluated stands for objects without the condition.
-const reasonNotEvaluated = "NotEvaluated"
-
-// failed returns the number of objects that were evaluated and are not ready.
-func (of readiness) failed() int {
-	n := 0
-	for reason, count := range of {
-		if reason != "" && reason != reasonNotEvaluated {
-			n += count
-		}
-	}
-	return n
-}
 
 // addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
 func (r *statusReport) addReadiness(name string, of readiness, text string) {
@@ -378,7 +357,7 @@ func readinessOf(list client.ObjectList) readiness {
 		}
 		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
 		case c == nil:
-			out[reasonNotEvaluated]++
+			out["NotEvaluated"]++
 		case c.Status == metav1.ConditionTrue:
 			out[""]++
 		default:

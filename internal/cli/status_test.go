@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,17 +50,7 @@ func TestStatus(t *testing.T) {
 			map[string]string{"leader": "warn no craned has renewed its lease within 1m0s"},
 		},
 		"outside the cluster": {[]client.Object{cranedLeaseOf(now)}, map[string]string{"leader": "ok craned-0 holds", "metric-adapter": "off"}},
-		"served from outside": {[]client.Object{cranedLeaseOf(now), externalMetricsOf("metric-adapter")}, map[string]string{
-			"metric-adapter": "ok runs outside the cluster", "external metrics API": "ok served by crane-system/metric-adapter", "crane-agent": "off",
-		}},
-		"served by another": {[]client.Object{cranedLeaseOf(now), externalMetricsOf("keda")}, map[string]string{
-			"metric-adapter": "off", "external metrics API": "ok served by crane-system/keda",
-		}},
-		"nothing": {nil, map[string]string{"leader": "warn no craned runs", "craned": "off"}},
-		"one rule failed": {
-			append(whole(), named("other", ruleWith(now, metav1.ConditionFalse, "DataSourceFailed"))),
-			map[string]string{"rules": "warn 1 of 2 ready; 1 DataSourceFailed"},
-		},
+		"nothing":             {nil, map[string]string{"leader": "warn no craned runs", "craned": "off"}},
 		"rule failed": {
 			[]client.Object{ruleWith(now, metav1.ConditionFalse, "DataSourceFailed")},
 			map[string]string{"rules": "warn 0 of 1 ready; 1 DataSourceFailed"},
@@ -98,22 +87,6 @@ func statusClient(t *testing.T, objects ...client.Object) client.Client {
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithIndex(&corev1.ConfigMap{}, "metadata.name", byName).Build()
-}
-
-// externalMetricsOf is the registration of the external metrics API by a service.
-func externalMetricsOf(service string) client.Object {
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion("apiregistration.k8s.io/v1")
-	o.SetKind("APIService")
-	o.SetName("v1beta1.external.metrics.k8s.io")
-	o.Object["spec"] = map[string]any{"service": map[string]any{"namespace": "crane-system", "name": service}}
-	o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "True"}}}
-	return o
-}
-
-func named(name string, o client.Object) client.Object {
-	o.SetName(name)
-	return o
 }
 
 func componentMeta(name string) metav1.ObjectMeta {

@@ -42,7 +42,7 @@ func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotato
 	}
 	var targets []certificates.Target
 	for _, name := range apiServices() {
-		targets = append(targets, certificates.APIService(name))
+		targets = append(targets, certificates.APIService(name, o.Namespace, o.Service))
 	}
 	host := o.Service + "." + o.Namespace
 	keeper, err := certificates.New(certificates.Config{

@@ -66,8 +66,8 @@ const DefaultContainer = "*"
 // +kubebuilder:resource:shortName=evpa
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.updatePolicy.updateMode`
-// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.podTarget.cpu`,description="The sum of the recommended requests of the containers of a pod."
-// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.podTarget.memory`,description="The sum of the recommended requests of the containers of a pod."
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.cpu`,description="The recommended request of the first container."
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.memory`,description="The recommended request of the first container."
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`,description="The reason of the condition Applied."
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -226,10 +226,6 @@ type EffectiveVerticalPodAutoscalerStatus struct {
 	// Recommendation is the combined result.
 	// +optional
 	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
-
-	// PodTarget is the sum of the recommended requests of the containers of a pod. gocrane does not have it.
-	// +optional
-	PodTarget corev1.ResourceList `json:"podTarget,omitempty"`
 
 	// Decisions hold the decision and its reason for each container and resource. gocrane does not have them. At most 200.
 	// +optional

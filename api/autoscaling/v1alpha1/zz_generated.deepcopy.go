@@ -405,13 +405,6 @@ func (in *EffectiveVerticalPodAutoscalerStatus) DeepCopyInto(out *EffectiveVerti
 		*out = new(RecommendedPodResources)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.PodTarget != nil {
-		in, out := &in.PodTarget, &out.PodTarget
-		*out = make(corev1.ResourceList, len(*in))
-		for key, val := range *in {
-			(*out)[key] = val.DeepCopy()
-		}
-	}
 	if in.Decisions != nil {
 		in, out := &in.Decisions, &out.Decisions
 		*out = make([]VerticalDecision, len(*in))

@@ -48,7 +48,7 @@ func newFixture(objects ...runtime.Object) *fixture {
 	w.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		ValidatingWebhooks("").resource: "ValidatingWebhookConfigurationList",
 		MutatingWebhooks("").resource:   "MutatingWebhookConfigurationList",
-		APIService("").resource:         "APIServiceList",
+		APIService("", "", "").resource: "APIServiceList",
 	}, objects...)
 	// The fake server assigns no versions and refuses no outdated write; a real one does.
 	w.clients.PrependReactor("*", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -303,14 +303,23 @@ func TestKeeperTellsWhoForgot(t *testing.T) {
 }
 
 func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"insecureSkipTLSVerify": true}}}
-	ops, err := APIService("v1beta1.external.metrics.k8s.io").patch(o, []byte("b"))
+	service := map[string]any{"namespace": "crane-system", "name": "metric-adapter"}
+	target := APIService("v1beta1.external.metrics.k8s.io", "crane-system", "metric-adapter")
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"insecureSkipTLSVerify": true, "service": service}}}
+	ops, err := target.patch(o, []byte("b"))
 	if err != nil || len(ops) != 2 || ops[0].Path != "/spec/insecureSkipTLSVerify" || ops[1].Path != "/spec/caBundle" {
 		t.Errorf("%v, %v", ops, err)
 	}
-	o.Object["spec"] = map[string]any{"caBundle": base64.StdEncoding.EncodeToString([]byte("b"))}
-	if ops, err := APIService("x").patch(o, []byte("b")); err != nil || len(ops) != 0 {
-		t.Errorf("%v, %v though nothing is to do", ops, err)
+	for name, spec := range map[string]map[string]any{
+		"nothing is to do":        {"caBundle": base64.StdEncoding.EncodeToString([]byte("b")), "service": service},
+		"another adapter answers": {"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "keda", "name": "metric-adapter"}},
+		"another service answers": {"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "crane-system", "name": "other"}},
+		"the API server is asked": {},
+	} {
+		o.Object["spec"] = spec
+		if ops, err := target.patch(o, []byte("b")); err != nil || len(ops) != 0 {
+			t.Errorf("%v, %v though %s", ops, err, name)
+		}
 	}
 	if _, err := ValidatingWebhooks("x").patch(&unstructured.Unstructured{Object: map[string]any{"webhooks": []any{"text"}}}, nil); err == nil {
 		t.Error("no error for a webhook that is none")

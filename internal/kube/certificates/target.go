@@ -24,6 +24,8 @@ import (
 type Target struct {
 	resource schema.GroupVersionResource
 	name     string
+	// service is the namespace and the name of the Service of an APIService that the component answers; one of another Service is left alone.
+	service [2]string
 }
 
 // The kinds of targets.
@@ -34,17 +36,19 @@ const (
 
 // ValidatingWebhooks are the webhooks of a ValidatingWebhookConfiguration.
 func ValidatingWebhooks(name string) Target {
-	return Target{schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}, name}
+	return Target{resource: schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "validatingwebhookconfigurations"}, name: name}
 }
 
 // MutatingWebhooks are the webhooks of a MutatingWebhookConfiguration.
 func MutatingWebhooks(name string) Target {
-	return Target{schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}, name}
+	return Target{resource: schema.GroupVersionResource{Group: admissionGroup, Version: "v1", Resource: "mutatingwebhookconfigurations"}, name: name}
 }
 
-// APIService is an aggregated API, named <version>.<group>.
-func APIService(name string) Target {
-	return Target{schema.GroupVersionResource{Group: aggregationGroup, Version: "v1", Resource: "apiservices"}, name}
+// APIService is an aggregated API, named <version>.<group>, if it is answered by a Service.
+func APIService(name, serviceNamespace, service string) Target {
+	return Target{
+		resource: schema.GroupVersionResource{Group: aggregationGroup, Version: "v1", Resource: "apiservices"}, name: name, service: [2]string{serviceNamespace, service},
+	}
 }
 
 func (t Target) String() string { return t.resource.Resource + "/" + t.name }
@@ -69,6 +73,11 @@ func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation,
 		spec, _, err := unstructured.NestedMap(o.Object, "spec")
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t, err)
+		}
+		// Another adapter answers it, such as KEDA's, or gocrane's during a migration.
+		service, _ := spec["service"].(map[string]any)
+		if service["namespace"] != t.service[0] || service["name"] != t.service[1] {
+			return nil, nil
 		}
 		// insecureSkipTLSVerify and a bundle exclude each other.
 		if blind, _ := spec["insecureSkipTLSVerify"].(bool); blind {

@@ -106,27 +106,6 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 	}
 }
 
-// TestAnswerOfAnotherNode checks that a slot with the answer for another node, where all probed slots are taken, gives no answer.
-func TestAnswerOfAnotherNode(t *testing.T) {
-	f := newPlugin(t, nrt("n-0", 4, 4))
-	pod, info := newPod("p", "2"), f.info("n-0")
-	r := f.core.store.requests.intern(f.request(pod))
-	f.answer(info, r)
-	own := f.core.store.cached(info, r)
-	if own == nil {
-		t.Fatal("the answer is not cached")
-	}
-	slots := *f.core.store.answers[r.slot].slots.Load()
-	for i := range slots {
-		other := *own
-		other.info++
-		slots[i].Store(&other)
-	}
-	if got := f.core.store.cached(info, r); got != nil {
-		t.Errorf("the answer for another node is used: %+v", got)
-	}
-}
-
 func bindCopy(pod *corev1.Pod, node string) *corev1.Pod {
 	c := pod.DeepCopy()
 	c.Spec.NodeName = node

@@ -180,7 +180,6 @@ func writeTable(w io.Writer, rows []row) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
-	t.SuppressEmptyColumns()
 	t.AppendHeader(table.Row{"Namespace", "Workload", "Container", "CPU now", "CPU", "Memory now", "Memory", "Note"})
 	dash := func(s string) string { return cmp.Or(strings.TrimSpace(s), "-") }
 	for _, r := range rows {

@@ -22,19 +22,16 @@ func (p *playground) printSummary(ctx context.Context) error {
 		}
 	}
 	p.console.resultf("")
-	p.console.resultf("  %-15s %s", "kubeconfig", p.control.Kubeconfig())
-	p.console.resultf("  %-15s %s", "api-server", p.control.URL())
+	p.console.resultf("  %-14s %s", "kubeconfig", p.control.Kubeconfig())
+	p.console.resultf("  %-14s %s", "api-server", p.control.URL())
 	if p.prometheus != nil {
-		p.console.resultf("  %-15s %s", "prometheus", p.prometheus.URL())
+		p.console.resultf("  %-14s %s", "prometheus", p.prometheus.URL())
 	}
 	if p.cranedMetrics != "" {
-		p.console.resultf("  %-15s http://%s/metrics", "craned", p.cranedMetrics)
-		p.console.resultf("  %-15s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
+		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
+		p.console.resultf("  %-14s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
 	}
-	if p.explainAddress != "" {
-		p.console.resultf("  %-15s http://%s (crane explain scheduling)", "crane-scheduler", p.explainAddress)
-	}
-	p.console.resultf("  %-15s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
+	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
 	p.console.resultf("")
 	if all := footprints(p.pids()); len(all) > 0 {
 		p.console.resultf("Memory: %s.", describe(all))
@@ -46,14 +43,11 @@ func (p *playground) printSummary(ctx context.Context) error {
 		return nil
 	}
 	path := filepath.Join(p.dir, environmentFile)
-	prometheusURL, schedulerURL := "", ""
+	address := ""
 	if p.prometheus != nil {
-		prometheusURL = p.prometheus.URL()
+		address = p.prometheus.URL()
 	}
-	if p.explainAddress != "" {
-		schedulerURL = "http://" + p.explainAddress
-	}
-	if err := os.WriteFile(path, []byte(environment(p.control.Kubeconfig(), prometheusURL, schedulerURL, p.options.BinDir)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(environment(p.control.Kubeconfig(), address, p.options.BinDir)), 0o600); err != nil {
 		return fmt.Errorf("writing the environment of a shell: %w", err)
 	}
 	p.console.resultf("In another terminal:\n\n  source %s\n  kubectl get recommendations -A\n  crane recommend\n", quoteArgs([]string{path}))
@@ -64,16 +58,13 @@ func (p *playground) printSummary(ctx context.Context) error {
 const environmentFile = "env"
 
 // environment returns the settings with which kubectl and crane use this playground.
-func environment(kubeconfig, prometheus, scheduler, binDir string) string {
+func environment(kubeconfig, prometheus, binDir string) string {
 	if absolute, err := filepath.Abs(binDir); err == nil {
 		binDir = absolute
 	}
 	text := "export KUBECONFIG=" + quoteArgs([]string{kubeconfig}) + "\nexport PATH=" + quoteArgs([]string{binDir}) + ":\"$PATH\"\n"
 	if prometheus != "" {
 		text += "export CRANE_PROMETHEUS_URL=" + prometheus + "\n"
-	}
-	if scheduler != "" {
-		text += "export CRANE_SCHEDULER_URL=" + scheduler + "\n"
 	}
 	return text
 }

@@ -15,12 +15,12 @@ import (
 // TestEnvironment checks that a shell gets the settings, with a space in a path.
 func TestEnvironment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b")
-	script := environment(filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", "http://127.0.0.1:10260", dir) + `printf '%s|%s|%s|%s' "$KUBECONFIG" "$CRANE_PROMETHEUS_URL" "$CRANE_SCHEDULER_URL" "${PATH%%:*}"`
+	script := environment(filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", dir) + `printf '%s|%s|%s' "$KUBECONFIG" "$CRANE_PROMETHEUS_URL" "${PATH%%:*}"`
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if want := strings.Join([]string{filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", "http://127.0.0.1:10260", dir}, "|"); string(out) != want {
+	if want := strings.Join([]string{filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", dir}, "|"); string(out) != want {
 		t.Errorf("%s, want %s", out, want)
 	}
 }

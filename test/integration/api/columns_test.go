@@ -50,8 +50,7 @@ func TestColumns(t *testing.T) {
 			`{"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveVerticalPodAutoscaler", "spec": {"updatePolicy": {"updateMode": "Off"},
 			  "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "catalog"}}}`,
 			map[string]any{
-				"recommendation": map[string]any{"containerRecommendations": []any{map[string]any{"containerName": "app", "target": map[string]any{"cpu": "300m", "memory": "312Mi"}}}},
-				"podTarget":      map[string]any{"cpu": "366m", "memory": "512Mi"},
+				"recommendation": map[string]any{"containerRecommendations": []any{map[string]any{"containerName": "app", "target": map[string]any{"cpu": "366m", "memory": "512Mi"}}}},
 				"conditions":     []any{condition("Ready", "Computed"), condition("Applied", "Held")},
 			},
 			[]string{"columns", "catalog", "Off", "366m", "512Mi", "True", "Held"},

@@ -55,7 +55,7 @@ func contracts() []contract {
 			"EffectiveVerticalPodAutoscaler", "effectiveverticalpodautoscalers", "effectiveverticalpodautoscaler", "evpa", "Namespaced",
 			[]string{
 				"Target=.spec.targetRef.name", "Mode=.spec.updatePolicy.updateMode",
-				"CPU=.status.podTarget.cpu", "Memory=.status.podTarget.memory",
+				"CPU=.status.recommendation.containerRecommendations[0].target.cpu", "Memory=.status.recommendation.containerRecommendations[0].target.memory",
 				readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
 			},
 			status,

@@ -19,25 +19,20 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 )
 
-// TestExamplesOfGocrane applies gocrane's examples beside the Deployment that they name, in a time zone in which the schedules in local time
-// have another floor than in UTC: at seven o'clock they ask for 100 replicas, of which maxReplicas allows 10, and at two o'clock for one.
+// TestExamplesOfGocrane applies gocrane's examples beside the Deployment that they name, in a time zone in which it is seven o'clock:
+// the schedules in local time then ask for 100 replicas, of which maxReplicas allows 10.
 func TestExamplesOfGocrane(t *testing.T) {
 	const folder = "../../../../shared/gocrane/examples/autoscaling"
 	if _, err := os.Stat(folder); err != nil {
 		t.Skipf("gocrane's examples are not beside the repository: %v", err)
 	}
-	now := time.Now().UTC().Hour()
-	local, scheduled := 7, int32(10)
-	if now >= 6 && now < 9 || now >= 11 && now < 14 || now >= 17 && now < 20 {
-		local, scheduled = 2, 1
-	}
-	ahead := local - now
+	ahead := 7 - time.Now().UTC().Hour()
 	if ahead < -12 {
 		ahead += 24
 	}
 	t.Setenv("TZ", fmt.Sprintf("Etc/GMT%+d", -ahead)) // The sign of these names is that of POSIX.
 	for name, floor := range map[string]int32{
-		"effective-hpa-cron-local.yaml": scheduled, "effective-hpa-cron.yaml": scheduled, "effective-hpa-cron-shanghai.yaml": 0, "effective-hpa.yaml": 1,
+		"effective-hpa-cron-local.yaml": 10, "effective-hpa-cron.yaml": 10, "effective-hpa-cron-shanghai.yaml": 0, "effective-hpa.yaml": 1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, "--ehpa-cron-local-time")

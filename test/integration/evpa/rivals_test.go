@@ -356,7 +356,7 @@ func testSharedDecision(w *fixture) {
 		return nil
 	})
 	for _, name := range []string{"web", "scaled"} {
-		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "a recommendation is available"))
+		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
 		if got, want := targetsnapshot.VerticalSize(e).Containers["app"], byTarget[name].Containers["app"]; *got.CPURequest != *want.CPURequest || *got.MemoryRequest != *want.MemoryRequest {
 			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, the rule %v and %v", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
 		}

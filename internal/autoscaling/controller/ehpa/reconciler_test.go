@@ -4,7 +4,6 @@
 package ehpa
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,10 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
@@ -389,36 +385,6 @@ func TestQueries(t *testing.T) {
 		if text != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %s, %v", name, text, err)
 		}
-	}
-}
-
-// TestEventFollowsTheStatus checks that a conflict, after which the same decision is made again, does not repeat the event about it.
-func TestEventFollowsTheStatus(t *testing.T) {
-	b := newFixture(t, web()) // Its target does not exist.
-	recorder := events.NewFakeRecorder(10)
-	conflicts := 1
-	inner, ok := b.Client.(client.WithWatch)
-	if !ok {
-		t.Fatal("the client has no watches")
-	}
-	b.Events, b.Client = recorder, interceptor.NewClient(inner, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			if conflicts--; conflicts >= 0 {
-				return apierrors.NewConflict(schema.GroupResource{Resource: "effectivehorizontalpodautoscalers"}, o.GetName(), errors.New("modified"))
-			}
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	key := types.NamespacedName{Namespace: "shop", Name: "web"}
-	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !apierrors.IsConflict(err) {
-		t.Fatalf("error %v, want a conflict", err)
-	}
-	if n := len(recorder.Events); n != 0 {
-		t.Errorf("%d events before the status was written", n)
-	}
-	b.reconcile(t, "web")
-	if n := len(recorder.Events); n != 1 {
-		t.Errorf("%d events, want 1", n)
 	}
 }
 

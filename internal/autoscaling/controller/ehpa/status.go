@@ -29,11 +29,11 @@ func (r *Reconciler) updateStatus(ctx context.Context, o observation, p plan, pr
 	if equality.Semantic.DeepEqual(changed.Status, o.ehpa.Status) {
 		return nil
 	}
-	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(o.ehpa, client.MergeFromWithOptimisticLock{}))); err != nil {
-		return fmt.Errorf("writing the status of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
-	}
 	if c := condition.BecameFalse(o.ehpa.Status.Conditions, changed.Status.Conditions, autoscalingv1alpha1.ConditionReady); c != nil {
 		r.recordEventf(o, corev1.EventTypeWarning, c.Reason, "%s", c.Message)
+	}
+	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(o.ehpa, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return fmt.Errorf("writing the status of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
 	}
 	return r.updateMetricsAnnotation(ctx, o.hpa, changed)
 }

@@ -79,9 +79,9 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 	case !out.OK:
 		out.Reason, out.Message = reasonNoEstimate, missing
 	case missing != "":
-		out.Reason, out.Message = reasonReady, "a recommendation is available, except for "+missing
+		out.Reason, out.Message = reasonReady, "there is a recommendation, except for "+missing
 	default:
-		out.Reason, out.Message = reasonReady, "a recommendation is available"
+		out.Reason, out.Message = reasonReady, "there is a recommendation"
 	}
 	if out.OK {
 		out.Message += s.describeDifferences(sizings)
@@ -131,34 +131,26 @@ func appliedCondition(s autoscalerState, sizings []containerSizing, point scaleP
 		if c := meta.FindStatusCondition(status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
 			return not(c.Reason, c.Message)
 		}
-		if status.Adoption == nil {
-			break
-		}
-		held, message := heldTexts(sizings), status.Adoption.Message
-		if slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) && len(held) > 0 {
-			excluded := func(sizing containerSizing) bool { return sizing.Action == vertical.None }
-			if len(held) == len(slices.DeleteFunc(slices.Clone(sizings), excluded)) {
-				return not(reasonHeld, strings.Join(held, "; "))
+		if status.Adoption != nil && slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) {
+			if held := heldText(sizings); held != "" {
+				return not(reasonHeld, held)
 			}
-			message = strings.Join(append([]string{message}, held...), "; ")
 		}
-		return condition.State{Type: conditionApplied, OK: true, Reason: cmp.Or(status.Adoption.Phase, "Adopted"), Message: message}
+		if status.Adoption != nil {
+			return condition.State{Type: conditionApplied, OK: true, Reason: cmp.Or(status.Adoption.Phase, "Adopted"), Message: status.Adoption.Message}
+		}
 	}
 	return not(reasonPending, "waiting for the adoption controller")
 }
 
-// heldTexts returns the requests that stay as they are although the estimates differ, each with its reason.
-func heldTexts(sizings []containerSizing) []string {
+// heldText returns why every request stays as it is although the estimates differ; empty if one does not.
+func heldText(sizings []containerSizing) string {
 	var texts []string
 	for _, sizing := range sizings {
-		name := fmt.Sprintf("%s of %s stays", sizing.Resource, sizing.container)
-		switch {
-		case sizing.Action != vertical.Hold || sizing.Target == sizing.Request:
-		case sizing.Target == 0:
-			texts = append(texts, name+": "+sizing.Reason)
-		default:
-			texts = append(texts, fmt.Sprintf("%s %s while %s is needed: %s", name, vertical.Format(sizing.Resource, sizing.Request), vertical.Format(sizing.Resource, sizing.Target), sizing.Reason))
+		if sizing.Action != vertical.Hold || sizing.Target == sizing.Request {
+			return ""
 		}
+		texts = append(texts, fmt.Sprintf("%s of %s: %s is needed; %s", sizing.Resource, sizing.container, vertical.Format(sizing.Resource, sizing.Target), sizing.Reason))
 	}
-	return texts
+	return strings.Join(texts, "; ")
 }

@@ -394,7 +394,7 @@ func TestExternal(t *testing.T) {
 		if c.wins == "Percentile" && d.Action != autoscalingv1alpha1.VerticalActionHold {
 			t.Errorf("%s: %+v", name, d)
 		}
-		if c.wins == "External" && (e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue() != 3000 || e.Status.PodTarget.Cpu().MilliValue() != 3000) {
+		if c.wins == "External" && e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue() != 3000 {
 			t.Errorf("%s: %+v", name, e.Status.Recommendation)
 		}
 	}

@@ -32,7 +32,6 @@ func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.Eff
 		return out
 	}
 	out.Recommendation = recommendedResources(s, p.sizings)
-	out.PodTarget = sumOfTargets(out.Recommendation)
 	out.ResourceEstimators = newEstimatorStatuses(s, now)
 	out.Decisions = newDecisions(s, p.sizings)
 	return out
@@ -81,22 +80,6 @@ func recommendedResources(s autoscalerState, sizings []containerSizing) *autosca
 		return nil
 	}
 	return out
-}
-
-// sumOfTargets returns the requests of a pod with the targets of its containers; nil for none.
-func sumOfTargets(of *autoscalingv1alpha1.RecommendedPodResources) corev1.ResourceList {
-	if of == nil {
-		return nil
-	}
-	sum := corev1.ResourceList{}
-	for _, c := range of.ContainerRecommendations {
-		for name, target := range c.Target {
-			total := sum[name]
-			total.Add(target)
-			sum[name] = total
-		}
-	}
-	return sum
 }
 
 // keepPreviousResource copies the amounts of one resource from the previous status.

@@ -1,0 +1,85 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// customItem classifies an object of gocrane's kinds.
+func customItem(o *Object) Item {
+	item := Item{Ref: RefOf(o), Component: componentObjects, Fate: FateKept, object: o}
+	switch o.GetKind() {
+	case "EffectiveVerticalPodAutoscaler":
+		if actsAtOnce(o) {
+			item.Fate, item.Note = FateDecision, "update mode "+updateMode(o)+": gocrane ignored it, Crane resizes and evicts pods"
+		}
+	case "TimeSeriesPrediction", "Substitute":
+		if o.GetLabels()[labelManagedBy] == ehpaManager {
+			item.Fate, item.Note = FateTakenOver, "of an EffectiveHorizontalPodAutoscaler"
+		}
+		if strings.HasPrefix(o.GetName(), "noderesource-") {
+			item.Fate, item.Note = FateTakenOver, "of a Node, made by crane-agent"
+		}
+	case "Recommendation":
+		item.Fate, item.Note = FateTakenOver, "evaluated again by its rule"
+	case "Analytics":
+		item.Fate, item.Note = FateTakenOver, "craned makes a RecommendationRule of it"
+	case "NodeResourceTopology":
+		item.Fate, item.Note = FateTakenOver, "written by Crane's agent"
+	case "ConfigSet":
+		item.Note = "has no effect, as in gocrane"
+	}
+	return item
+}
+
+func updateMode(o *Object) string { return stringAt(o, "spec", "updatePolicy", "updateMode") }
+
+// actsAtOnce reports whether an EffectiveVerticalPodAutoscaler changes pods as soon as Crane's craned sees it. A missing mode is Off.
+func actsAtOnce(o *Object) bool {
+	switch updateMode(o) {
+	case "Auto", "Recreate", "Initial", "InPlace":
+		return true
+	}
+	return false
+}
+
+// schedulerPolicy is the part of a DynamicSchedulerPolicy that names metrics.
+type schedulerPolicy struct {
+	Spec struct {
+		SyncPolicy []struct {
+			Name string `json:"name"`
+		} `json:"syncPolicy"`
+	} `json:"spec"`
+}
+
+// policyMetrics returns the metrics of gocrane's scheduler policies, with those of its default policy.
+func policyMetrics(configMaps []*Object, namespaces []string) []string {
+	out := loadMetrics()
+	for _, m := range configMaps {
+		if m.GetName() == "dynamic-scheduler-policy" && slices.Contains(namespaces, m.GetNamespace()) {
+			for _, text := range stringMapAt(m, "data") {
+				out = append(out, metricsIn(text)...)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// metricsIn returns the metrics of a policy file; none if it is invalid.
+func metricsIn(text string) []string {
+	var p schedulerPolicy
+	if yaml.Unmarshal([]byte(text), &p) != nil {
+		return nil
+	}
+	var out []string
+	for _, s := range p.Spec.SyncPolicy {
+		out = append(out, s.Name)
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Folders of an export.
+const (
+	// importFolder has what another cluster with Crane imports: objects of users, without what a server sets.
+	importFolder = "import"
+	// backupFolder has every object as the server stores it.
+	backupFolder = "backup"
+)
+
+// importable reports whether an object is of a user, so that a new cluster needs it. What controllers make is made there anew.
+func (i Item) importable() bool {
+	if !slices.Contains(gocraneGroups(), i.group()) || i.object.GetLabels()[labelManagedBy] == ehpaManager {
+		return false
+	}
+	switch i.Kind {
+	case "Substitute", "NodeResourceTopology", "CustomResourceDefinition", "Recommendation":
+		return false
+	case "TimeSeriesPrediction":
+		return !strings.HasPrefix(i.Name, "noderesource-")
+	}
+	return true
+}
+
+// Export writes the objects of an inventory to a directory, which must be empty or not exist, and returns the number of objects in the folders
+// backup and import. Files are only readable for their owner, because Secrets are among them.
+func Export(inv *Inventory, dir string) (backup, importable int, err error) {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return 0, 0, fmt.Errorf("directory %s is not empty", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
+	for _, item := range inv.Items {
+		if err := writeObject(filepath.Join(dir, backupFolder, fileName(item.Ref)), item.object); err != nil {
+			return backup, importable, err
+		}
+		backup++
+		if !item.importable() {
+			continue
+		}
+		if err := writeObject(filepath.Join(dir, importFolder, fileName(item.Ref)), portable(item.object)); err != nil {
+			return backup, importable, err
+		}
+		importable++
+	}
+	return backup, importable, nil
+}
+
+// fileName returns the path of an object below a folder. Names of objects have no separators.
+func fileName(r Ref) string {
+	namespace := r.Namespace
+	if namespace == "" {
+		namespace = "_cluster"
+	}
+	return filepath.Join(namespace, strings.ToLower(r.Kind)+"-"+strings.ReplaceAll(r.Name, ":", "_")+".yaml")
+}
+
+func writeObject(path string, o *Object) error {
+	content, err := yaml.Marshal(o.Object)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to export %s: %w", RefOf(o), err)
+	}
+	return nil
+}
+
+// portable returns a copy of an object without what a server sets, and without owners, which another cluster does not have.
+func portable(o *Object) *Object {
+	out := stripped(o)
+	unstructured.RemoveNestedField(out.Object, "status")
+	out.SetOwnerReferences(nil)
+	out.SetFinalizers(nil)
+	return out
+}
+
+// stripped returns a copy of an object that can be created: without the fields of the metadata that a server sets.
+func stripped(o *Object) *Object {
+	out := o.DeepCopy()
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+		unstructured.RemoveNestedField(out.Object, "metadata", field)
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"crane.io/crane/internal/kube/manifest"
+)
+
+const (
+	// helmSecretType is the type of the Secrets in which Helm records releases.
+	helmSecretType = "helm.sh/release.v1"
+	// maxReleaseBytes limits a decompressed release; the Secret itself has at most 1 MiB.
+	maxReleaseBytes = 64 << 20
+)
+
+// Release is a revision of a Helm release of one of gocrane's charts.
+type Release struct {
+	Name         string         `json:"name"`
+	Namespace    string         `json:"namespace"`
+	Chart        string         `json:"chart"`
+	ChartVersion string         `json:"chartVersion"`
+	AppVersion   string         `json:"appVersion"`
+	Revision     int            `json:"revision"`
+	Status       string         `json:"status"`
+	Values       map[string]any `json:"values,omitempty"`
+
+	secret Ref
+	owned  []Ref
+}
+
+// gocraneCharts are the names of gocrane's charts.
+func gocraneCharts() []string { return []string{"crane", "scheduler", "fadvisor", "cost-exporter"} }
+
+// decodeRelease decodes a Secret of Helm. It returns nil for a release of another chart: Crane's own chart is called crane as well, and
+// its templates are told from gocrane's by an image of gocrane in the manifest.
+func decodeRelease(secret *Object) (*Release, error) {
+	encoded, err := base64.StdEncoding.DecodeString(stringAt(secret, "data", "release"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
+	}
+	zipped, err := base64.StdEncoding.DecodeString(string(encoded))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
+	}
+	content := zipped
+	if bytes.HasPrefix(zipped, []byte{0x1f, 0x8b}) {
+		if content, err = unzip(zipped, maxReleaseBytes); err != nil {
+			return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
+		}
+	}
+	var r struct {
+		Name, Namespace, Manifest string
+		Version                   int
+		Config                    map[string]any
+		Info                      struct{ Status string }
+		Chart                     struct {
+			Metadata struct{ Name, Version, AppVersion string }
+		}
+	}
+	if err := json.Unmarshal(content, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
+	}
+	if !slices.Contains(gocraneCharts(), r.Chart.Metadata.Name) || !gocraneImage(r.Manifest) {
+		return nil, nil
+	}
+	release := &Release{
+		Name: r.Name, Namespace: r.Namespace, Chart: r.Chart.Metadata.Name, ChartVersion: r.Chart.Metadata.Version,
+		AppVersion: r.Chart.Metadata.AppVersion, Revision: r.Version, Status: r.Info.Status, Values: r.Config, secret: RefOf(secret),
+	}
+	objects, err := manifest.ParseString(r.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: the manifest of the release: %w", RefOf(secret), err)
+	}
+	for _, o := range objects {
+		ref := RefOf(o)
+		if ref.Namespace == "" && namespacedKind(ref) {
+			ref.Namespace = r.Namespace
+		}
+		release.owned = append(release.owned, ref)
+	}
+	return release, nil
+}
+
+// unzip decompresses at most limit bytes.
+func unzip(zipped []byte, limit int64) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(reader, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	return content, err
+}
+
+// zip compresses content.
+func zip(content []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

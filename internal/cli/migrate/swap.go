@@ -1,0 +1,198 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// swapWorkload replaces a workload of gocrane by that of Crane under the same name. Selectors cannot be changed, so the old one is deleted.
+type swapWorkload struct {
+	desired *Object
+	// services select the pods of the workload; they change when the new pods are ready.
+	services []*Object
+	// external is the external metrics API, which the workload serves: the old pods answer until the new ones are ready. Empty for
+	// workloads that answer nobody.
+	external Ref
+	// stopped reports whether gocrane's workload has been stopped by an earlier step.
+	stopped bool
+}
+
+func (s swapWorkload) String() string { return "replace " + RefOf(s.desired).String() }
+
+func (s swapWorkload) do(ctx context.Context, e *env) error {
+	return s.swap(ctx, e, e.originals[RefOf(s.desired)], s.desired, func(o *Object) error { return e.put(ctx, o) }, nil)
+}
+
+func (s swapWorkload) undo(ctx context.Context, e *env) error {
+	original := e.originals[RefOf(s.desired)]
+	restore := func(o *Object) error { return e.restore(ctx, RefOf(o)) }
+	if original == nil {
+		for _, service := range s.services {
+			if err := restore(service); err != nil {
+				return err
+			}
+		}
+		return e.remove(ctx, RefOf(s.desired), propagateDefault)
+	}
+	if s.stopped {
+		original = stopped(original)
+	}
+	return s.swap(ctx, e, s.desired, original, restore, e.originals[s.external])
+}
+
+// swap brings the workload from one form to the other. final is the external metrics API in the end; nil keeps that of the cluster.
+func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write func(*Object) error, final *Object) error {
+	ref := RefOf(to)
+	now, err := e.get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	answering := s.external.Name != "" && from != nil
+	swapped := now != nil && sameSelector(now, to) && now.GetDeletionTimestamp() == nil
+	if answering && (!swapped || !ready(now)) {
+		if err := s.bridge(ctx, e, from); err != nil {
+			return err
+		}
+	}
+	if !swapped {
+		how := propagateDefault
+		if answering {
+			how = propagateOrphan // the ReplicaSets and their pods go on
+		}
+		if err := e.remove(ctx, ref, how); err != nil {
+			return err
+		}
+		if err := e.create(ctx, to); err != nil {
+			return err
+		}
+	}
+	// A workload of gocrane that did not work before is not waited for.
+	if original := e.originals[ref]; original == nil || !sameSelector(to, original) || readyOf(original) > 0 {
+		if err := e.awaitReady(ctx, ref); err != nil {
+			return err
+		}
+	}
+	for _, service := range s.services {
+		if err := write(service); err != nil {
+			return err
+		}
+	}
+	if !answering {
+		return nil
+	}
+	if err := s.unbridge(ctx, e, ref.Namespace, final); err != nil {
+		return err
+	}
+	return e.removeOrphans(ctx, ref.Namespace, from)
+}
+
+func (e *env) awaitReady(ctx context.Context, ref Ref) error {
+	return e.wait(ctx, ref.String()+" is ready", func(ctx context.Context) (bool, error) {
+		o, err := e.get(ctx, ref)
+		return o != nil && observed(o) && ready(o), err
+	})
+}
+
+// bridgeName is the Service of the pods that answer while their workload is replaced.
+const bridgeName = "metric-adapter-migration"
+
+// bridge lets the external metrics API be answered by pods of a workload over a Service of its own. Crane's metric-adapter leaves an APIService
+// of another Service alone, so that it does not write its authority before it answers.
+func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
+	selector := stringMapAt(from, "spec", "selector", "matchLabels")
+	pods := map[string]any{}
+	for key, value := range selector {
+		pods[key] = value
+	}
+	service := serviceRef(from.GetNamespace(), bridgeName).empty()
+	service.SetNamespace(from.GetNamespace())
+	service.SetName(bridgeName)
+	service.SetLabels(map[string]string{labelMigration: "bridge"})
+	service.Object["spec"] = map[string]any{
+		"selector": pods, "ports": []any{map[string]any{"name": "https", "port": int64(443), "protocol": "TCP", "targetPort": int64(6443)}},
+	}
+	if err := e.put(ctx, service); err != nil {
+		return err
+	}
+	if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, from) }); err != nil {
+		return err
+	}
+	return e.edit(ctx, s.external, func(o *Object) (main, status bool) { return pointTo(o, bridgeName), false })
+}
+
+// hasEndpoints reports whether the bridge has a ready endpoint. A workload without ready pods needs no bridge.
+func (e *env) hasEndpoints(ctx context.Context, from *Object) (bool, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSliceList"})
+	if err := e.client.List(ctx, list, client.InNamespace(from.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		for _, endpoint := range mapsAt(&list.Items[i], "endpoints") {
+			if ok, found, _ := unstructured.NestedBool(endpoint, "conditions", "ready"); ok || !found {
+				return true, nil
+			}
+		}
+	}
+	pods := &unstructured.UnstructuredList{}
+	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
+	if err := e.client.List(ctx, pods, client.InNamespace(from.GetNamespace()), client.MatchingLabels(stringMapAt(from, "spec", "selector", "matchLabels"))); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(pods.Items, func(p Object) bool {
+		return slices.ContainsFunc(mapsAt(&p, "status", "conditions"), func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
+	}), nil
+}
+
+// pointTo lets an APIService be answered by another Service, whose certificate is not verified, as with gocrane.
+func pointTo(o *Object, service string) bool {
+	if stringAt(o, "spec", "service", "name") == service {
+		return false
+	}
+	_ = unstructured.SetNestedField(o.Object, service, "spec", "service", "name")
+	_ = unstructured.SetNestedField(o.Object, true, "spec", "insecureSkipTLSVerify")
+	unstructured.RemoveNestedField(o.Object, "spec", "caBundle")
+	return true
+}
+
+// unbridge lets the external metrics API be answered by the Service of the workload again, and removes the bridge.
+func (s swapWorkload) unbridge(ctx context.Context, e *env, namespace string, final *Object) error {
+	err := e.edit(ctx, s.external, func(o *Object) (main, status bool) {
+		if stringAt(o, "spec", "service", "name") == bridgeName {
+			return pointTo(o, componentAdapter), false
+		}
+		return false, false
+	})
+	if err == nil && final != nil {
+		err = e.restore(ctx, s.external)
+	}
+	if err != nil {
+		return err
+	}
+	return e.remove(ctx, serviceRef(namespace, bridgeName), propagateDefault)
+}
+
+// removeOrphans deletes the ReplicaSets that the deletion of a Deployment has left.
+func (e *env) removeOrphans(ctx context.Context, namespace string, of *Object) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSetList"})
+	if err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(stringMapAt(of, "spec", "selector", "matchLabels"))); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if len(list.Items[i].GetOwnerReferences()) > 0 {
+			continue
+		}
+		if err := e.remove(ctx, RefOf(&list.Items[i]), propagateDefault); err != nil {
+			return err
+		}
+	}
+	return nil
+}

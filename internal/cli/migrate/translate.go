@@ -1,0 +1,203 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Settings is the configuration of a gocrane installation in Crane's terms.
+type Settings struct {
+	// Prometheus is the address of Prometheus.
+	Prometheus string `json:"prometheus,omitempty"`
+	// Args are flags by component.
+	Args map[string][]string `json:"args,omitempty"`
+	// Policy is the policy of node loads; empty if gocrane's scheduler is not installed.
+	Policy string `json:"policy,omitempty"`
+	// Recommendation reports whether ConfigMap recommendation-configuration is read on.
+	Recommendation bool `json:"recommendation,omitempty"`
+	// LocalCrons reports whether cron windows are evaluated in the zone of gocrane's image.
+	LocalCrons bool `json:"localCrons,omitempty"`
+	// Dropped are gocrane's flags that have no counterpart.
+	Dropped []string `json:"dropped,omitempty"`
+}
+
+// carriedFlags are gocrane's flags that mean the same in Crane, by component.
+func carriedFlags(component string) []string {
+	switch component {
+	case componentCraned:
+		return []string{
+			"feature-gates", "prediction-update-frequency-duration", "datasource", "extension-labels", "prometheus-auth-username", "prometheus-auth-password", "prometheus-auth-bearertoken",
+			"prometheus-query-concurrency", "prometheus-insecure-skip-verify", "prometheus-timeout", "prometheus-maxpoints", "grpc-ds-address", "grpc-ds-timeout", "model-update-interval", "api-qps", "api-burst", "v",
+			"ehpa-propagation-label-prefixes", "ehpa-propagation-annotation-prefixes", "ehpa-propagation-labels", "ehpa-propagation-annotations", "oom-record-max-number",
+			"time-series-prediction-max-concurrent-reconciles", "recommendation-outdate-interval",
+		}
+	case componentAdapter:
+		return []string{"remote-adapter", "remote-adapter-service-namespace", "remote-adapter-service-name", "remote-adapter-service-port", "api-qps", "api-burst", "v"}
+	case componentAgent:
+		return []string{"feature-gates", "node-resource-reserved", "collect-interval", "max-inactivity", "default-cpu-policy", "v"}
+	}
+	return nil
+}
+
+// setByManifest are flags that Crane's manifests set themselves.
+func setByManifest() []string {
+	return []string{"prometheus-address", "recommendation-configuration-file", "secure-port", "leader-elect", "metrics-bind-address", "health-probe-bind-address"}
+}
+
+// translate reads the configuration of gocrane's workloads.
+func translate(inv *Inventory) Settings {
+	s := Settings{Args: map[string][]string{}, LocalCrons: inv.hasLocalCrons()}
+	for _, item := range inv.Items {
+		switch {
+		case item.Kind == "Deployment" || item.Kind == "DaemonSet":
+			s.addFlags(item.Name, flagsOf(item.object))
+		case item.Kind == "ConfigMap" && item.Name == "recommendation-configuration" && item.Namespace == craneNamespace:
+			s.Recommendation = true
+		case item.Kind == "ConfigMap" && item.Name == "dynamic-scheduler-policy":
+			for _, text := range stringMapAt(item.object, "data") {
+				if len(metricsIn(text)) > 0 {
+					s.Policy = text
+				}
+			}
+		}
+	}
+	slices.Sort(s.Dropped)
+	return s
+}
+
+// addFlags sorts the flags of a workload by what becomes of them.
+func (s *Settings) addFlags(component string, flags map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		value := flags[name]
+		switch {
+		case name == "prometheus-address":
+			if strings.HasPrefix(value, "http") && (s.Prometheus == "" || component == componentCraned) {
+				s.Prometheus = value
+			}
+		case slices.Contains(setByManifest(), name):
+		case slices.Contains(carriedFlags(component), name):
+			s.Args[component] = append(s.Args[component], "--"+name+"="+value)
+		case component == componentCraned || component == componentAdapter || component == componentAgent:
+			s.Dropped = append(s.Dropped, component+" --"+name+"="+value)
+		}
+	}
+}
+
+// flagsOf returns the flags of the first container of a workload.
+func flagsOf(o *Object) map[string]string {
+	out := map[string]string{}
+	containers := mapsAt(o, "spec", "template", "spec", "containers")
+	if len(containers) == 0 {
+		return out
+	}
+	command, _, _ := unstructured.NestedStringSlice(containers[0], "command")
+	args, _, _ := unstructured.NestedStringSlice(containers[0], "args")
+	for _, arg := range append(command, args...) {
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !ok {
+			value = "true"
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// apply writes the settings into the manifests of Crane. Flags of users come last and count.
+func (s Settings) apply(desired []*Object) {
+	for _, o := range desired {
+		if o.GetKind() == "ConfigMap" && o.GetName() == "crane-node-load-policy" && s.Policy != "" {
+			_ = unstructured.SetNestedField(o.Object, s.Policy, "data", "policy.yaml")
+		}
+		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
+			continue
+		}
+		editContainers(o, func(c map[string]any) {
+			if c["name"] == o.GetName() {
+				s.applyTo(o.GetName(), c)
+			}
+		})
+		if o.GetName() == componentCraned && s.Recommendation {
+			mountRecommendation(o)
+		}
+	}
+}
+
+func (s Settings) applyTo(component string, c map[string]any) {
+	args, _, _ := unstructured.NestedStringSlice(c, "args")
+	if s.Prometheus != "" {
+		for i := range args {
+			if strings.HasPrefix(args[i], "--prometheus-address=") {
+				args[i] = "--prometheus-address=" + s.Prometheus
+			}
+		}
+	}
+	args = append(args, s.Args[component]...)
+	if component == componentCraned && s.Recommendation {
+		args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
+	}
+	if s.LocalCrons && (component == componentCraned || component == componentAdapter) {
+		args = append(args, "--ehpa-cron-local-time=true")
+		env, _ := c["env"].([]any)
+		c["env"] = append(slices.Clone(env), map[string]any{"name": "TZ", "value": "Asia/Shanghai"})
+	}
+	list := make([]any, 0, len(args))
+	for _, a := range args {
+		list = append(list, a)
+	}
+	c["args"] = list
+}
+
+// mountRecommendation mounts gocrane's ConfigMap of recommenders.
+func mountRecommendation(o *Object) {
+	path := []string{"spec", "template", "spec", "volumes"}
+	volumes, _, _ := unstructured.NestedSlice(o.Object, path...)
+	volumes = append(volumes, map[string]any{"name": "recommendation", "configMap": map[string]any{"name": "recommendation-configuration"}})
+	_ = unstructured.SetNestedSlice(o.Object, volumes, path...)
+	editContainers(o, func(c map[string]any) {
+		if c["name"] == componentCraned {
+			mounts, _ := c["volumeMounts"].([]any)
+			c["volumeMounts"] = append(slices.Clone(mounts), map[string]any{"name": "recommendation", "mountPath": "/etc/crane-recommendation", "readOnly": true})
+		}
+	})
+}
+
+// HelmValues returns values of Crane's chart with the settings, for `helm template` or a later `helm upgrade --install --take-ownership`.
+func (s Settings) HelmValues(o Options) ([]byte, error) {
+	component := func(name string) map[string]any {
+		args := append([]string{}, s.Args[name]...)
+		out := map[string]any{}
+		if s.LocalCrons && name != componentAgent {
+			args = append(args, "--ehpa-cron-local-time=true")
+			out["extraEnv"] = []any{map[string]any{"name": "TZ", "value": "Asia/Shanghai"}}
+		}
+		if name == componentCraned && s.Recommendation {
+			args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
+			out["extraVolumes"] = []any{map[string]any{"name": "recommendation", "configMap": map[string]any{"name": "recommendation-configuration"}}}
+			out["extraVolumeMounts"] = []any{map[string]any{"name": "recommendation", "mountPath": "/etc/crane-recommendation", "readOnly": true}}
+		}
+		if len(args) > 0 {
+			out["extraArgs"] = args
+		}
+		return out
+	}
+	values := map[string]any{
+		"image":               map[string]any{"registry": o.ImageRegistry, "tag": o.ImageTag},
+		"prometheus":          map[string]any{"url": s.Prometheus},
+		"recommendationRules": map[string]any{"create": false},
+		"craned":              component(componentCraned), "metricAdapter": component(componentAdapter), "craneAgent": component(componentAgent),
+	}
+	if s.Policy != "" {
+		values["nodeLoadPolicy"] = s.Policy
+	}
+	return yaml.Marshal(values)
+}

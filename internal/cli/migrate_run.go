@@ -1,0 +1,251 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// defaultMigrateTimeout bounds each wait for pods, which may have to pull images.
+const defaultMigrateTimeout = 5 * time.Minute
+
+// migrateOptions are the flags of the commands that plan and run a migration.
+type migrateOptions struct {
+	kubernetes kubernetesFlags
+	choices    migrate.Options
+	manifests  string
+	timeout    time.Duration
+	output     string
+}
+
+func (o *migrateOptions) addFlags(fs *pflag.FlagSet) {
+	o.kubernetes.addFlags(fs)
+	fs.DurationVar(&o.timeout, "timeout", defaultMigrateTimeout, "longest wait for the pods of one workload")
+}
+
+func (o *migrateOptions) addChoices(fs *pflag.FlagSet) {
+	fs.StringVar(&o.manifests, "manifests", "", "file with the manifests of Crane from `helm template` or kustomize, in place of the built-in ones")
+	fs.StringVar(&o.choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images in the built-in manifests")
+	fs.StringVar(&o.choices.ImageTag, "image-tag", "", "tag of the images in the built-in manifests (default: latest)")
+	fs.StringVar(&o.choices.EVPA, "evpa", "", "what becomes of EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on: off or act")
+	fs.StringVar(&o.choices.ExternalMetrics, "external-metrics", "", "where another adapter serves external metrics: keep or take")
+}
+
+// migration returns the migration and the manifests of a file; nil for the built-in ones.
+func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Object, error) {
+	cluster, err := o.kubernetes.untypedClient()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &migrate.Migration{
+		Client: cluster.client, ServerVersion: cluster.version, Clock: clock.RealClock{}, Timeout: o.timeout,
+		Log: func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
+	}
+	if o.manifests == "" {
+		return m, nil, nil
+	}
+	content, err := os.ReadFile(o.manifests)
+	if err != nil {
+		return nil, nil, usageError(err)
+	}
+	objects, err := manifest.ParseString(string(content))
+	if err != nil {
+		return nil, nil, usageError(fmt.Errorf("%s: %w", o.manifests, err))
+	}
+	return m, objects, nil
+}
+
+func newMigratePlanCommand(s Streams) *cobra.Command {
+	o := &migrateOptions{}
+	var values string
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Print the steps of a migration", Args: noArgs,
+		Long: `Plan prints the steps that crane migrate run takes, or the remaining ones of a migration that has begun, and changes nothing. With --helm-values it
+writes gocrane's configuration as values of Crane's chart: helm template with these values gives the file for --manifests.`,
+		Example: "  crane migrate plan --image-registry registry.example/crane --evpa off\n  crane migrate plan --image-registry registry.example/crane --helm-values values.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(checkTableOrJSON(o.output), o.choices.Validate()); err != nil {
+				return usageError(err)
+			}
+			m, manifests, err := o.migration(s)
+			if err != nil {
+				return err
+			}
+			plan, err := m.Plan(cmd.Context(), o.choices, manifests)
+			if err != nil {
+				return err
+			}
+			if values != "" {
+				content, err := plan.Settings.HelmValues(o.choices)
+				if err == nil {
+					err = os.WriteFile(values, content, 0o600)
+				}
+				if err != nil {
+					return fmt.Errorf("failed to write values: %w", err)
+				}
+			}
+			return renderMigratePlan(s, plan, o.output)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	o.addChoices(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	cmd.Flags().StringVar(&values, "helm-values", "", "file to which values of Crane's chart are written")
+	return cmd
+}
+
+func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
+	if output == outputJSON {
+		return encodeJSON(s.Out, plan)
+	}
+	for n, step := range plan.Steps {
+		pause := ""
+		if step.Pause {
+			pause = ", after a pause"
+		}
+		if _, err := fmt.Fprintf(s.Out, "%d. %s (%s%s): %s\n", n+1, step.Name, step.State, pause, step.Purpose); err != nil {
+			return fmt.Errorf("failed to write the plan: %w", err)
+		}
+		for _, op := range firstNames(step.Operations) {
+			if _, err := fmt.Fprintf(s.Out, "   - %s\n", op); err != nil {
+				return fmt.Errorf("failed to write the plan: %w", err)
+			}
+		}
+	}
+	for _, dropped := range plan.Settings.Dropped {
+		if _, err := fmt.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
+			return fmt.Errorf("failed to write the plan: %w", err)
+		}
+	}
+	return nil
+}
+
+func newMigrateRunCommand(s Streams) *cobra.Command {
+	o := &migrateOptions{}
+	var confirmed, dryRun bool
+	cmd := &cobra.Command{
+		Use: "run", Short: "Replace gocrane by Crane, step by step", Args: noArgs,
+		Long: `Run replaces gocrane by Crane. Each step is recorded in ConfigMap crane-migration in the namespace of gocrane's craned, beside a backup in Secrets. A run
+that was interrupted, on this machine or another, continues where it ended. It pauses before the step that removes what is left of gocrane; --continue
+confirms it. Until crane migrate finish, crane migrate undo brings gocrane back.
+
+Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the flags are invalid; 4 paused.`,
+		Example: "  crane migrate run --image-registry registry.example/crane --image-tag 0.1.0 --evpa off --dry-run\n  crane migrate run --manifests crane.yaml --evpa off\n  crane migrate run --continue",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.choices.Validate(); err != nil {
+				return usageError(err)
+			}
+			m, manifests, err := o.migration(s)
+			if err != nil {
+				return err
+			}
+			err = m.Run(cmd.Context(), o.choices, manifests, confirmed, dryRun)
+			if errors.Is(err, migrate.ErrPaused) {
+				return &exitError{exitFailOn, err}
+			}
+			return err
+		},
+	}
+	o.addFlags(cmd.Flags())
+	o.addChoices(cmd.Flags())
+	cmd.Flags().BoolVar(&confirmed, "continue", false, "continue after the pause")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the server check all writes and store none")
+	return cmd
+}
+
+func newMigrateStatusCommand(s Streams) *cobra.Command {
+	o := &migrateOptions{}
+	cmd := &cobra.Command{
+		Use: "status", Short: "Print the steps of the recorded migration", Args: noArgs,
+		Long: "Status prints the recorded migration.\n\nExit codes: 0 a migration is recorded; 1 the API server cannot be read; 3 no migration is recorded.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkTableOrJSON(o.output); err != nil {
+				return usageError(err)
+			}
+			m, _, err := o.migration(s)
+			if err != nil {
+				return err
+			}
+			return printMigrateStatus(cmd.Context(), s, m, o.output)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+	return cmd
+}
+
+func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, output string) error {
+	j, err := migrate.FindJournal(ctx, m.Client)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return &exitError{exitNoResult, errors.New("no migration is recorded")}
+	}
+	if output == outputJSON {
+		return encodeJSON(s.Out, j)
+	}
+	t := newTable()
+	t.AppendHeader(table.Row{"STEP", "STATE", "SINCE"})
+	for _, step := range j.Steps {
+		at := emptyCell
+		if !step.At.IsZero() {
+			at = step.At.Format(time.RFC3339)
+		}
+		t.AppendRow(table.Row{step.Name, step.State, at})
+	}
+	_, err = fmt.Fprintf(s.Out, "migration of %s: %s\n%s\n", j.Started.Format(time.RFC3339), j.Phase, t.Render())
+	return err
+}
+
+func newMigrateUndoCommand(s Streams) *cobra.Command {
+	o := &migrateOptions{}
+	cmd := &cobra.Command{
+		Use: "undo", Short: "Bring gocrane back", Args: noArgs,
+		Long: "Undo undoes the steps of the recorded migration in reverse order and removes its records. Objects of users stay as they are. It can be interrupted and repeated.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, _, err := o.migration(s)
+			if err != nil {
+				return err
+			}
+			return m.Undo(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func newMigrateFinishCommand(s Streams) *cobra.Command {
+	o := &migrateOptions{}
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "finish", Short: "Remove the backup: there is no way back afterwards", Args: noArgs,
+		Long: "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return usageError(errors.New("finish cannot be undone: confirm it with --yes, after crane migrate export if you want to keep a copy"))
+			}
+			m, _, err := o.migration(s)
+			if err != nil {
+				return err
+			}
+			return m.Finish(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that there is no way back")
+	return cmd
+}
