@@ -74,9 +74,9 @@ func newBundleCommand(s Streams) *cobra.Command {
 func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err error) {
 	out := s.Out
 	if output != "-" {
-		file, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return fmt.Errorf("failed to create the bundle: %w", err)
+		file, openErr := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if openErr != nil {
+			return fmt.Errorf("failed to create the bundle: %w", openErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
