@@ -89,12 +89,17 @@ func (c *chaos) quota(t *testing.T) float64 {
 	return 0
 }
 
-// checkThrottled fails the test if a pod is throttled below its request.
+// checkThrottled fails the test if a pod is throttled below its request, or further while Crane is paused.
 func (c *chaos) checkThrottled(t *testing.T) {
 	t.Helper()
+	last, read, now := c.limit, c.limitRead, time.Now()
 	quota := c.quota(t)
+	c.limit, c.limitRead = quota, now
 	if quota == 0 {
 		return
+	}
+	if lower := last == 0 || quota < last; lower && c.stopped(read) {
+		t.Errorf("cruncher is throttled to %g cores from %g while Crane is paused", quota, last)
 	}
 	c.throttled = true
 	if quota < chaosRequest-0.001 {

@@ -70,6 +70,7 @@ func (c *chaos) inject(t *testing.T, end time.Time) {
 		{"clock jump of craned", func() func() { return c.jump(t) }},
 		{"expired certificate", func() func() { return c.expireCertificate(t) }},
 		{"rush on agent-01", func() func() { return c.rush(t) }},
+		{"crane pause", func() func() { return c.pause(t) }},
 	}
 	fault := faults[c.random.IntN(len(faults))]
 	c.fault = fault.inject()
@@ -176,6 +177,25 @@ func (c *chaos) certificates(t *testing.T) corev1.Secret {
 		return json.Unmarshal([]byte(out), &secret)
 	})
 	return secret
+}
+
+// pauseDelay bounds the time until all processes honour a pause.
+const pauseDelay = 10 * time.Second
+
+// pause stops all writes of Crane until it ends.
+func (c *chaos) pause(t *testing.T) func() {
+	t.Helper()
+	c.kubectl(t, "create", "configmap", "crane-pause", "-n", "crane-system", "--from-literal=paused=true")
+	c.paused = time.Now()
+	return func() {
+		c.paused = time.Time{}
+		c.kubectl(t, "delete", "configmap", "crane-pause", "-n", "crane-system")
+	}
+}
+
+// stopped reports whether all processes honour a pause since a time.
+func (c *chaos) stopped(since time.Time) bool {
+	return !c.paused.IsZero() && since.After(c.paused.Add(pauseDelay))
 }
 
 // rush fills the node of the agent until it ends.

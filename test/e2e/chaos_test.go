@@ -196,14 +196,19 @@ type chaos struct {
 	offsetFile string
 	jumped     time.Time
 
+	// paused is the time at which Crane was paused; zero while it is not.
+	paused time.Time
+
 	// recommendations are the UIDs by namespace and name of those that were seen, pods the sizes.
 	recommendations map[string]types.UID
 	pods            map[types.UID]podSize
 	// podsRead is the time at which the last reading of the pods began.
 	podsRead     time.Time
 	mostUnderWay int
-	// throttled is set once the agent has throttled a pod.
+	// throttled is set once the agent has throttled a pod; limit is its limit at the last check, in cores, limitRead the time of it.
 	throttled bool
+	limit     float64
+	limitRead time.Time
 }
 
 // podSize is the CPU request of a pod, and a time before which it was not lowered for the last time.
@@ -303,6 +308,9 @@ func (c *chaos) checkPods(t *testing.T) {
 			t.Errorf("%s was raised from %dm to %dm", p.Name, before.cpu, size.cpu)
 		case size.cpu < before.cpu:
 			size.lowered = last // or later
+			if c.stopped(last) {
+				t.Errorf("%s was lowered from %dm to %dm while Crane was paused", p.Name, before.cpu, size.cpu)
+			}
 			// Several steps fit between two checks that are far apart, and a clock that jumps ends a watch.
 			jumped := before.lowered.Before(c.jumped) || last.Before(c.jumped)
 			steps := 1 + math.Floor(float64(end.Sub(last))/float64(chaosWatch))
