@@ -21,7 +21,8 @@ var layers = [][]string{
 	{"metrics"},
 	{"prediction", "adoption"},
 	{"recommendation", "autoscaling", "nodeload"},
-	{"scheduler", "agent", "metricadapter", "craned", "dashboard", "cli"},
+	{"dashboard"},
+	{"scheduler", "agent", "metricadapter", "craned", "cli"},
 	{"testbed"},
 }
 

@@ -12,7 +12,9 @@
 //   - Every route but those of the session accepts ?cluster=NAME; without it, the first cluster of the session answers.
 //   - Answers that are large are compressed and have an ETag; a request with If-None-Match gets 304.
 //
-// Served so far: no route. Session.Pages lists the pages that a running server fills.
+// Served by crane dashboard: all routes but PathForecast, POST PathRules and PathLogin, which answer NotServed. Of PathOverview, the trend, OOM
+// kills and realised savings are empty; PathCost has neither labels nor windows other than 1h; PathNodes has neither zones nor water marks.
+// Session.Pages lists the pages that a server fills.
 package contract
 
 // Prefix is the beginning of all paths.
@@ -36,8 +38,8 @@ const (
 	// PathSeries answers GET ?namespace=&kind=&name=&from=&to=&points= with a WorkloadSeries. from and to are seconds since 1970,
 	// points is the largest number of points of a series (200 to 4000, 1200 if absent).
 	PathSeries = "/series"
-	// PathWhatIf answers GET ?namespace=&kind=&name=&container=&policy=&percentile=&margin=&target= with a WhatIf. percentile and target
-	// are shares, margin is the addition to the estimate as a share; parameters that are absent have the values of the policy.
+	// PathWhatIf answers GET ?namespace=&kind=&name=&container= and the fields of WhatIfSettings (cpuPercentile, memoryPercentile, cpuMargin,
+	// memoryMargin, target) with a WhatIf. Parameters that are absent have the values of the policy.
 	PathWhatIf = "/whatif"
 	// PathAutoscaling answers GET with an Autoscaling.
 	PathAutoscaling = "/autoscaling"

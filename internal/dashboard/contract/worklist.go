@@ -76,7 +76,7 @@ type Row struct {
 	SavedCPUMilli    *int64 `json:"savedCPUMilli,omitempty"`
 	SavedMemoryBytes *int64 `json:"savedMemoryBytes,omitempty"`
 
-	// Risk is from 0 to 100, RiskReasons are the findings that it adds up, highest first. docs/reference/dashboard.md has the table.
+	// Risk is from 0 to 100, RiskReasons are the findings that it adds up, highest first. docs/how-to/open-the-dashboard.md has the table.
 	Risk        int      `json:"risk"`
 	RiskReasons []string `json:"riskReasons,omitempty"`
 

@@ -1,0 +1,101 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"crane.io/crane/internal/dashboard/contract"
+)
+
+// Backend answers for one cluster, or for a directory of files. All methods may be called at the same time; they return values that are
+// not changed afterwards. An error that is a *Failure has its own status and reason.
+type Backend interface {
+	// Name is unique among the backends of a server.
+	Name() string
+	Cluster(ctx context.Context) contract.Cluster
+	// Worklist returns the same pointer until the data change.
+	Worklist(ctx context.Context) (*contract.Worklist, error)
+	Overview(ctx context.Context) (contract.Overview, error)
+	Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error)
+	Series(ctx context.Context, target contract.Target, of SeriesRange) (contract.WorkloadSeries, error)
+	WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error)
+	Autoscaling(ctx context.Context) (contract.Autoscaling, error)
+	Nodes(ctx context.Context) (contract.NodeList, error)
+	Cost(ctx context.Context, of CostQuery) (contract.Cost, error)
+	Rules(ctx context.Context) (contract.RuleList, error)
+	Health(ctx context.Context) (contract.Health, error)
+	// Export returns the content of a file and its media type.
+	Export(ctx context.Context, format string, items []contract.Item) (content []byte, mediaType string, err error)
+	// Act applies an action to each item, or previews it.
+	Act(ctx context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error)
+}
+
+// SeriesRange is the time range of series, and the largest number of points of each.
+type SeriesRange struct {
+	From, To time.Time
+	Points   int
+}
+
+// CostQuery is the grouping of costs and the window of the mean usage.
+type CostQuery struct {
+	By, Label string
+	Window    time.Duration
+}
+
+// Failure is an error with an HTTP status and the body of its response.
+type Failure struct {
+	Status int
+	Body   contract.Error
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Body.Message }
+
+// NewFailure returns a failure; next may be empty.
+func NewFailure(status int, reason contract.Reason, message, next string) *Failure {
+	return &Failure{Status: status, Body: contract.Error{Reason: reason, Message: message, Next: next}}
+}
+
+// NotServed returns the failure of data that a backend does not have.
+func NotServed(message, next string) *Failure {
+	return NewFailure(http.StatusNotFound, contract.ReasonNotServed, message, next)
+}
+
+// Starting returns the failure of data that are being read for the first time.
+func Starting(message string) *Failure {
+	const retry = 3
+	f := NewFailure(http.StatusServiceUnavailable, contract.ReasonStarting, message, "the page repeats the request")
+	f.Body.RetryAfterSeconds = retry
+	return f
+}
+
+// FailureOf classifies an error: that of a backend, of the API server, or any other.
+func FailureOf(err error) *Failure {
+	var failure *Failure
+	switch {
+	case errors.As(err, &failure):
+		return failure
+	case errors.Is(err, context.DeadlineExceeded):
+		return NewFailure(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
+	case apierrors.IsForbidden(err):
+		return NewFailure(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
+	case apierrors.IsUnauthorized(err):
+		return NewFailure(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
+	case apierrors.IsNotFound(err):
+		return NewFailure(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")
+	case apierrors.IsConflict(err):
+		return NewFailure(http.StatusConflict, contract.ReasonConflict, err.Error(), "reload the page and repeat the action")
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "")
+	case apierrors.IsTooManyRequests(err):
+		return NewFailure(http.StatusTooManyRequests, contract.ReasonBusy, err.Error(), "repeat the request")
+	}
+	return NewFailure(http.StatusInternalServerError, contract.ReasonInternal, err.Error(), "")
+}

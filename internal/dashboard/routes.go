@@ -1,0 +1,281 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/pkg/series"
+)
+
+// Bounds of parameters.
+const (
+	minPoints, defaultPoints, maxPoints = 200, 1200, 4000
+	maxRange                            = 90 * 24 * time.Hour
+	maxItems, maxPatchItems             = 20_000, 2_000
+	maxActions                          = 200
+)
+
+func sameToken(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+func (s *Server) routes() {
+	s.mux.HandleFunc("GET "+contract.Prefix+contract.PathSession, s.getSession)
+	s.mux.HandleFunc("POST "+contract.Prefix+contract.PathLogin, func(w http.ResponseWriter, _ *http.Request) {
+		sendFailure(w, NotServed("this dashboard has no login by token", "open the address that crane dashboard prints"))
+	})
+	s.write(contract.PathLogout, func(w http.ResponseWriter, r *http.Request) error {
+		s.sessions.end(r)
+		s.sessions.setCookie(w, "")
+		return sendValue(w, r, s.describe(r, session{}, false))
+	})
+	s.read(contract.PathWorklist, s.getWorklist)
+	s.read(contract.PathOverview, ask(s, Backend.Overview))
+	s.read(contract.PathWorkload, askTarget(s, func(ctx context.Context, b Backend, _ *http.Request, of contract.Target) (any, error) {
+		return b.Workload(ctx, of)
+	}))
+	s.read(contract.PathSeries, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, of contract.Target) (any, error) {
+		within, err := seriesRange(r, s.config.Clock.Now())
+		if err != nil {
+			return nil, err
+		}
+		return b.Series(ctx, of, within)
+	}))
+	s.read(contract.PathWhatIf, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, of contract.Target) (any, error) {
+		settings, err := whatIfSettings(r)
+		if err != nil {
+			return nil, err
+		}
+		return b.WhatIf(ctx, of, r.URL.Query().Get("container"), settings)
+	}))
+	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
+	s.read(contract.PathForecast, func(*http.Request) (any, error) {
+		return nil, NotServed("forecasts are not served yet", "kubectl get timeseriespredictions shows them")
+	})
+	s.read(contract.PathNodes, ask(s, Backend.Nodes))
+	s.read(contract.PathCost, s.getCost)
+	s.read(contract.PathRules, ask(s, Backend.Rules))
+	s.write(contract.PathRules, func(http.ResponseWriter, *http.Request) error {
+		return NotServed("rules are not created by this dashboard yet", "kubectl apply creates the rule from its YAML")
+	})
+	s.read(contract.PathHealth, ask(s, Backend.Health))
+	s.write(contract.PathExport, s.export)
+	s.write(contract.PathAction, s.act)
+	s.mux.HandleFunc(contract.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
+		sendFailure(w, NewFailure(http.StatusNotFound, contract.ReasonNotFound, "the API has no route for this path", ""))
+	})
+	s.mux.HandleFunc("/", s.page)
+}
+
+// ask returns the answer of a backend without parameters.
+func ask[T any](s *Server, of func(Backend, context.Context) (T, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		b, err := s.backend(r)
+		if err != nil {
+			return nil, err
+		}
+		return of(b, r.Context())
+	}
+}
+
+// askTarget returns the answer of a backend about the workload in the parameters.
+func askTarget(
+	s *Server, of func(context.Context, Backend, *http.Request, contract.Target) (any, error),
+) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		b, err := s.backend(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		target := contract.Target{Cluster: b.Name(), Namespace: q.Get("namespace"), Kind: q.Get("kind"), Name: q.Get("name")}
+		if target.Kind == "" || target.Name == "" {
+			return nil, invalid("kind and name of the workload are required")
+		}
+		return of(r.Context(), b, r, target)
+	}
+}
+
+func invalid(format string, args ...any) *Failure {
+	return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf(format, args...), "")
+}
+
+// page serves the UI; an address with the one-time token starts a session and redirects to itself without it.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	token := q.Get("token")
+	if token == "" || r.Method != http.MethodGet {
+		s.config.Static.ServeHTTP(w, r)
+		return
+	}
+	if cookie, ok := s.sessions.redeem(token); ok {
+		s.sessions.setCookie(w, cookie)
+	}
+	q.Del("token")
+	to := *r.URL
+	to.Scheme, to.Host, to.User, to.RawQuery = "", "", nil, q.Encode()
+	to.Path = "/" + trimSlashes(to.Path) // A path such as //host would leave this server.
+	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+}
+
+func trimSlashes(path string) string {
+	for path != "" && (path[0] == '/' || path[0] == '\\') {
+		path = path[1:]
+	}
+	return path
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
+	one, ok := s.sessions.of(r)
+	if err := sendValue(w, r, s.describe(r, one, ok)); err != nil {
+		sendFailure(w, err)
+	}
+}
+
+func sendValue(w http.ResponseWriter, r *http.Request, value any) error {
+	body, err := encode(value)
+	if err != nil {
+		return err
+	}
+	body.send(w, r)
+	return nil
+}
+
+// getWorklist returns the rows of all requested clusters. It is encoded once for all requests, until a cluster's rows change.
+func (s *Server) getWorklist(r *http.Request) (any, error) {
+	var backends []Backend
+	for _, name := range r.URL.Query()["cluster"] {
+		b, err := s.named(name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(backends, b) {
+			backends = append(backends, b)
+		}
+	}
+	if len(backends) == 0 {
+		backends = s.config.Backends
+	}
+	var parts []*contract.Worklist
+	var problems []contract.ClusterProblem
+	var first error
+	for _, b := range backends {
+		part, err := b.Worklist(r.Context())
+		if err != nil {
+			first = cmp.Or(first, err)
+			problems = append(problems, contract.ClusterProblem{Cluster: b.Name(), Error: FailureOf(err).Body})
+			continue
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return nil, first
+	}
+	if len(problems) > 0 {
+		out := mergeWorklists(parts)
+		out.Problems = problems
+		return out, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(parts, s.parts) {
+		return s.worklist, nil
+	}
+	body, err := encode(mergeWorklists(parts))
+	if err != nil {
+		return nil, err
+	}
+	s.parts, s.worklist = parts, body
+	return body, nil
+}
+
+func seriesRange(r *http.Request, now time.Time) (SeriesRange, error) {
+	var out SeriesRange
+	var err error
+	if out.From, err = timeParameter(r, "from", now.Add(-14*24*time.Hour)); err != nil {
+		return out, err
+	}
+	if out.To, err = timeParameter(r, "to", now); err != nil {
+		return out, err
+	}
+	points, err := numberParameter(r, "points", minPoints, maxPoints)
+	if err != nil {
+		return out, err
+	}
+	out.Points = defaultPoints
+	if points != nil {
+		out.Points = int(*points)
+	}
+	if length := out.To.Sub(out.From); length < time.Minute || length > maxRange {
+		return out, invalid("the time range must be between 1m and %s", series.FormatDuration(maxRange))
+	}
+	return out, nil
+}
+
+func timeParameter(r *http.Request, name string, otherwise time.Time) (time.Time, error) {
+	const latest = 1 << 36
+	v, err := numberParameter(r, name, 0, latest)
+	if err != nil || v == nil {
+		return otherwise, err
+	}
+	return time.Unix(int64(*v), 0), nil
+}
+
+// numberParameter returns a number of the query within bounds; nil if it is absent.
+func numberParameter(r *http.Request, name string, least, most float64) (*float64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return nil, nil //nolint:nilnil // absent
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || v < least || v > most {
+		return nil, invalid("%s: %q is not a number from %v to %v", name, text, least, most)
+	}
+	return &v, nil
+}
+
+func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
+	var out contract.WhatIfSettings
+	for _, p := range []struct {
+		name        string
+		least, most float64
+		into        **float64
+	}{
+		{"cpuPercentile", 0.5, 1, &out.CPUPercentile},
+		{"memoryPercentile", 0.5, 1, &out.MemoryPercentile},
+		{"cpuMargin", 0, 2, &out.CPUMargin},
+		{"memoryMargin", 0, 2, &out.MemoryMargin},
+		{"target", 0.0025, 0.5, &out.Target},
+	} {
+		v, err := numberParameter(r, p.name, p.least, p.most)
+		if err != nil {
+			return out, err
+		}
+		*p.into = v
+	}
+	return out, nil
+}
+
+func (s *Server) getCost(r *http.Request) (any, error) {
+	b, err := s.backend(r)
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query()
+	of := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
+	if text := q.Get("window"); text != "" {
+		if of.Window, err = series.ParseDuration(text); err != nil || of.Window < 5*time.Minute || of.Window > 14*24*time.Hour {
+			return nil, invalid("window: %q is not a duration from 5m to 14d", text)
+		}
+	}
+	return b.Cost(r.Context(), of)
+}

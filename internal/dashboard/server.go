@@ -1,0 +1,223 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/component/version"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/web"
+)
+
+// Bounds of requests. They apply before a request is authenticated.
+const (
+	maxBody       = 4 << 20
+	maxHeader     = 32 << 10
+	maxConcurrent = 32
+	headerTimeout = 10 * time.Second
+	// requestTimeout bounds one request; the what-if and the history of one workload take seconds.
+	requestTimeout = 90 * time.Second
+)
+
+// Config configures a server for a single user on loopback.
+type Config struct {
+	Mode     contract.Mode
+	Backends []Backend
+	// Static serves the page and its files.
+	Static http.Handler
+	// User is the name of the user, for the page.
+	User  string
+	Audit *slog.Logger
+	Clock clock.Clock
+}
+
+// Server is the dashboard.
+type Server struct {
+	config   Config
+	host     string
+	sessions *sessions
+	slots    chan struct{}
+	mux      *http.ServeMux
+
+	// worklist is the last worklist as it is sent, and what it was encoded from.
+	mu       sync.Mutex
+	parts    []*contract.Worklist
+	worklist encoded
+}
+
+// New returns a server for the address of a listener. Requests with another Host header are rejected, so that a page of another origin
+// whose name resolves to this machine reads nothing.
+func New(config Config, listen net.Addr) *Server {
+	_, port, _ := net.SplitHostPort(listen.String())
+	s := &Server{
+		config: config, host: listen.String(), slots: make(chan struct{}, maxConcurrent), mux: http.NewServeMux(),
+		sessions: &sessions{clock: config.Clock, cookie: "crane-dashboard-" + port, oneTime: randomToken(), byHash: map[[32]byte]session{}},
+	}
+	s.routes()
+	return s
+}
+
+// Link returns the address that opens the dashboard once.
+func (s *Server) Link() string { return "http://" + s.host + "/?token=" + s.sessions.oneTime }
+
+// Serve serves until the context ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: requestTimeout,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("failed to serve the dashboard: %w", err)
+	}
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if !s.ownHost(r.Host) {
+		sendFailure(w, NewFailure(http.StatusForbidden, contract.ReasonForbidden, "the address "+r.Host+" is not the one of this dashboard", "open the address that crane dashboard prints"))
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		sendFailure(w, NewFailure(http.StatusTooManyRequests, contract.ReasonBusy, "too many requests at the same time", "repeat the request"))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	s.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// ownHost reports whether a request was sent to the address of the listener, by number or as localhost.
+func (s *Server) ownHost(host string) bool {
+	_, port, err := net.SplitHostPort(s.host)
+	return host == s.host || err == nil && host == net.JoinHostPort("localhost", port)
+}
+
+func setSecurityHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", web.ContentSecurityPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// read registers a GET route that requires a session.
+func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
+	s.mux.HandleFunc("GET "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.sessions.of(r); !ok {
+			sendFailure(w, errNoSession())
+			return
+		}
+		value, err := answer(r)
+		if err != nil {
+			sendFailure(w, err)
+			return
+		}
+		w.Header().Set("Cache-Control", "private, no-cache")
+		body, ok := value.(encoded)
+		if !ok {
+			if body, err = encode(value); err != nil {
+				sendFailure(w, err)
+				return
+			}
+		}
+		body.send(w, r)
+	})
+}
+
+// write registers a POST route that requires a session and its CSRF token.
+func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.Request) error) {
+	s.mux.HandleFunc("POST "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+		one, ok := s.sessions.of(r)
+		switch {
+		case !ok:
+			sendFailure(w, errNoSession())
+		case !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf):
+			sendFailure(w, NewFailure(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page"))
+		default:
+			if err := answer(w, r); err != nil {
+				sendFailure(w, err)
+			}
+		}
+	})
+}
+
+func errNoSession() error {
+	return NewFailure(http.StatusUnauthorized, contract.ReasonUnauthenticated, "there is no session, or it has expired",
+		"open the address that crane dashboard prints; start it again for a new one")
+}
+
+// decode reads the JSON body of a request strictly.
+func decode(r *http.Request, into any) error {
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
+		return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the body must be application/json", "")
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return NewFailure(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the body exceeds %d bytes", maxBody), "select fewer rows")
+	case err != nil:
+		return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
+	}
+	return nil
+}
+
+// describe returns the session of a request.
+func (s *Server) describe(r *http.Request, one session, ok bool) contract.Session {
+	out := contract.Session{
+		Authenticated: ok, Mode: s.config.Mode, LoginMethods: []string{"link"}, Clusters: []contract.Cluster{}, Version: version.String(),
+		Pages: []string{"overview", "worklist", "workload", "autoscaling", "nodes", "cost", "rules", "health"},
+	}
+	if s.config.Mode == contract.ModeFiles {
+		out.Pages = out.Pages[:3]
+	}
+	if !ok {
+		return out
+	}
+	out.User, out.CSRFToken, out.Expires = s.config.User, one.csrf, one.expires.Unix()
+	for _, b := range s.config.Backends {
+		out.Clusters = append(out.Clusters, b.Cluster(r.Context()))
+	}
+	return out
+}
+
+// backend returns the cluster of a request, the first one by default.
+func (s *Server) backend(r *http.Request) (Backend, error) {
+	return s.named(r.URL.Query().Get("cluster"))
+}
+
+func (s *Server) named(name string) (Backend, error) {
+	if name == "" {
+		return s.config.Backends[0], nil
+	}
+	i := slices.IndexFunc(s.config.Backends, func(b Backend) bool { return b.Name() == name })
+	if i < 0 {
+		return nil, NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("there is no cluster %q", name), "")
+	}
+	return s.config.Backends[i], nil
+}

@@ -1,0 +1,111 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// sessionLength is the longest life of a session; maxSessions bounds their number, the oldest ends first.
+	sessionLength = 12 * time.Hour
+	maxSessions   = 64
+	// tokenBytes is the entropy of tokens and cookies: 256 bits.
+	tokenBytes = 32
+)
+
+// session is one login.
+type session struct {
+	csrf    string
+	expires time.Time
+}
+
+// sessions holds the sessions by the hash of their cookie, and the one-time token of the printed address.
+type sessions struct {
+	clock  clock.PassiveClock
+	cookie string // the name
+
+	mu      sync.Mutex
+	oneTime string // empty once it is used
+	byHash  map[[sha256.Size]byte]session
+}
+
+// randomToken returns a token that cannot be guessed.
+func randomToken() string {
+	b := make([]byte, tokenBytes)
+	_, _ = rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// redeem starts a session for the one-time token, which is then used up.
+func (s *sessions) redeem(token string) (cookie string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.oneTime == "" || subtle.ConstantTimeCompare([]byte(token), []byte(s.oneTime)) != 1 {
+		return "", false
+	}
+	s.oneTime = ""
+	cookie = randomToken()
+	s.byHash[sha256.Sum256([]byte(cookie))] = session{csrf: randomToken(), expires: s.clock.Now().Add(sessionLength)}
+	s.dropOldest()
+	return cookie, true
+}
+
+// dropOldest keeps the number of sessions within the bound.
+func (s *sessions) dropOldest() {
+	for len(s.byHash) > maxSessions {
+		var oldest [sha256.Size]byte
+		var at time.Time
+		for hash, one := range s.byHash {
+			if at.IsZero() || one.expires.Before(at) {
+				oldest, at = hash, one.expires
+			}
+		}
+		delete(s.byHash, oldest)
+	}
+}
+
+// of returns the session of a request.
+func (s *sessions) of(r *http.Request) (session, bool) {
+	cookie, err := r.Cookie(s.cookie)
+	if err != nil {
+		return session{}, false
+	}
+	hash := sha256.Sum256([]byte(cookie.Value))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, ok := s.byHash[hash]
+	if ok && !s.clock.Now().Before(one.expires) {
+		delete(s.byHash, hash)
+		return session{}, false
+	}
+	return one, ok
+}
+
+// end removes the session of a request.
+func (s *sessions) end(r *http.Request) {
+	if cookie, err := r.Cookie(s.cookie); err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.byHash, sha256.Sum256([]byte(cookie.Value)))
+	}
+}
+
+// setCookie sets the cookie of a session, or removes it for an empty value.
+func (s *sessions) setCookie(w http.ResponseWriter, value string) {
+	age := int(sessionLength / time.Second)
+	if value == "" {
+		age = -1
+	}
+	// Loopback has no TLS; the cookie leaves the machine on no path.
+	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // not Secure: see above
+}

@@ -1,0 +1,105 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"crane.io/crane/internal/dashboard/contract"
+)
+
+// export writes the file of the selected rows, which belong to one cluster.
+func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
+	var request contract.ExportRequest
+	if err := decode(r, &request); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"csv", "kustomize", "patch", "helm"}, request.Format) {
+		return invalid("format %q: must be kustomize, patch, helm or csv", request.Format)
+	}
+	most := maxPatchItems
+	if request.Format == "csv" {
+		most = maxItems
+	}
+	if err := checkItems(len(request.Items), most); err != nil {
+		return err
+	}
+	name := request.Items[0].Cluster
+	if slices.ContainsFunc(request.Items, func(i contract.Item) bool { return i.Cluster != name }) {
+		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, "the rows belong to several clusters", "export the rows of one cluster at a time")
+	}
+	b, err := s.named(name)
+	if err != nil {
+		return err
+	}
+	content, media, err := b.Export(r.Context(), request.Format, request.Items)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", media+"; charset=utf-8")
+	_, _ = w.Write(content) // The client has disconnected.
+	return nil
+}
+
+func checkItems(n, most int) error {
+	if n == 0 || n > most {
+		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, most), "select other rows")
+	}
+	return nil
+}
+
+// act applies an action to the selected rows and records it in the audit log.
+func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
+	var request contract.ActionRequest
+	if err := decode(r, &request); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{contract.ActionAdopt, contract.ActionPause, contract.ActionResume, contract.ActionRollback}, request.Action) {
+		return invalid("action %q: must be adopt, pause, resume or rollback", request.Action)
+	}
+	if err := checkItems(len(request.Items), maxActions); err != nil {
+		return err
+	}
+	out := contract.ActionResult{DryRun: request.DryRun}
+	var order []string
+	byCluster := map[string][]contract.Item{}
+	for _, item := range request.Items {
+		if byCluster[item.Cluster] == nil {
+			order = append(order, item.Cluster)
+		}
+		byCluster[item.Cluster] = append(byCluster[item.Cluster], item)
+	}
+	for _, name := range order {
+		b, err := s.named(name)
+		if err != nil {
+			return err
+		}
+		results, err := b.Act(r.Context(), request.Action, request.DryRun, byCluster[name])
+		if err != nil {
+			failure := FailureOf(err).Body
+			for _, item := range byCluster[name] {
+				results = append(results, contract.ItemResult{Item: item, Error: &failure})
+			}
+		}
+		out.Results = append(out.Results, results...)
+	}
+	if !request.DryRun {
+		s.audit(request.Action, out.Results)
+	}
+	return sendValue(w, r, out)
+}
+
+// audit records each write with its user, object and result.
+func (s *Server) audit(action string, results []contract.ItemResult) {
+	for _, one := range results {
+		result := "ok"
+		if one.Error != nil {
+			result = one.Error.Message
+		}
+		s.config.Audit.Info("write", "user", s.config.User, "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace,
+			"recommendation", one.Item.Name, "result", result)
+	}
+}
