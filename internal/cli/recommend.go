@@ -60,6 +60,8 @@ type recommendOptions struct {
 	explain   string
 	failOn    []string
 
+	// keepInputs keeps the inputs of the decisions in the report, for the dashboard.
+	keepInputs bool
 	// failRules are parsed from failOn.
 	failRules []failRule
 

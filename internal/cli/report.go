@@ -28,8 +28,9 @@ type report struct {
 	now        time.Time
 	resources  []metrics.UsageKind
 	items      []item
-	// withReplays requests the replay of each recommendation.
+	// withReplays requests the replay of each recommendation; keepInputs keeps the input of each plan.
 	withReplays   bool
+	keepInputs    bool
 	defaultPolicy rightsize.Policy
 	// otherPolicies are the policies selected by rules and classes, by name.
 	otherPolicies map[string]rightsize.Policy
@@ -61,6 +62,8 @@ type item struct {
 	groupSavings [][]cost.Saving
 	// template is the location of the pod template of a custom kind, read only for patches.
 	template podTemplate
+	// input is the input of the plan; only if the report keeps it.
+	input resource.Input
 }
 
 // containerUsage is the usage of one container over the window.
@@ -82,7 +85,7 @@ type usageSummary struct {
 func (o *recommendOptions) newReport(now time.Time) *report {
 	return &report{
 		policyName: o.policies.Default.Name, window: o.historyLength, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
-		withReplays: o.evidence || o.explain != "", defaultPolicy: o.policies.Default,
+		withReplays: o.evidence || o.explain != "", keepInputs: o.keepInputs, defaultPolicy: o.policies.Default,
 	}
 }
 
@@ -100,6 +103,9 @@ func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usa
 func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usage, in resource.Input) {
 	now := in.Now
 	it := item{workload: w, plan: plan}
+	if r.keepInputs {
+		it.input = in
+	}
 	if in.PolicyWhy != "" {
 		if r.otherPolicies == nil {
 			r.otherPolicies = map[string]rightsize.Policy{}

@@ -58,7 +58,7 @@ const configureServerHint = "Set --prometheus URL (or $" + envAddress + "), or -
 
 // discoverServer finds Prometheus through the kubeconfig if no address is set. It prints the selected service.
 func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags, note func(string)) error {
-	if p.address != "" {
+	if p.address != "" || p.discovered != nil {
 		return nil
 	}
 	config, err := k.config()

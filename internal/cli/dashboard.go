@@ -1,0 +1,208 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/web"
+)
+
+const dashboardLong = `Dashboard serves the web UI on this machine, with the rights of the kubeconfig: what the cluster costs, what can be saved, how each
+number was computed and what it would have done on past days. Recommendations are those of the cluster if Crane is installed;
+otherwise the dashboard computes them as crane recommend does. Nothing is installed.
+
+The server listens on a loopback address. The address that is printed has a token that opens one session, for 12 hours, and is
+then used up. Other users of this machine cannot open it without the token. Adopting, pausing and rolling back are the only
+writes; each is logged.
+
+With several --context, the worklist has the recommendations of all of them.
+
+Exit codes: 0 the command was stopped; 1 the command failed; 2 the flags are invalid.`
+
+const dashboardExample = `  crane dashboard
+  crane dashboard --prometheus http://localhost:9090
+  crane dashboard --context prod --context staging
+  crane dashboard --from ./traces --resource cpu --open=false`
+
+// dashboardOptions are the flags of `crane dashboard`.
+type dashboardOptions struct {
+	prometheus      *prometheusFlags
+	kubeconfig      string
+	contexts        []string
+	cache           cacheFlags
+	from            string
+	resource        string
+	policyName      string
+	priceBook       string
+	listen          string
+	open            bool
+	cranedNamespace string
+}
+
+func newDashboardCommand(s Streams) *cobra.Command {
+	o := &dashboardOptions{prometheus: newPrometheusFlags()}
+	cmd := &cobra.Command{
+		Use:     "dashboard",
+		Short:   "Open the web UI",
+		Long:    dashboardLong,
+		Example: dashboardExample,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.prometheus.complete()
+			if err := o.validate(); err != nil {
+				return usageError(err)
+			}
+			return o.run(cmd.Context(), s)
+		},
+	}
+	fs := cmd.Flags()
+	o.prometheus.addFlags(fs)
+	o.cache.addFlags(fs)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
+	fs.StringArrayVar(&o.contexts, "context", nil, "context of the kubeconfig; may be repeated for several clusters")
+	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of a cluster; each file is a workload")
+	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
+	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
+	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is a free one")
+	fs.BoolVar(&o.open, "open", true, "open the address in the browser")
+	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
+	return cmd
+}
+
+func (o *dashboardOptions) validate() error {
+	var errs []error
+	if host, _, err := net.SplitHostPort(o.listen); err != nil {
+		errs = append(errs, fmt.Errorf("--listen %q: %w", o.listen, err))
+	} else if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		errs = append(errs, fmt.Errorf("--listen %q: must be a loopback address, such as 127.0.0.1:8090", o.listen))
+	}
+	if o.resource != string(metrics.CPU) && o.resource != string(metrics.Memory) {
+		errs = append(errs, fmt.Errorf("--resource %q: want %s or %s", o.resource, metrics.CPU, metrics.Memory))
+	}
+	if o.from != "" && (len(o.contexts) > 0 || o.kubeconfig != "" || o.prometheus.service != "") {
+		errs = append(errs, errors.New("--from reads no cluster: --context, --kubeconfig and --prometheus-service cannot be combined with it"))
+	}
+	if len(o.contexts) > 1 && (o.prometheus.address != "" || o.prometheus.service != "") {
+		errs = append(errs, errors.New("several --context need the Prometheus of each cluster: --prometheus and --prometheus-service cannot be combined with them"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
+	backends, mode, err := o.backends()
+	if err != nil {
+		return err
+	}
+	page, err := web.Handler()
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", o.listen, err)
+	}
+	server := dashboard.New(dashboard.Config{
+		Mode: mode, Backends: backends, Static: page, User: o.userName(), Clock: clock.RealClock{},
+		Audit: slog.New(slog.NewTextHandler(s.Err, nil)),
+	}, listener.Addr())
+	link := server.Link()
+	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at %s\nThe address opens one session. Press Ctrl+C to end it.\n", link); err != nil {
+		return fmt.Errorf("failed to write the address: %w", err)
+	}
+	if o.open {
+		if err := openBrowser(ctx, link); err != nil {
+			fmt.Fprintf(s.Err, "The browser cannot be opened (%v): open the address yourself.\n", err)
+		}
+	}
+	return server.Serve(ctx, listener)
+}
+
+// backends returns the clusters of the contexts, or the directory of files.
+func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error) {
+	policies, err := loadPolicies(o.policyName)
+	if err != nil {
+		return nil, "", usageError(fmt.Errorf("--policy: %w", err))
+	}
+	prices, err := pricebook.Load(o.priceBook)
+	if err != nil {
+		return nil, "", usageError(fmt.Errorf("--price-book: %w", err))
+	}
+	if o.from != "" {
+		return []dashboard.Backend{newClusterView("files", o, &kubernetesFlags{}, policies, prices)}, contract.ModeFiles, nil
+	}
+	contexts := o.contexts
+	if len(contexts) == 0 {
+		contexts = []string{""}
+	}
+	var out []dashboard.Backend
+	for _, name := range contexts {
+		access := &kubernetesFlags{kubeconfig: o.kubeconfig, context: name}
+		if name == "" {
+			if raw, err := access.clientConfig().RawConfig(); err == nil {
+				name = raw.CurrentContext
+			}
+			if name == "" {
+				name = "default"
+			}
+		}
+		out = append(out, newClusterView(name, o, access, policies, prices))
+	}
+	return out, contract.ModeLocal, nil
+}
+
+// userName returns the user of the first context, for the page and the audit log.
+func (o *dashboardOptions) userName() string {
+	access := &kubernetesFlags{kubeconfig: o.kubeconfig}
+	if len(o.contexts) > 0 {
+		access.context = o.contexts[0]
+	}
+	raw, err := access.clientConfig().RawConfig()
+	if err != nil || o.from != "" {
+		return ""
+	}
+	name := access.context
+	if name == "" {
+		name = raw.CurrentContext
+	}
+	if of := raw.Contexts[name]; of != nil {
+		return of.AuthInfo
+	}
+	return ""
+}
+
+// openBrowser opens an address in the default browser.
+func openBrowser(ctx context.Context, address string) error {
+	command := []string{"xdg-open", address}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", address}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", address}
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("failed to start %s: %w", command[0], err)
+	}
+	go func() { _ = cmd.Wait() }() // reaps the process; its result does not matter
+	return nil
+}

@@ -1,0 +1,325 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/rightsize"
+)
+
+// How long data are shared between requests, and the longest read of each.
+const (
+	rowsTTL      = 30 * time.Second
+	reportTTL    = 30 * time.Minute
+	historyTTL   = 10 * time.Minute
+	clusterTTL   = 30 * time.Second
+	costTTL      = 5 * time.Minute
+	readTimeout  = time.Minute
+	reportLimit  = 30 * time.Minute
+	firstWait    = 10 * time.Second
+	historyWait  = time.Minute
+	maxHistories = 32
+)
+
+// clusterView answers the dashboard for one cluster with the rights of a kubeconfig, or for a directory of files.
+type clusterView struct {
+	name     string
+	options  *dashboardOptions
+	access   *kubernetesFlags
+	policies rightsize.PolicySet
+	prices   *cost.PriceBook
+	clock    clock.Clock
+
+	// objects are the Recommendations of the cluster; report is computed from the history where there are none.
+	objects *dashboard.Shared[contract.Worklist]
+	report  *dashboard.Shared[report]
+	cluster *dashboard.Shared[contract.Cluster]
+	costs   *dashboard.Shared[costReport]
+
+	mu sync.Mutex
+	// discovered is the Prometheus that was found in the cluster.
+	discovered *discoveredServer
+	// computed is the worklist of computedFrom.
+	computedFrom *report
+	computed     *contract.Worklist
+	// histories are the reports of single workloads, the oldest first.
+	histories []*workloadHistory
+}
+
+// workloadHistory is the report of one workload.
+type workloadHistory struct {
+	target contract.Target
+	*dashboard.Shared[report]
+}
+
+func newClusterView(name string, o *dashboardOptions, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *clusterView {
+	v := &clusterView{name: name, options: o, access: access, policies: policies, prices: prices, clock: clock.RealClock{}}
+	v.objects = &dashboard.Shared[contract.Worklist]{Read: v.readObjects, TTL: rowsTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+	v.report = &dashboard.Shared[report]{
+		Read: func(ctx context.Context) (*report, error) { return v.compute(ctx, contract.Target{}) },
+		TTL:  reportTTL, Timeout: reportLimit, Patience: firstWait, Clock: v.clock,
+	}
+	v.cluster = &dashboard.Shared[contract.Cluster]{Read: v.describe, TTL: clusterTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+	v.costs = &dashboard.Shared[costReport]{Read: v.readCosts, TTL: costTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+	return v
+}
+
+// Name implements dashboard.Backend.
+func (v *clusterView) Name() string { return v.name }
+
+// Cluster implements dashboard.Backend.
+func (v *clusterView) Cluster(ctx context.Context) contract.Cluster {
+	found, _, stale, err := v.cluster.Get(ctx)
+	if err != nil {
+		return contract.Cluster{Name: v.name, Currency: v.prices.Currency, Error: err.Error()}
+	}
+	out := *found
+	if stale != "" {
+		out.Error = stale
+	}
+	return out
+}
+
+func (v *clusterView) fromFiles() bool { return v.options.from != "" }
+
+// describe reads what the user may do.
+func (v *clusterView) describe(ctx context.Context) (*contract.Cluster, error) {
+	out := &contract.Cluster{Name: v.name, Currency: v.prices.Currency, History: true}
+	if v.fromFiles() {
+		out.Rights.ClusterTotals = true
+		return out, nil
+	}
+	config, err := v.access.config()
+	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
+		out.Rights.ClusterTotals = true // Prometheus alone: workloads are those of kube-state-metrics.
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	for _, ask := range []struct {
+		verb, group, resource string
+		into                  *bool
+	}{
+		{"list", analysisv1alpha1.GroupVersion.Group, "recommendations", &out.Rights.ClusterTotals},
+		{"list", "", "nodes", &out.Rights.Nodes},
+		{"patch", analysisv1alpha1.GroupVersion.Group, "recommendations", &out.Rights.Adopt},
+		{"list", analysisv1alpha1.GroupVersion.Group, "recommendationrules", &out.Rights.Rules},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: ask.verb, Group: ask.group, Resource: ask.resource},
+		}}
+		answer, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, createOptions())
+		if err != nil {
+			return nil, unavailable(config.Host, err)
+		}
+		*ask.into = answer.Status.Allowed
+	}
+	rows, _, _, err := v.objects.Get(ctx)
+	out.CraneInstalled = err == nil && rows != nil && len(rows.Rows) > 0
+	out.Rights.Adopt = out.Rights.Adopt && out.CraneInstalled
+	return out, nil
+}
+
+// unavailable returns the failure of a request to the API server that got no answer of it.
+func unavailable(host string, err error) error {
+	failure := dashboard.FailureOf(err)
+	if failure.Body.Reason != contract.ReasonInternal {
+		return err
+	}
+	return dashboard.NewFailure(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("API server %s: %v", host, err), "the page repeats the request")
+}
+
+// readObjects lists the Recommendations page by page and keeps only their rows. A cluster without the kind has none.
+func (v *clusterView) readObjects(ctx context.Context) (*contract.Worklist, error) {
+	if v.fromFiles() {
+		return &contract.Worklist{}, nil
+	}
+	c, err := v.access.objectClient()
+	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
+		return &contract.Worklist{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows := []contract.Row{}
+	var list analysisv1alpha1.RecommendationList
+	for more := true; more; more = list.Continue != "" {
+		token := list.Continue
+		list = analysisv1alpha1.RecommendationList{}
+		err := c.List(ctx, &list, client.Limit(pageSize), client.Continue(token))
+		if meta.IsNoMatchError(err) {
+			break
+		}
+		if err != nil {
+			return nil, unavailable(v.access.serverName(), err)
+		}
+		for i := range list.Items {
+			rows = append(rows, dashboard.RowOf(v.name, &list.Items[i]))
+		}
+	}
+	return dashboard.NewWorklist(slices.Clip(rows), v.prices.Currency, contract.Origin{
+		AsOf: v.clock.Now().Unix(), Source: "Recommendations, " + v.access.serverName(),
+	}), nil
+}
+
+// Worklist implements dashboard.Backend.
+func (v *clusterView) Worklist(ctx context.Context) (*contract.Worklist, error) {
+	rows, _, stale, err := v.objects.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows.Rows) > 0 {
+		return withStale(rows, stale), nil
+	}
+	found, _, stale, err := v.report.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.computedFrom != found {
+		v.computedFrom, v.computed = found, v.rowsOf(found)
+	}
+	return withStale(v.computed, stale), nil
+}
+
+// withStale returns a worklist with the reason for being stale; the same one if there is none.
+func withStale(list *contract.Worklist, stale string) *contract.Worklist {
+	if stale == "" {
+		return list
+	}
+	out := *list
+	out.Stale = stale
+	return &out
+}
+
+// compute computes recommendations as crane recommend does: of all workloads, or of one.
+func (v *clusterView) compute(ctx context.Context, target contract.Target) (*report, error) {
+	o := &recommendOptions{
+		prometheus: v.server(), kubernetes: v.access, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
+		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
+	}
+	if target.Name != "" {
+		if target.Namespace != "" {
+			o.namespaces = []string{target.Namespace}
+		}
+		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
+		o.view.kinds = []string{target.Kind}
+		o.evidence = true
+	}
+	quiet := Streams{Out: io.Discard, Err: io.Discard}
+	gather := o.collectFromPrometheus
+	if v.fromFiles() {
+		gather = o.collectFromFiles
+	}
+	found, err := gather(ctx, quiet)
+	if err != nil {
+		return nil, historyFailure(err)
+	}
+	v.keepServer(o.prometheus)
+	return found, nil
+}
+
+// server returns the flags of Prometheus, with the server that an earlier request discovered.
+func (v *clusterView) server() *prometheusFlags {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	flags := *v.options.prometheus
+	flags.discovered = v.discovered
+	return &flags
+}
+
+// keepServer keeps the discovered server for the next request.
+func (v *clusterView) keepServer(flags *prometheusFlags) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.discovered = flags.discovered
+}
+
+// historyFailure returns the failure of a history that cannot be read. Errors of the API server keep their own kind.
+func historyFailure(err error) error {
+	failure := dashboard.FailureOf(err)
+	if failure.Body.Reason != contract.ReasonInternal {
+		return err
+	}
+	return dashboard.NewFailure(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
+		"crane doctor reports what is missing; crane dashboard --prometheus sets another server")
+}
+
+// Overview implements dashboard.Backend.
+func (v *clusterView) Overview(ctx context.Context) (contract.Overview, error) {
+	list, err := v.Worklist(ctx)
+	if err != nil {
+		return contract.Overview{}, err
+	}
+	out := dashboard.Summarize(list)
+	if v.fromFiles() {
+		return out, nil
+	}
+	costs, _, _, err := v.costs.Get(ctx)
+	if err != nil {
+		out.Notes = append(slices.Clone(out.Notes), "the cost of the cluster is unknown: "+err.Error())
+		return out, nil
+	}
+	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
+	out.Money.ClusterPerMonth, out.Money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
+	if costs.withUsage {
+		out.Money.UsedPerMonth, out.Money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)
+	}
+	return out, nil
+}
+
+// history returns the report of one workload, shared between requests; the least recently added one is dropped.
+func (v *clusterView) history(ctx context.Context, target contract.Target) (*report, string, error) {
+	v.mu.Lock()
+	var one *workloadHistory
+	for _, h := range v.histories {
+		if h.target == target {
+			one = h
+		}
+	}
+	if one == nil {
+		one = &workloadHistory{target, &dashboard.Shared[report]{
+			Read: func(ctx context.Context) (*report, error) { return v.compute(ctx, target) },
+			TTL:  historyTTL, Timeout: readTimeout, Patience: historyWait, Clock: v.clock,
+		}}
+		v.histories = append(v.histories, one)
+		v.histories = v.histories[max(0, len(v.histories)-maxHistories):]
+	}
+	v.mu.Unlock()
+	found, _, stale, err := one.Get(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(found.items) == 0 {
+		return nil, "", dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound,
+			fmt.Sprintf("there is no workload %s %s/%s", target.Kind, target.Namespace, target.Name), "go back to the worklist")
+	}
+	return found, stale, nil
+}

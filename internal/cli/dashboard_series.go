@@ -1,0 +1,218 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/csv"
+	"crane.io/crane/internal/metrics/prometheus"
+	"crane.io/crane/pkg/rightsize"
+)
+
+const (
+	// seriesStep is the step of all series; rateWindow spans several scrapes.
+	seriesStep = time.Minute
+	rateWindow = "5m"
+	maxMarks   = 200
+)
+
+// seriesTemplate is a query for one workload, bound to its namespace and pods.
+type seriesTemplate struct {
+	kind, metric, resource, unit string
+	own                          []prometheus.Matcher
+	// around has %s for the selector.
+	around string
+}
+
+func seriesTemplates() []seriesTemplate {
+	container := prometheus.Matcher{Label: "container", Op: "!~", Value: "|POD"}
+	of := func(resource string) []prometheus.Matcher {
+		return []prometheus.Matcher{container, {Label: "resource", Op: "=", Value: resource}}
+	}
+	const cores, bytes = string(rightsize.Cores), string(rightsize.BytesUnit)
+	used, working := "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+	requests, limits := "kube_pod_container_resource_requests", "kube_pod_container_resource_limits"
+	return []seriesTemplate{
+		{"usage", used, "cpu", cores, []prometheus.Matcher{container}, "max by (container) (rate(%s[" + rateWindow + "]))"},
+		{"usageMean", used, "cpu", cores, []prometheus.Matcher{container}, "avg by (container) (rate(%s[" + rateWindow + "]))"},
+		{"usage", working, "memory", bytes, []prometheus.Matcher{container}, "max by (container) (%s)"},
+		{"usageMean", working, "memory", bytes, []prometheus.Matcher{container}, "avg by (container) (%s)"},
+		{"request", requests, "cpu", cores, of("cpu"), "max by (container) (%s)"},
+		{"request", requests, "memory", bytes, of("memory"), "max by (container) (%s)"},
+		{"limit", limits, "cpu", cores, of("cpu"), "max by (container) (%s)"},
+		{"limit", limits, "memory", bytes, of("memory"), "max by (container) (%s)"},
+		{"replicas", "kube_pod_info", "replicas", "replicas", nil, "count(%s)"},
+	}
+}
+
+// podPattern returns a regular expression of the names that a controller gives to the pods of a workload. The suffixes have no vowels, so
+// that pods of workloads with a longer name do not match.
+func podPattern(kind, name string) string {
+	const suffix = "[bcdfghjklmnpqrstvwxz2456789]"
+	name = regexp.QuoteMeta(name)
+	switch kind {
+	case "StatefulSet":
+		return name + "-[0-9]+"
+	case "DaemonSet", "ReplicaSet", "ReplicationController":
+		return name + "-" + suffix + "{5}"
+	case "Job":
+		return name + "-(?:[0-9]+-)?" + suffix + "{5}"
+	case "CronJob":
+		return name + "-[0-9]+-(?:[0-9]+-)?" + suffix + "{5}"
+	case "Pod":
+		return name
+	}
+	return name + "-" + suffix + "{1,10}-" + suffix + "{5}"
+}
+
+// Series implements dashboard.Backend.
+func (v *clusterView) Series(ctx context.Context, target contract.Target, within dashboard.SeriesRange) (contract.WorkloadSeries, error) {
+	out := contract.WorkloadSeries{
+		From: within.From.Unix(), To: within.To.Unix(), StepSeconds: int64(seriesStep.Seconds()), Series: []contract.Series{}, Marks: []contract.Mark{},
+	}
+	out.AsOf = v.clock.Now().Unix()
+	if v.fromFiles() {
+		return v.fileSeries(target, within, out)
+	}
+	if target.Namespace == "" {
+		return out, dashboard.NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
+	}
+	flags := v.server()
+	if err := flags.discoverServer(ctx, v.access, func(string) {}); err != nil {
+		return out, historyFailure(err)
+	}
+	source, err := flags.open()
+	if err != nil {
+		return out, historyFailure(err)
+	}
+	v.keepServer(flags)
+	out.Source = flags.serverName()
+	window := metrics.Window{Start: within.From.Truncate(seriesStep), End: within.To.Truncate(seriesStep).Add(seriesStep), Step: seriesStep}
+	for _, template := range seriesTemplates() {
+		selector, err := source.Selector(template.metric, append([]prometheus.Matcher{
+			{Label: "namespace", Op: "=", Value: target.Namespace}, {Label: "pod", Op: "=~", Value: podPattern(target.Kind, target.Name)},
+		}, template.own...)...)
+		if err != nil {
+			return out, fmt.Errorf("failed to build a query: %w", err)
+		}
+		query := fmt.Sprintf(template.around, selector)
+		found, err := source.Capabilities().Queries.Range(ctx, query, window)
+		if err != nil {
+			return out, historyFailure(err)
+		}
+		for _, s := range found {
+			one, thinned := dashboard.Thin(s.Series, within.Points)
+			one.Kind, one.Container, one.Resource, one.Unit, one.PromQL = template.kind, s.Labels["container"], template.resource, template.unit, query
+			out.Series, out.Thinned = append(out.Series, one), out.Thinned || thinned
+		}
+	}
+	if out.Marks, err = v.marks(ctx, target, within); err != nil {
+		failure := dashboard.FailureOf(err).Body
+		out.MarksError = &failure
+	}
+	return out, nil
+}
+
+// fileSeries returns the series of a file.
+func (v *clusterView) fileSeries(target contract.Target, within dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
+	files, _, err := csv.ReadDir(v.options.from)
+	if err != nil {
+		return out, historyFailure(err)
+	}
+	i := slices.IndexFunc(files, func(f csv.File) bool { return f.Name == target.Name })
+	if i < 0 {
+		return out, dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.options.from, target.Name), "")
+	}
+	s := files[i].Series
+	part := s.Between(within.From, within.To)
+	if len(part.Values) == 0 { // The files may end long before today.
+		part = s
+	}
+	unit := string(rightsize.Cores)
+	if v.options.resource == string(metrics.Memory) {
+		unit = string(rightsize.BytesUnit)
+	}
+	one, thinned := dashboard.Thin(part, within.Points)
+	one.Kind, one.Container, one.Resource, one.Unit = "usage", target.Name, v.options.resource, unit
+	out.Series, out.Thinned, out.Source = append(out.Series, one), thinned, v.options.from
+	out.From, out.To, out.StepSeconds = part.Start.Unix(), part.End().Unix(), int64(s.Step.Seconds())
+	return out, nil
+}
+
+// marks returns rollouts, adoption events and OOM kills of a workload.
+func (v *clusterView) marks(ctx context.Context, target contract.Target, within dashboard.SeriesRange) ([]contract.Mark, error) {
+	out := []contract.Mark{}
+	c, err := v.access.objectClient()
+	if err != nil {
+		return out, err
+	}
+	add := func(at time.Time, kind, text string) {
+		if !at.Before(within.From) && !at.After(within.To) {
+			out = append(out, contract.Mark{At: at.Unix(), Kind: kind, Text: text})
+		}
+	}
+	if target.Kind == "Deployment" {
+		var sets appsv1.ReplicaSetList
+		if err := c.List(ctx, &sets, client.InNamespace(target.Namespace)); err != nil {
+			return out, fmt.Errorf("failed to list ReplicaSets: %w", err)
+		}
+		for i := range sets.Items {
+			if of := metav1.GetControllerOfNoCopy(&sets.Items[i]); of != nil && of.Kind == target.Kind && of.Name == target.Name {
+				add(sets.Items[i].CreationTimestamp.Time, "rollout", "ReplicaSet "+sets.Items[i].Name)
+			}
+		}
+	}
+	var events corev1.EventList
+	if err := c.List(ctx, &events, client.InNamespace(target.Namespace), client.MatchingFields{
+		"involvedObject.kind": target.Kind, "involvedObject.name": target.Name,
+	}); err != nil {
+		return out, fmt.Errorf("failed to list Events: %w", err)
+	}
+	kinds := map[string]string{
+		"AdoptionStep": "resize", "AdoptionRaised": "resize", "AdoptionReacted": "resize", "AdoptionRolledBack": "rollback",
+		"AdoptionStopped": "adoption", "AdoptionWithdrawn": "adoption", "AdoptionTemplate": "rollout",
+	}
+	for i := range events.Items {
+		e := &events.Items[i]
+		if kind := kinds[e.Reason]; kind != "" {
+			at := e.LastTimestamp.Time
+			if at.IsZero() {
+				at = e.EventTime.Time
+			}
+			add(at, kind, e.Message)
+		}
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(target.Namespace)); err != nil {
+		return out, fmt.Errorf("failed to list Pods: %w", err)
+	}
+	named := regexp.MustCompile("^(?:" + podPattern(target.Kind, target.Name) + ")$")
+	for i := range pods.Items {
+		if !named.MatchString(pods.Items[i].Name) {
+			continue
+		}
+		for _, s := range pods.Items[i].Status.ContainerStatuses {
+			if t := s.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" {
+				add(t.FinishedAt.Time, "oom", fmt.Sprintf("container %s of pod %s was killed for its memory", s.Name, pods.Items[i].Name))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b contract.Mark) int { return cmp.Compare(a.At, b.At) })
+	return out[max(0, len(out)-maxMarks):], nil
+}

@@ -1,0 +1,328 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
+)
+
+func createOptions() metav1.CreateOptions { return metav1.CreateOptions{} }
+
+// Workload implements dashboard.Backend.
+func (v *clusterView) Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error) {
+	out := contract.WorkloadDetail{
+		Target: target, Currency: v.prices.Currency, Rows: []contract.Row{}, Containers: []contract.ContainerDetail{}, Commands: map[string]string{},
+	}
+	list, err := v.Worklist(ctx)
+	listFailure := err
+	if err == nil {
+		out.Origin = list.Origin
+		for _, row := range list.Rows {
+			if row.Namespace == target.Namespace && row.Kind == target.Kind && row.Workload == target.Name {
+				out.Rows = append(out.Rows, row)
+			}
+		}
+	}
+	found, stale, err := v.history(ctx, target)
+	if err != nil {
+		if len(out.Rows) == 0 {
+			if listFailure != nil {
+				return out, listFailure
+			}
+			return out, err
+		}
+		failure := dashboard.FailureOf(err).Body
+		out.HistoryError = &failure
+	} else {
+		v.addHistory(&out, found)
+		if stale != "" {
+			out.Stale = stale
+		}
+	}
+	v.addSources(ctx, &out)
+	v.addCommands(&out)
+	return out, nil
+}
+
+// addHistory adds steps, replay and patch of the report of the workload.
+func (v *clusterView) addHistory(out *contract.WorkloadDetail, r *report) {
+	it := &r.items[0]
+	n := int64(it.workload.Replicas)
+	out.Replicas, out.Labels = &n, it.workload.Labels
+	out.Policy, out.PolicyReason = it.input.Policy.Name, it.input.PolicyWhy
+	out.Currency = v.currency(r)
+	if len(out.Rows) == 0 {
+		out.Rows, out.Origin = append(out.Rows, v.rowOf(r, it)), v.originOf(r)
+	} else if out.Rows[0].Name != "" {
+		out.Notes = append(slices.Clone(out.Notes), "steps, replay and what-if are computed by this dashboard with the policy "+out.Policy+
+			"; the Recommendation has the settings of its rule")
+	}
+	for i := range it.plan.Containers {
+		out.Containers = append(out.Containers, v.containerDetail(r, it, i))
+	}
+	if patched, _ := (&report{items: []item{*it}, resources: r.resources}).patches(false); len(patched) == 1 && !patched[0].custom {
+		var text strings.Builder
+		if err := renderStrategicMerge(Streams{Out: &text, Err: &text}, &report{items: []item{*it}, resources: r.resources, now: r.now, window: r.window, policyName: r.policyName}); err == nil {
+			out.PatchYAML = text.String()
+		}
+	}
+}
+
+func (v *clusterView) containerDetail(r *report, it *item, i int) contract.ContainerDetail {
+	rec := it.plan.Containers[i]
+	c, _ := it.workload.Container(rec.Container)
+	out := contract.ContainerDetail{Name: rec.Container, Role: string(c.Role)}
+	var evidence rightsize.Evidence
+	if i < len(it.evidence) {
+		evidence = it.evidence[i]
+	}
+	var saving cost.Saving
+	if i < len(it.savings) {
+		saving = it.savings[i]
+	}
+	var usage containerUsage
+	if i < len(it.usage) {
+		usage = it.usage[i]
+	}
+	if slices.Contains(r.resources, metrics.CPU) {
+		out.CPU = resourceDetail(rec, metrics.CPU, usage.cpu, evidence.CPU, monthlyPrice(it, metrics.CPU))
+		out.CPU.SavingPerMonth = monthlyIfCounted(saving, saving.Hourly.CPU)
+	}
+	if slices.Contains(r.resources, metrics.Memory) {
+		out.Memory = resourceDetail(rec, metrics.Memory, usage.memory, evidence.Memory, monthlyPrice(it, metrics.Memory))
+		out.Memory.SavingPerMonth = monthlyIfCounted(saving, saving.Hourly.Memory)
+	}
+	return out
+}
+
+func monthlyIfCounted(s cost.Saving, part cost.Nanos) *float64 {
+	if s.Counted == 0 {
+		return nil
+	}
+	m := part.PerMonth()
+	return &m
+}
+
+// monthlyPrice returns the price of one core or byte of all pods for a month; 0 without prices.
+func monthlyPrice(it *item, of metrics.UsageKind) float64 {
+	if len(it.savings) == 0 {
+		return 0
+	}
+	pods := float64(it.workload.Replicas)
+	if of == metrics.CPU {
+		return float64(it.saving.Price.CPU) * pods * cost.HoursPerMonth
+	}
+	return float64(it.saving.Price.Memory) * pods * cost.HoursPerMonth / (1 << 30)
+}
+
+func resourceDetail(rec rightsize.Recommendation, of metrics.UsageKind, usage usageSummary, replay rightsize.Replay, price float64) *contract.ResourceDetail {
+	sizing, scale := rec.CPU, 1000.0
+	out := &contract.ResourceDetail{Unit: string(rightsize.Cores)}
+	if of == metrics.CPU {
+		out.RequestNow, out.LimitNow = amountOf(rec.Current.CPURequest, scale), amountOf(rec.Current.CPULimit, scale)
+		out.RequestRecommended, out.LimitRecommended = amountOf(rec.Target.CPURequest, scale), amountOf(rec.Target.CPULimit, scale)
+	} else {
+		sizing, scale = rec.Memory, 1
+		out.Unit = string(rightsize.BytesUnit)
+		out.RequestNow, out.LimitNow = amountOf(rec.Current.MemoryRequest, scale), amountOf(rec.Current.MemoryLimit, scale)
+		out.RequestRecommended, out.LimitRecommended = amountOf(rec.Target.MemoryRequest, scale), amountOf(rec.Target.MemoryLimit, scale)
+	}
+	out.Status, out.Message, out.Confidence, out.Days = string(sizing.Status), sizing.Message, float64(sizing.Confidence), sizing.Days
+	out.Usage = contract.UsageSummary{Samples: int64(usage.samples), Mean: usage.mean, P50: usage.p50, P95: usage.p95, P99: usage.p99, Max: usage.max}
+	out.Steps = []contract.Step{}
+	for _, s := range sizing.Steps {
+		out.Steps = append(out.Steps, contract.Step{Code: string(s.Code), From: s.From, To: s.To, Detail: s.Detail, Text: s.String()})
+	}
+	for _, f := range sizing.Flags {
+		out.Flags = append(out.Flags, contract.Flag{Code: string(f.Code), Detail: f.Detail})
+	}
+	if c := sizing.Calibration; c != nil {
+		out.Calibration = &contract.Calibration{Target: float64(c.Target), Achieved: float64(c.Achieved), Days: int64(c.Days), Message: c.ReplayText()}
+	}
+	if replay.Days > 0 {
+		out.Replay = replayOf(replay, price)
+	}
+	return out
+}
+
+func amountOf[T series.MilliCPU | series.Bytes](v *T, perUnit float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	f := float64(*v) / perUnit
+	return &f
+}
+
+// replayOf converts a replay; price is that of one unit for a month, 0 if unknown.
+func replayOf(r rightsize.Replay, price float64) *contract.Replay {
+	out := &contract.Replay{From: r.From, To: r.To, Days: r.Days, Outcomes: []contract.Outcome{}}
+	for _, o := range r.Outcomes {
+		if !finite(float64(o.Slack), float64(o.Violation), float64(o.Overrun), o.Request, o.Changes) {
+			continue
+		}
+		one := contract.Outcome{
+			Name: o.Policy, Request: o.Request, Slack: float64(o.Slack), MinutesAbovePerDay: float64(o.Violation) * minutesPerDay,
+			Overrun: float64(o.Overrun), OOMDays: o.OOMDays, ChangesPerDay: o.Changes,
+		}
+		if o.Throttled != nil {
+			minutes := float64(*o.Throttled) * minutesPerDay
+			one.ThrottledMinutesPerDay = &minutes
+		}
+		if price > 0 {
+			monthly := o.Request * price
+			one.CostPerMonth = &monthly
+		}
+		out.Outcomes = append(out.Outcomes, one)
+	}
+	for _, p := range r.Curve {
+		if finite(float64(p.Slack), float64(p.Violation), p.Request) {
+			out.Curve = append(out.Curve, contract.CurvePoint{
+				Percentile: float64(p.Quantile), Request: p.Request, Slack: float64(p.Slack), MinutesAbovePerDay: float64(p.Violation) * minutesPerDay,
+			})
+		}
+	}
+	return out
+}
+
+// finite reports whether all values can be written as JSON.
+func finite(values ...float64) bool {
+	return !slices.ContainsFunc(values, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+}
+
+// addSources adds the origins of the size, as in crane explain workload.
+func (v *clusterView) addSources(ctx context.Context, out *contract.WorkloadDetail) {
+	if v.fromFiles() {
+		return
+	}
+	c, err := v.access.objectClient()
+	if err != nil {
+		return // The page says where the other numbers are from.
+	}
+	explain := &explainWorkloadOptions{namespace: out.Target.Namespace}
+	target, err := explain.find(ctx, c, out.Target.Namespace+"/"+out.Target.Kind+"/"+out.Target.Name)
+	if err == nil {
+		var found sizeSources
+		found, err = readSizeSources(ctx, c, target)
+		for _, s := range found.Sources {
+			out.Sources = append(out.Sources, contract.SizeSource(s))
+		}
+	}
+	if err != nil {
+		out.Notes = append(slices.Clone(out.Notes), "the origins of the size cannot be read: "+err.Error())
+	}
+	for _, row := range out.Rows {
+		out.CanAdopt = out.CanAdopt || row.Name != "" && (row.Type == "Resource" || row.Type == "Replicas") && v.Cluster(ctx).Rights.Adopt
+		if row.Phase != "" && out.Adoption == nil {
+			out.Adoption = &contract.AdoptionProgress{Phase: row.Phase, Message: row.Message}
+		}
+	}
+}
+
+func (v *clusterView) addCommands(out *contract.WorkloadDetail) {
+	if v.fromFiles() || out.Target.Namespace == "" {
+		return
+	}
+	name := strings.ToLower(out.Target.Kind) + "/" + out.Target.Name
+	out.Commands["explain"] = fmt.Sprintf("crane explain workload %s/%s", out.Target.Namespace, name)
+	out.Commands["recommend"] = fmt.Sprintf("crane recommend -n %s --explain %s", out.Target.Namespace, name)
+	if slices.ContainsFunc(out.Rows, func(r contract.Row) bool { return r.Name != "" }) {
+		out.Commands["adopt"] = fmt.Sprintf("crane adopt %s -n %s --yes", name, out.Target.Namespace)
+	}
+}
+
+// WhatIf implements dashboard.Backend. It replays the history of one container with other settings.
+func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error) {
+	found, stale, err := v.history(ctx, target)
+	if err != nil {
+		return contract.WhatIf{}, err
+	}
+	it := found.items[0]
+	i := slices.IndexFunc(it.plan.Containers, func(c rightsize.Recommendation) bool { return c.Container == container })
+	if i < 0 {
+		return contract.WhatIf{}, dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("the workload has no container %q with a history", container), "")
+	}
+	in := it.input
+	policy := in.Policy
+	out := contract.WhatIf{Origin: v.originOf(found), Currency: v.currency(found), Container: container, Policy: settingsOf(policy)}
+	out.Stale = stale
+	apply(&policy, settings)
+	if err := policy.Validate(); err != nil {
+		return contract.WhatIf{}, dashboard.NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "choose other values")
+	}
+	out.Settings = settingsOf(policy)
+	in.Policy, in.PolicyWhy = policy, ""
+	one := it
+	one.plan, one.input = resource.Decide(in), in
+	one.evidence = resource.CollectEvidence(in)
+	one.saving = one.plan.SavingOf(it.saving.Price, it.workload.Replicas, runsToCompletion(it.workload.Ref))
+	one.savings = nil
+	for c := range one.plan.Containers {
+		one.savings = append(one.savings, one.plan.ContainerSaving(c, it.saving.Price, it.workload.Replicas, runsToCompletion(it.workload.Ref)))
+	}
+	if len(it.savings) == 0 {
+		one.savings, one.saving = nil, cost.Saving{}
+	}
+	detail, before := v.containerDetail(found, &one, i), v.containerDetail(found, &it, i)
+	out.CPU, out.Memory = whatIfResource(detail.CPU, before.CPU), whatIfResource(detail.Memory, before.Memory)
+	return out, nil
+}
+
+func whatIfResource(now, before *contract.ResourceDetail) *contract.WhatIfResource {
+	if now == nil {
+		return nil
+	}
+	out := &contract.WhatIfResource{ResourceDetail: *now}
+	if now.SavingPerMonth != nil && before.SavingPerMonth != nil {
+		delta := *now.SavingPerMonth - *before.SavingPerMonth
+		out.SavingPerMonthDelta = &delta
+	}
+	return out
+}
+
+// settingsOf returns the settings that a policy uses.
+func settingsOf(p rightsize.Policy) contract.WhatIfSettings {
+	value := func(r series.Ratio) *float64 { f := float64(r); return &f }
+	out := contract.WhatIfSettings{CPUMargin: value(p.CPU.Margin), MemoryMargin: value(p.Memory.Margin), MemoryPercentile: value(p.Memory.Percentile)}
+	if p.CPU.Method == rightsize.Calibrated {
+		out.Target = value(p.CPU.Target)
+	} else {
+		out.CPUPercentile = value(p.CPU.Percentile)
+	}
+	return out
+}
+
+// apply changes a policy: a target makes it calibrated, a percentile of CPU a plain percentile of all samples.
+func apply(p *rightsize.Policy, s contract.WhatIfSettings) {
+	switch {
+	case s.Target != nil:
+		p.CPU.Method, p.CPU.Target = rightsize.Calibrated, series.Ratio(*s.Target)
+	case s.CPUPercentile != nil:
+		p.CPU.Method, p.CPU.Target, p.CPU.Percentile = rightsize.Percentile, 0, series.Ratio(*s.CPUPercentile)
+		p.CPU.Envelope = rightsize.EnvelopePolicy{}
+	}
+	if s.CPUMargin != nil {
+		p.CPU.Margin = series.Ratio(*s.CPUMargin)
+	}
+	if s.MemoryPercentile != nil {
+		p.Memory.Percentile = series.Ratio(*s.MemoryPercentile)
+	}
+	if s.MemoryMargin != nil {
+		p.Memory.Margin, p.Memory.MaxMargin = series.Ratio(*s.MemoryMargin), series.Ratio(*s.MemoryMargin)
+	}
+}
