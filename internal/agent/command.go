@@ -56,6 +56,9 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	if o.Replay != "" {
 		return o.replay(out)
 	}
+	if o.CleanUp {
+		return o.cleanUp(logr.FromContextOrDiscard(ctx), act.KernelFileWriter{}, out)
+	}
 	if !o.Once {
 		return runAgent(ctx, o, clk, act.KernelFileWriter{})
 	}

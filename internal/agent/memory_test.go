@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -228,4 +230,31 @@ func TestLeftMemory(t *testing.T) {
 	if _, _, err := newParts(t, m, "--enforce=cpu-throttle", "--state-dir="+state); err != nil || high() != "max" {
 		t.Errorf("%v, the limit is %s", err, high())
 	}
+
+	// Nothing of an agent that has ended is left by --cleanup, and its record stays while a change cannot be undone.
+	if err := journal.Change(act.Unit{Key: "memory/y", Changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: "104857600"}}}); err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := parse(t, "--cleanup", "--host-root="+m.dir, "--state-dir="+state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := o.cleanUp(logr.Discard(), failingWriter{}, &out); err == nil || high() != "104857600" {
+		t.Errorf("no change can be undone: %v, the limit is %s", err, high())
+	}
+	if err := o.cleanUp(logr.Discard(), m.tree, &out); err != nil || high() != "max" || out.String() != "undid 1 changes and removed "+state+"\n" {
+		t.Errorf("%v, the limit is %s: %s", err, high(), out.String())
+	}
+	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state directory: %v", err)
+	}
+	if err := o.cleanUp(logr.Discard(), m.tree, &out); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
 }
+
+// failingWriter fails to write all files.
+type failingWriter struct{}
+
+func (failingWriter) Write(string, string) error { return errors.New("read-only") }

@@ -75,6 +75,8 @@ type Options struct {
 	Profiling bool
 	// MaxInactivity is the longest time without a heartbeat of a part before health checks fail.
 	MaxInactivity time.Duration
+	// CleanUp undoes changes of agents that ended, removes StateDir and exits.
+	CleanUp bool
 	// StopTimeout bounds the time all parts take to stop and undo their changes.
 	StopTimeout time.Duration
 	// RestartGrace is how long changes stay at the end if another agent follows; 0 to undo them at every end.
@@ -114,6 +116,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HostRoot, "host-root", o.HostRoot, "Directory with the host's /proc, /sys and /var.")
 	fs.SetNormalizeFunc(deprecatedflags.NormalizeDashes)
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun, "Change nothing except the Node's feature annotation, and not even that with --once.")
+	fs.BoolVar(&o.CleanUp, "cleanup", o.CleanUp, "Undo what agents that ended have changed on this node, remove --state-dir, and exit. No other agent may run on the node.")
 	fs.BoolVar(&o.Once, "once", o.Once, "Observe the host for one --collect-interval, print the measurements and what the rules would do, and exit.")
 	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to execute; all others are only reported: "+strings.Join(enforceKindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")

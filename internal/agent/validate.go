@@ -87,6 +87,12 @@ func (o *Options) Validate() field.ErrorList {
 // validateMode validates the flags that select what is executed.
 func (o *Options) validateMode() field.ErrorList {
 	var errs field.ErrorList
+	if o.CleanUp {
+		if o.DryRun || len(o.Enforce) > 0 {
+			errs = append(errs, invalid("cleanup", o.CleanUp, "excludes --dry-run and --enforce"))
+		}
+		return errs
+	}
 	if o.DryRun == (len(o.Enforce) > 0) {
 		errs = append(errs, invalid("dry-run", o.DryRun, "must be set together with either --dry-run or --enforce"))
 	}
