@@ -127,7 +127,12 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	control := controlplanetest.ForTest(t, controlplane.Options{})
+	return newFixtureWith(t, controlplane.Options{})
+}
+
+func newFixtureWith(t *testing.T, options controlplane.Options) *fixture {
+	t.Helper()
+	control := controlplanetest.ForTest(t, options)
 	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
