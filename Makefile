@@ -125,6 +125,15 @@ install-web-sources:
 verify-web: install-web-sources ## Fail when web/dist is not the bundle of web/src; skipped, with the reason, without Node.js 20
 	@$(HAVE_WEB_SOURCES); $(WEBUI) -check
 
+.PHONY: push-chart
+push-chart: $(BIN)/helm ## Package the chart with VERSION and push it as an OCI artifact to PUSH/charts
+	$(BIN)/helm package charts/crane --destination dist --version '$(VERSION:v%=%)' --app-version '$(VERSION)'
+	$(BIN)/helm push dist/crane-$(VERSION:v%=%).tgz oci://$(PUSH)/charts $(HELM_PUSH_FLAGS)
+
+.PHONY: release
+release: ## Write the files of a release of VERSION into dist/release: `crane` for linux, darwin and windows, checksums, krew manifest, notes
+	hack/release.sh '$(VERSION)' dist/release
+
 ##@ Test
 
 .PHONY: test
@@ -175,7 +184,8 @@ test-rbac: $(BIN)/controlplane $(BIN)/crane-scheduler ## Run the integration tes
 # Real nodes (docs/how-to/use-real-nodes.md) ------------------------------------------------------------------------------------
 .PHONY: build-nodes
 build-nodes: $(BIN)/controlplane ## Build what real nodes are made of: the kubelet, our part inside of them, and what their images hold
-	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
+	@cd hack/nodes && $(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $(BIN)/ k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-proxy
+	@cd hack/nodes/coredns && $(GO) build -ldflags '-s -w' -o $(BIN)/coredns .
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/nodekit ./cmd/nodekit
 	@# Linked statically and not built without C, as the Dockerfile does: that would compile most of Kubernetes' libraries a second time.
 	@$(GO) build -ldflags '$(LDFLAGS) -linkmode external -extldflags -static' -o $(BIN)/static/ ./cmd/crane-agent ./test/e2e/node/agent/mortal
@@ -194,6 +204,23 @@ build-crio: ## Build CRI-O, which nodes have with ARGS="--runtime crio"; install
 nodes: build-nodes ## Start two real nodes on this machine (root, Linux); ARGS="--cgroup 2 --nodes 1" and so on
 	@$(BIN)/nodes up $(ARGS)
 
+.PHONY: build-cluster
+build-cluster: build-nodes $(BIN)/helm
+	@$(GO) build -ldflags '-s -w' -o $(BIN)/cluster ./cmd/cluster
+
+# Images of this machine's architecture for its nodes, with the tag dev.
+.PHONY: images-local
+images-local:
+	@$(MAKE) --no-print-directory images PLATFORMS=linux/$(shell $(GO) env GOARCH) VERSION=dev
+
+.PHONY: cluster
+cluster: build-cluster images-local ## Real nodes with Crane installed by its chart, Prometheus and sample workloads (root, Linux); ARGS="--once" stops after the first recommendations
+	@$(BIN)/cluster $(ARGS)
+
+.PHONY: load-images
+load-images: build-cluster images-local ## Load Crane's images into the containerd of the real nodes that run on this machine (root)
+	@$(BIN)/cluster --load-images
+
 .PHONY: doctor-nodes
 doctor-nodes: build-nodes ## Say what this machine lacks for real nodes
 	@$(BIN)/nodes doctor $(ARGS)
@@ -205,6 +232,10 @@ install-nodes: ## Install the Debian packages that real nodes need (root)
 .PHONY: test-nodes
 test-nodes: build-nodes $(BIN)/crane-scheduler ## Tests on real nodes; skipped, with the reason, where the machine cannot. ARGS=-short leaves out emulated ones
 	CRANE_BIN=$(BIN) $(GO) test -count=1 -p 1 -timeout 30m -v $(ARGS) ./test/e2e/node/...
+
+.PHONY: test-cluster
+test-cluster: build-cluster images-local ## Crane by its chart on real nodes: install, recommendations, upgrade, removal; skipped where the machine cannot
+	CRANE_BIN=$(BIN) CRANE_IMAGES=$(CURDIR)/dist/images $(GO) test -count=1 -timeout 20m -v ./test/e2e/node/cluster
 
 .PHONY: test-autoscaler
 test-autoscaler: ## The taint of loaded nodes in Karpenter's scheduling simulation, which is built from its module

@@ -4,7 +4,7 @@
 // Package promserver runs a Prometheus in this process: its time series database, query engine and HTTP API, on
 // loopback, for the playground, integration tests and benchmarks.
 //
-// It writes history as finished blocks and appends live samples; it does not scrape.
+// It writes history as finished blocks, appends live samples, and scrapes targets with Options.ScrapeConfigs.
 package promserver
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/scrape"
 
 	"crane.io/crane/internal/testbed/loopback"
 )
@@ -42,6 +43,7 @@ type Server struct {
 	started time.Time
 	handler http.Handler
 	rules   atomic.Pointer[rules.Manager] // nil while stopped or without rules
+	scrapes *scrape.Manager               // nil while stopped or without ScrapeConfigs; guarded by mu
 
 	mu           sync.Mutex
 	addr         string
@@ -136,6 +138,9 @@ func (s *Server) Start() error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	if s.scrapes, err = s.startScraping(); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan struct{})
 	s.http, s.done = srv, done
@@ -163,6 +168,11 @@ func (s *Server) stop() error {
 	}
 	if m := s.rules.Swap(nil); m != nil {
 		m.Stop()
+	}
+	if s.scrapes != nil {
+		s.scrapes.Stop()
+		s.scrapes.UnregisterMetrics()
+		s.scrapes = nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
@@ -223,6 +233,9 @@ type Options struct {
 	ScrapeInterval time.Duration
 	// Targets are reported as scraped, each with the health "up".
 	Targets []Target
+	// ScrapeConfigs is the section scrape_configs of a Prometheus configuration with static targets, which are scraped while the server runs
+	// and are not reported by the targets API; empty for none.
+	ScrapeConfigs string
 	// Rules is the content of a Prometheus rule file, evaluated while the server runs; empty for none.
 	Rules string
 	// Middleware wraps the HTTP handler, for authentication and fault injection; nil for none.

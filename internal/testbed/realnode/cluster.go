@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/internal/testbed/realnode/assets"
 	"crane.io/crane/internal/testbed/realnode/bridge"
 	"crane.io/crane/internal/testbed/realnode/doctor"
@@ -51,8 +52,11 @@ type Cluster struct {
 	log        io.Writer
 	service    net.Listener
 
-	mu    sync.Mutex
-	nodes map[int]*Node
+	mu       sync.Mutex
+	nodes    map[int]*Node
+	services bool             // EnableServices has succeeded
+	gateway  net.Listener     // nil without services
+	dns      *process.Process // nil without services
 }
 
 // Open prepares the network inside of session for nodes that join control. Progress is written to log; nil discards it.
@@ -133,6 +137,9 @@ func (c *Cluster) CheckSupport(ctx context.Context, o NodeOptions) error {
 	if !o.Machine {
 		return nil
 	}
+	if c.services {
+		return errors.New("nodes in virtual machines have no kube-proxy")
+	}
 	err = errors.Join(doctor.Problems(doctor.CheckMachine(ctx)), c.assets.HasKernel())
 	if o.systemd() {
 		err = errors.Join(err, c.assets.HasSystemd())
@@ -204,7 +211,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = n.Stop(ctx) })
 	}
 	wg.Wait()
-	return errors.Join(append(errs, c.service.Close())...)
+	return errors.Join(append(errs, c.closeServices(ctx), c.service.Close())...)
 }
 
 // Client returns a client with administrator rights.

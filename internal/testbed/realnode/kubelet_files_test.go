@@ -15,13 +15,13 @@ import (
 // TestSplitConfig: with a split configuration no file contains all of it, and none is at the usual path.
 func TestSplitConfig(t *testing.T) {
 	o := NodeOptions{ReservedCPUs: "1", Reserved: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
-	files, flags, err := kubeletFiles(o)
+	files, flags, err := kubeletFiles(o, false)
 	if err != nil || !slices.Equal(flags, []string{"--config", kubeletConfig}) || !strings.Contains(files[kubeletConfig].Content, `"reservedSystemCPUs":"1"`) ||
 		!strings.Contains(files[kubeletConfig].Content, `"systemReserved":{"memory":"64Mi"}`) {
 		t.Errorf("%v, %v, %v", files, flags, err)
 	}
 	o.SplitConfig = true
-	if files, flags, err = kubeletFiles(o); err != nil || len(files) != 2 {
+	if files, flags, err = kubeletFiles(o, false); err != nil || len(files) != 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	if file := files[splitConfig].Content; !strings.Contains(file, "KubeletConfiguration") || strings.Contains(file, "reservedSystemCPUs") || strings.Contains(file, "64Mi") {

@@ -36,6 +36,9 @@ type Node struct {
 // Name returns the name of the Node object.
 func (n *Node) Name() string { return n.options.Name }
 
+// Address returns the node's address.
+func (n *Node) Address() string { return bridge.Address(n.number).Addr().String() }
+
 // Cgroup returns the node's cgroup version.
 func (n *Node) Cgroup() int { return n.options.Cgroup }
 
@@ -123,6 +126,9 @@ func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node
 	c := n.cluster
 	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
+	if c.services {
+		description.Binds[kubeProxyPath] = c.assets.KubeProxy()
+	}
 	if n.options.crio() {
 		description.Binds[crioDir], description.Binds[boundedRunc] = c.assets.CRIO(), c.assets.Kit
 	}

@@ -50,7 +50,7 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 	if err != nil {
 		return nodespec.Node{}, err
 	}
-	configuration, configured, err := kubeletFiles(o)
+	configuration, configured, err := kubeletFiles(o, c.services)
 	if err != nil {
 		return nodespec.Node{}, err
 	}
@@ -60,13 +60,21 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 		return nodespec.Node{}, err
 	}
 	maps.Copy(files, runtime)
+	if c.services {
+		proxy, err := c.kubeconfig(ctx, controlplane.CertificateUser("system:kube-proxy"))
+		if err != nil {
+			return nodespec.Node{}, err
+		}
+		files[kubeProxyKubeconfig] = proxy
+		steps = append(steps, proxyStep(o))
+	}
 	users, groups := "", ""
 	if o.systemd() {
 		users, groups = assets.SystemdUsers, assets.SystemdGroups
 	}
 	files["/etc/cni/net.d/10-nodes.conflist"] = nodespec.File{Content: cniConfiguration(i)}
 	files["/etc/hosts"] = nodespec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
-	// There is no name server, but the kubelet requires the file.
+	// Nodes have no name server, but the kubelet requires the file.
 	files["/etc/resolv.conf"] = nodespec.File{Content: "options timeout:1 attempts:1\n"}
 	files["/etc/passwd"] = nodespec.File{Content: "root:x:0:0:root:/root:/bin/sh\n" + users}
 	files["/etc/group"] = nodespec.File{Content: "root:x:0:\n" + groups}
@@ -120,23 +128,7 @@ func (o NodeOptions) service(name string, command ...string) []string {
 
 // identity issues the kubelet's certificates.
 func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (map[string]nodespec.File, error) {
-	user := controlplane.CertificateUser("system:node:"+o.Name, "system:nodes")
-	config, err := c.control.ConfigFor(ctx, user)
-	if err != nil {
-		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
-	}
-	const name = "crane"
-	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
-		CurrentContext: name,
-		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server:                   "https://" + net.JoinHostPort(controlplane.ServiceIP, servicePort),
-			CertificateAuthorityData: config.CAData,
-		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
-			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-		}},
-		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-	})
+	kubeconfig, err := c.kubeconfig(ctx, controlplane.CertificateUser("system:node:"+o.Name, "system:nodes"))
 	if err != nil {
 		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
 	}
@@ -144,18 +136,42 @@ func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (
 	if err != nil {
 		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
 	}
-	secret := func(content []byte) nodespec.File { return nodespec.File{Content: string(content), Mode: 0o600} }
 	return map[string]nodespec.File{
-		configDir + "/kubeconfig":  secret(kubeconfig),
+		configDir + "/kubeconfig":  kubeconfig,
 		configDir + "/ca.crt":      {Content: string(c.control.CAPEM())},
 		configDir + "/kubelet.crt": {Content: string(cert)},
 		configDir + "/kubelet.key": secret(key),
 	}, nil
 }
 
+// kubeconfig returns a kubeconfig of a user for a program in a node.
+func (c *Cluster) kubeconfig(ctx context.Context, user controlplane.User) (nodespec.File, error) {
+	config, err := c.control.ConfigFor(ctx, user)
+	if err != nil {
+		return nodespec.File{}, err
+	}
+	const name = "crane"
+	cluster := &clientcmdapi.Cluster{Server: "https://" + net.JoinHostPort(controlplane.ServiceIP, servicePort), CertificateAuthorityData: config.CAData}
+	if c.services {
+		// Without kube-proxy's rules, which change while it starts.
+		cluster.Server, cluster.TLSServerName = "https://"+net.JoinHostPort(bridge.Gateway().String(), servicePort), "kubernetes.default.svc"
+	}
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: name,
+		Clusters:       map[string]*clientcmdapi.Cluster{name: cluster},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+	})
+	return secret(kubeconfig), err
+}
+
+func secret(content []byte) nodespec.File {
+	return nodespec.File{Content: string(content), Mode: 0o600}
+}
+
 // kubeletConfiguration returns a production configuration except for intervals that are too long for tests and for
 // features that the host's kernel or the network does not offer.
-func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
+func kubeletConfiguration(o NodeOptions, services bool) *kubeletconfig.KubeletConfiguration {
 	seconds := func(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	k := &kubeletconfig.KubeletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"},
@@ -191,6 +207,9 @@ func kubeletConfiguration(o NodeOptions) *kubeletconfig.KubeletConfiguration {
 		RegisterWithTaints:               o.Taints,
 		EnableServer:                     new(true),
 		ResolverConfig:                   new("/etc/resolv.conf"),
+	}
+	if services {
+		k.ClusterDNS, k.ClusterDomain = []string{dnsIP}, clusterDomain
 	}
 	if o.systemd() {
 		k.CgroupDriver = Systemd

@@ -97,8 +97,8 @@ const (
 )
 
 // kubeletFiles returns the files of the kubelet's configuration and the flags that refer to them.
-func kubeletFiles(o NodeOptions) (files map[string]nodespec.File, flags []string, err error) {
-	k := kubeletConfiguration(o)
+func kubeletFiles(o NodeOptions, services bool) (files map[string]nodespec.File, flags []string, err error) {
+	k := kubeletConfiguration(o, services)
 	if !o.SplitConfig {
 		content, err := json.Marshal(k)
 		if err != nil {

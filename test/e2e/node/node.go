@@ -57,6 +57,8 @@ type Setup struct {
 	Systemd bool
 	// Commands lists commands of this module to provide as images, named by Image.
 	Commands []string
+	// Services gives the nodes ClusterIPs and cluster DNS.
+	Services bool
 }
 
 // Main runs the tests of a package inside namespaces and returns their exit status. The control plane starts with the first node.
@@ -92,7 +94,7 @@ func Main(m *testing.M, setup Setup) int {
 	}
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {
 		shared.session, shared.assets = s, set
-		shared.open = sync.OnceValues(openCluster)
+		shared.open = sync.OnceValues(func() (*realnode.Cluster, error) { return openCluster(setup) })
 		// The kernel stops the control plane with this process, the first of its PID namespace.
 		return m.Run()
 	})
@@ -104,19 +106,29 @@ func Main(m *testing.M, setup Setup) int {
 }
 
 // openCluster starts the shared control plane.
-func openCluster() (*realnode.Cluster, error) {
+func openCluster(setup Setup) (*realnode.Cluster, error) {
 	ctx := context.Background()
 	s := shared.session
 	control, err := controlplane.Start(ctx, controlplane.Options{
 		Dir: filepath.Join(s.Dir, "controlplane"), Binary: shared.assets.Controlplane, APIServerPort: s.Ports[0],
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}, ExtraArgs: realnode.APIServerArgs(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Relay("127.0.0.1")
-	return realnode.Open(ctx, s, control, shared.assets, nil)
+	cluster, err := realnode.Open(ctx, s, control, shared.assets, nil)
+	if err == nil && setup.Services {
+		err = cluster.EnableServices(ctx)
+	}
+	return cluster, err
 }
+
+// Dir returns the directory of the session, which is removed at its end.
+func Dir() string { return shared.session.Dir }
+
+// Bin returns the directory of the binaries.
+func Bin() string { return filepath.Dir(shared.assets.Kit) }
 
 // Binary returns the path of a binary of this module that runs beside nodes. `make test-nodes` builds it; the test is skipped if it is
 // missing.

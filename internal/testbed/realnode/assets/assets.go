@@ -253,6 +253,25 @@ func digest(key io.Writer, files ...string) error {
 	return nil
 }
 
+// KubeProxy returns the path of kube-proxy.
+func (s Set) KubeProxy() string { return filepath.Join(filepath.Dir(s.Kit), "kube-proxy") }
+
+// CoreDNS returns the path of the cluster DNS server.
+func (s Set) CoreDNS() string { return filepath.Join(filepath.Dir(s.Kit), "coredns") }
+
+// HasServices returns an error if the programs of Services are not available.
+func (s Set) HasServices() error {
+	for _, path := range []string{s.KubeProxy(), s.CoreDNS()} {
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			return fmt.Errorf("no Services: %s does not exist: run `make build-nodes`", path)
+		}
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		return fmt.Errorf("no Services: %w: run `make install-nodes`", err)
+	}
+	return nil
+}
+
 // CRIODir is the subdirectory of the binaries with CRI-O and its programs, built by `make build-crio`.
 const CRIODir = "crio"
 

@@ -34,6 +34,9 @@ func Pods(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, byte(i), 0}), 24)
 }
 
+// AllPods returns the network of the pods of all nodes.
+func AllPods() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 78, 0, 0}), 16) }
+
 // Open creates the bridge and assigns addresses to the loopback interface in addition to the gateway's, so that nodes
 // and pods reach listeners on them.
 func Open(ctx context.Context, addresses ...netip.Addr) error {

@@ -1,0 +1,113 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/internal/cli"
+	"crane.io/crane/internal/testbed/realcluster"
+	"crane.io/crane/test/e2e/node"
+)
+
+const (
+	// imagesEnv names the directory of Crane's images, from `make images-local`.
+	imagesEnv = "CRANE_IMAGES"
+	chartDir  = "../../../../charts/crane"
+	// agentState is the directory of crane-agent on nodes.
+	agentState = "/var/lib/crane-agent"
+	bound      = 5 * time.Minute
+	replicas   = 3
+)
+
+// TestChart installs Crane by its chart with three replicas each on three real nodes, waits for Recommendations that are learnt from real
+// containers, upgrades every component while webhooks are called, and removes all of it.
+func TestChart(t *testing.T) {
+	images := os.Getenv(imagesEnv)
+	if images == "" {
+		t.Skipf("set %s to a directory of images, as `make test-cluster` does", imagesEnv)
+	}
+	begin := time.Now()
+	elapsed := func(what string) {
+		t.Logf("%s: %.1f s after the start", what, time.Since(begin).Seconds())
+	}
+	nodes := node.StartAll(t, make([]node.Options, replicas)...)
+	cluster, first := node.Open(t), nodes[0]
+	started := realNodes(nodes)
+	if _, err := realcluster.StartPrometheus(t.Context(), cluster, filepath.Join(node.Dir(), "prometheus"), started, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := realcluster.CreateWorkloads(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := realcluster.LoadCrane(t.Context(), images, started...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elapsed("nodes, Prometheus, workloads and images")
+	before := snapshot(t, first)
+	chart := realcluster.Chart{
+		Helm: filepath.Join(node.Bin(), "helm"), Dir: chartDir, Kubeconfig: cluster.Control().Kubeconfig(), Tag: tag, Work: t.TempDir(),
+	}
+	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false"}
+	if err := chart.Install(t.Context(), installation...); err != nil {
+		t.Fatal(err)
+	}
+	elapsed("installed, every pod is Ready")
+	list, err := realcluster.AwaitRecommendations(t.Context(), cluster, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elapsed("Recommendations with values")
+	for i := range list {
+		t.Logf("%s: %s", list[i].Spec.TargetRef.Name, list[i].Status.Change)
+	}
+
+	u := watchUpgrade(t, first)
+	var labels []string
+	for _, component := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
+		labels = append(labels, "--set", component+".podLabels.upgraded=yes")
+	}
+	err = chart.Upgrade(t.Context(), append(installation, labels...)...)
+	u.end(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elapsed("upgraded")
+
+	if err := chart.Run(t.Context(), "uninstall", realcluster.Release, "--wait", "--timeout", "3m"); err != nil {
+		t.Fatal(err)
+	}
+	cleanNodes(t, chart.Kubeconfig, tag)
+	for _, n := range nodes {
+		if _, err := os.Stat(n.Path(agentState)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s on %s: %v", agentState, n.Name(), err)
+		}
+	}
+	deleteNamespace(t, first, realcluster.Namespace)
+	first.Eventually(t, "the objects of before are left", func() error { return compareSnapshot(before, snapshot(t, first)) })
+	elapsed("removed")
+}
+
+// cleanNodes runs `crane cleanup node`, as after the end of the DaemonSet.
+func cleanNodes(t *testing.T, kubeconfig, tag string) {
+	t.Helper()
+	var out strings.Builder
+	command := cli.NewCommand(cli.Streams{Out: &out, Err: &out}, "crane")
+	command.SetArgs([]string{"cleanup", "node", "--kubeconfig", kubeconfig, "--image", realcluster.Registry + "/crane-agent:" + tag})
+	if err := command.ExecuteContext(context.WithoutCancel(t.Context())); err != nil {
+		t.Errorf("crane cleanup node: %v: %s", err, out.String())
+	}
+	if n := strings.Count(out.String(), "removed /host"+agentState); n != replicas {
+		t.Errorf("%d of %d nodes: %s", n, replicas, out.String())
+	}
+}
