@@ -124,7 +124,8 @@ var rules = []rule{
 		name: "the Prometheus server belongs to the test bed",
 		from: []string{module},
 		except: []string{
-			module + "/internal/testbed/promserver", module + "/internal/testbed/playground", module + "/cmd/playground", module + "/test",
+			module + "/internal/testbed/promserver", module + "/internal/testbed/playground", module + "/internal/testbed/realcluster", module + "/cmd/playground",
+			module + "/cmd/cluster", module + "/test",
 		},
 		deny: []string{"github.com/prometheus/prometheus"},
 		allow: []string{
@@ -139,7 +140,7 @@ var rules = []rule{
 	{
 		name:       "no production package imports the test bed",
 		from:       []string{module},
-		except:     []string{module + "/internal/testbed", module + "/cmd/playground", module + "/cmd/controlplane", module + "/cmd/nodes", module + "/cmd/nodekit", module + "/test"},
+		except:     []string{module + "/internal/testbed", module + "/cmd/playground", module + "/cmd/controlplane", module + "/cmd/nodes", module + "/cmd/nodekit", module + "/cmd/cluster", module + "/test"},
 		deny:       []string{module + "/internal/testbed"},
 		transitive: true,
 		why:        "the test bed starts the other parts; none of them may depend on it",
