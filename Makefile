@@ -303,10 +303,10 @@ bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scali
 	@hack/bench-scaling.sh 0.05 0.1
 
 .PHONY: nightly
-nightly: ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O and fuzzing
+nightly: ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	$(MAKE) test-autoscaler
-	$(MAKE) install-nodes build-crio test-nodes
+	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	$(MAKE) images
 	cd hack/images && CRANE_REPRODUCIBLE='crane $(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
 	$(MAKE) fuzz FUZZTIME=1m
