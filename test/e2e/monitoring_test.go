@@ -81,7 +81,9 @@ func monitoringScenario(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 		for _, step := range one["steps"].([]any) {
-			if manifest, ok := step.(map[string]any)["apply"]; ok {
+			if manifest, ok := step.(map[string]any)["apply"].(string); ok {
+				// The pressure lasts until the agent has throttled.
+				manifest = strings.ReplaceAll(manifest, "sim.crane.io/duration: 45s", "sim.crane.io/duration: 10m")
 				steps = append(steps, map[string]any{"at": "0s", "apply": manifest})
 			}
 		}
