@@ -181,7 +181,9 @@ func (p *prober) findOldest(ctx context.Context, r *metrics.SourceReport, metric
 	if oldest.Equal(first) {
 		r.HistoryTruncated = true
 	} else {
-		fine, err := p.firstPoint(ctx, query, metrics.Window{Start: oldest.Add(-probeCoarse), End: oldest.Add(time.Second), Step: probeFine})
+		// At whole steps before now, so that a history of whole days is not found some minutes shorter.
+		start := now.Add(-(now.Sub(oldest) + probeCoarse).Truncate(probeFine) - probeFine)
+		fine, err := p.firstPoint(ctx, query, metrics.Window{Start: start, End: oldest.Add(time.Second), Step: probeFine})
 		if err != nil {
 			return err
 		}
