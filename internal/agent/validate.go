@@ -50,10 +50,8 @@ func (o *Options) Validate() field.ErrorList {
 	if o.Scenario != "" || o.Replay != "" {
 		return errs
 	}
-	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
-		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
-	}
 	errs = append(errs, o.validateMode()...)
+	errs = append(errs, o.validateTimes()...)
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.Eviction.validate()...)
 	errs = append(errs, o.Reclaim.validate()...)
@@ -63,9 +61,6 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
-	if o.Interval < minInterval || o.Interval > maxInterval {
-		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
-	}
 	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
 		errs = append(errs, invalid("host-root", o.HostRoot, "must be a directory"))
 	}
@@ -80,6 +75,18 @@ func (o *Options) Validate() field.ErrorList {
 	}
 	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
 		errs = append(errs, invalid("node-labels", o.NodeLabels, err.Error()))
+	}
+	return errs
+}
+
+// validateTimes validates the flags of the start and of the interval.
+func (o *Options) validateTimes() field.ErrorList {
+	var errs field.ErrorList
+	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
+		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
+	}
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
 	}
 	return errs
 }
@@ -269,7 +276,7 @@ func decodeWaterMarks(content []byte) (map[series.Resource]series.Ratio, error) 
 	}
 	out := map[series.Resource]series.Ratio{}
 	for resource, m := range policy.Marks {
-		out[series.Resource(resource)] = m.Evict
+		out[resource] = m.Evict
 	}
 	return out, nil
 }

@@ -12,6 +12,8 @@ import (
 const redacted = "REDACTED"
 
 // secretWords matches names of flags and keys whose value is a secret.
+//
+//nolint:gosec // matches names of settings and contains no secret
 const secretWords = `(?i:[\w.-]*(?:password|passwd|passphrase|token|secret|credential|authorization|api-?_?key|private-?_?key|header)[\w.-]*)`
 
 // secretPatterns returns the expressions whose first group is kept and whose remainder is removed.

@@ -152,7 +152,7 @@ func unavailable(host string, err error) error {
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}
-	return dashboard.NewFailure(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("API server %s: %v", host, err), "the page repeats the request")
+	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("API server %s: %v", host, err), "the page repeats the request")
 }
 
 // readObjects lists the Recommendations page by page and keeps only their rows. A cluster without the kind has none.
@@ -268,7 +268,7 @@ func historyFailure(err error) error {
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}
-	return dashboard.NewFailure(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
+	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
 		"crane doctor reports what is missing; crane dashboard --prometheus sets another server")
 }
 
@@ -283,16 +283,21 @@ func (v *clusterView) Overview(ctx context.Context) (contract.Overview, error) {
 		return out, nil
 	}
 	costs, _, _, err := v.costs.Get(ctx)
-	if err != nil {
+	if err == nil {
+		setClusterCost(&out.Money, costs)
+	} else {
 		out.Notes = append(slices.Clone(out.Notes), "the cost of the cluster is unknown: "+err.Error())
-		return out, nil
-	}
-	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
-	out.Money.ClusterPerMonth, out.Money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
-	if costs.withUsage {
-		out.Money.UsedPerMonth, out.Money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)
 	}
 	return out, nil
+}
+
+// setClusterCost sets the costs of the cluster for a month.
+func setClusterCost(money *contract.Money, costs *costReport) {
+	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
+	money.ClusterPerMonth, money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
+	if costs.withUsage {
+		money.UsedPerMonth, money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)
+	}
 }
 
 // history returns the report of one workload, shared between requests; the least recently added one is dropped.
@@ -318,7 +323,7 @@ func (v *clusterView) history(ctx context.Context, target contract.Target) (*rep
 		return nil, "", err
 	}
 	if len(found.items) == 0 {
-		return nil, "", dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound,
+		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound,
 			fmt.Sprintf("there is no workload %s %s/%s", target.Kind, target.Namespace, target.Name), "go back to the worklist")
 	}
 	return found, stale, nil

@@ -91,7 +91,7 @@ func (v *clusterView) Series(ctx context.Context, target contract.Target, within
 		return v.fileSeries(target, within, out)
 	}
 	if target.Namespace == "" {
-		return out, dashboard.NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
+		return out, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
 	flags := v.server()
 	if err := flags.discoverServer(ctx, v.access, func(string) {}); err != nil {
@@ -137,7 +137,7 @@ func (v *clusterView) fileSeries(target contract.Target, within dashboard.Series
 	}
 	i := slices.IndexFunc(files, func(f csv.File) bool { return f.Name == target.Name })
 	if i < 0 {
-		return out, dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.options.from, target.Name), "")
+		return out, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.options.from, target.Name), "")
 	}
 	s := files[i].Series
 	part := s.Between(within.From, within.To)

@@ -89,9 +89,17 @@ func TestPodPattern(t *testing.T) {
 		kind, pod string
 		want      bool
 	}{
-		{"Deployment", "web-6d4cf56db6-x8f2k", true}, {"Deployment", "web-api-6d4cf56db6-x8f2k", false}, {"Deployment", "web-0", false},
-		{"StatefulSet", "web-11", true}, {"StatefulSet", "web-api-0", false}, {"DaemonSet", "web-x8f2k", true}, {"DaemonSet", "web-6d4cf56db6-x8f2k", false},
-		{"Job", "web-x8f2k", true}, {"CronJob", "web-28345-x8f2k", true}, {"Pod", "web", true}, {"Pod", "web-0", false},
+		{"Deployment", "web-6d4cf56db6-x8f2k", true},
+		{"Deployment", "web-api-6d4cf56db6-x8f2k", false},
+		{"Deployment", "web-0", false},
+		{"StatefulSet", "web-11", true},
+		{"StatefulSet", "web-api-0", false},
+		{"DaemonSet", "web-x8f2k", true},
+		{"DaemonSet", "web-6d4cf56db6-x8f2k", false},
+		{"Job", "web-x8f2k", true},
+		{"CronJob", "web-28345-x8f2k", true},
+		{"Pod", "web", true},
+		{"Pod", "web-0", false},
 	} {
 		matches, err := regexp.MatchString("^(?:"+podPattern(c.kind, "web")+")$", c.pod)
 		if err != nil || matches != c.want {
@@ -102,7 +110,11 @@ func TestPodPattern(t *testing.T) {
 
 func TestDashboardFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--listen", "0.0.0.0:80"}, {"--listen", "example.com:80"}, {"--listen", "80"}, {"--from", "x", "--context", "a"}, {"--resource", "disk"},
+		{"--listen", "0.0.0.0:80"},
+		{"--listen", "example.com:80"},
+		{"--listen", "80"},
+		{"--from", "x", "--context", "a"},
+		{"--resource", "disk"},
 		{"--context", "a", "--context", "b", "--prometheus", "http://x"},
 	} {
 		if _, _, err := execute(t, append([]string{"dashboard", "--open=false"}, args...)...); err == nil || !strings.Contains(err.Error(), args[0]) {

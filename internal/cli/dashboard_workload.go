@@ -255,7 +255,7 @@ func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, contai
 	it := found.items[0]
 	i := slices.IndexFunc(it.plan.Containers, func(c rightsize.Recommendation) bool { return c.Container == container })
 	if i < 0 {
-		return contract.WhatIf{}, dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("the workload has no container %q with a history", container), "")
+		return contract.WhatIf{}, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("the workload has no container %q with a history", container), "")
 	}
 	in := it.input
 	policy := in.Policy
@@ -263,7 +263,7 @@ func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, contai
 	out.Stale = stale
 	apply(&policy, settings)
 	if err := policy.Validate(); err != nil {
-		return contract.WhatIf{}, dashboard.NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "choose other values")
+		return contract.WhatIf{}, dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "choose other values")
 	}
 	out.Settings = settingsOf(policy)
 	in.Policy, in.PolicyWhy = policy, ""

@@ -66,7 +66,7 @@ func (v *clusterView) actOn(ctx context.Context, c client.Client, action string,
 		return fmt.Errorf("recommendation %s/%s: %w", one.Item.Namespace, one.Item.Name, err)
 	}
 	if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
-		return dashboard.NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("recommendations of type %s cannot be adopted", rec.Spec.Type), "export its patch")
+		return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("recommendations of type %s cannot be adopted", rec.Spec.Type), "export its patch")
 	}
 	var options []client.PatchOption
 	if dryRun {
@@ -136,7 +136,7 @@ func (v *clusterView) previewAdoption(ctx context.Context, c client.Client, rec 
 	for _, p := range previews {
 		view := newAdoptPreview(p)
 		if view.Refused != "" {
-			return dashboard.NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, view.Refused, "")
+			return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, view.Refused, "")
 		}
 		one.Message = view.Message
 		one.Remarks = append(one.Remarks, view.Remarks...)
@@ -169,7 +169,7 @@ func (v *clusterView) Export(ctx context.Context, format string, items []contrac
 		}
 	}
 	if len(rows) == 0 {
-		return nil, "", dashboard.NewFailure(http.StatusNotFound, contract.ReasonNotFound, "the selected rows do not exist any more", "reload the worklist")
+		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, "the selected rows do not exist any more", "reload the worklist")
 	}
 	if format == "csv" {
 		content, err := rowsCSV(rows, list.Currency)
@@ -266,7 +266,7 @@ func (v *clusterView) reportOfRows(ctx context.Context, rows []contract.Row) (*r
 		out.items = append(out.items, itemOf(w, size))
 	}
 	if len(out.items) == 0 {
-		return nil, dashboard.NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, "none of the selected rows changes requests", "select recommendations of the type Resource")
+		return nil, dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, "none of the selected rows changes requests", "select recommendations of the type Resource")
 	}
 	return out, nil
 }

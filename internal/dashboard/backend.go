@@ -15,7 +15,7 @@ import (
 )
 
 // Backend answers for one cluster, or for a directory of files. All methods may be called at the same time; they return values that are
-// not changed afterwards. An error that is a *Failure has its own status and reason.
+// not changed afterwards. An error that is a *ResponseError has its own status and reason.
 type Backend interface {
 	// Name is unique among the backends of a server.
 	Name() string
@@ -49,53 +49,53 @@ type CostQuery struct {
 	Window    time.Duration
 }
 
-// Failure is an error with an HTTP status and the body of its response.
-type Failure struct {
+// ResponseError is an error with an HTTP status and the body of its response.
+type ResponseError struct {
 	Status int
 	Body   contract.Error
 }
 
 // Error implements error.
-func (f *Failure) Error() string { return f.Body.Message }
+func (f *ResponseError) Error() string { return f.Body.Message }
 
-// NewFailure returns a failure; next may be empty.
-func NewFailure(status int, reason contract.Reason, message, next string) *Failure {
-	return &Failure{Status: status, Body: contract.Error{Reason: reason, Message: message, Next: next}}
+// NewResponseError returns a ResponseError; next may be empty.
+func NewResponseError(status int, reason contract.Reason, message, next string) *ResponseError {
+	return &ResponseError{Status: status, Body: contract.Error{Reason: reason, Message: message, Next: next}}
 }
 
 // NotServed returns the failure of data that a backend does not have.
-func NotServed(message, next string) *Failure {
-	return NewFailure(http.StatusNotFound, contract.ReasonNotServed, message, next)
+func NotServed(message, next string) *ResponseError {
+	return NewResponseError(http.StatusNotFound, contract.ReasonNotServed, message, next)
 }
 
 // Starting returns the failure of data that are being read for the first time.
-func Starting(message string) *Failure {
+func Starting(message string) *ResponseError {
 	const retry = 3
-	f := NewFailure(http.StatusServiceUnavailable, contract.ReasonStarting, message, "the page repeats the request")
+	f := NewResponseError(http.StatusServiceUnavailable, contract.ReasonStarting, message, "the page repeats the request")
 	f.Body.RetryAfterSeconds = retry
 	return f
 }
 
 // FailureOf classifies an error: that of a backend, of the API server, or any other.
-func FailureOf(err error) *Failure {
-	var failure *Failure
+func FailureOf(err error) *ResponseError {
+	var failure *ResponseError
 	switch {
 	case errors.As(err, &failure):
 		return failure
 	case errors.Is(err, context.DeadlineExceeded):
-		return NewFailure(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
+		return NewResponseError(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
 	case apierrors.IsForbidden(err):
-		return NewFailure(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
+		return NewResponseError(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
 	case apierrors.IsUnauthorized(err):
-		return NewFailure(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
+		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
 	case apierrors.IsNotFound(err):
-		return NewFailure(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")
+		return NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")
 	case apierrors.IsConflict(err):
-		return NewFailure(http.StatusConflict, contract.ReasonConflict, err.Error(), "reload the page and repeat the action")
+		return NewResponseError(http.StatusConflict, contract.ReasonConflict, err.Error(), "reload the page and repeat the action")
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "")
+		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "")
 	case apierrors.IsTooManyRequests(err):
-		return NewFailure(http.StatusTooManyRequests, contract.ReasonBusy, err.Error(), "repeat the request")
+		return NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, err.Error(), "repeat the request")
 	}
-	return NewFailure(http.StatusInternalServerError, contract.ReasonInternal, err.Error(), "")
+	return NewResponseError(http.StatusInternalServerError, contract.ReasonInternal, err.Error(), "")
 }

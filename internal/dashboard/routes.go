@@ -71,7 +71,7 @@ func (s *Server) routes() {
 	s.write(contract.PathExport, s.export)
 	s.write(contract.PathAction, s.act)
 	s.mux.HandleFunc(contract.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
-		sendFailure(w, NewFailure(http.StatusNotFound, contract.ReasonNotFound, "the API has no route for this path", ""))
+		sendFailure(w, NewResponseError(http.StatusNotFound, contract.ReasonNotFound, "the API has no route for this path", ""))
 	})
 	s.mux.HandleFunc("/", s.page)
 }
@@ -105,8 +105,8 @@ func askTarget(
 	}
 }
 
-func invalid(format string, args ...any) *Failure {
-	return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf(format, args...), "")
+func invalid(format string, args ...any) *ResponseError {
+	return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf(format, args...), "")
 }
 
 // page serves the UI; an address with the one-time token starts a session and redirects to itself without it.
@@ -123,8 +123,8 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	q.Del("token")
 	to := *r.URL
 	to.Scheme, to.Host, to.User, to.RawQuery = "", "", nil, q.Encode()
-	to.Path = "/" + trimSlashes(to.Path) // A path such as //host would leave this server.
-	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+	to.Path = "/" + trimSlashes(to.Path)                  // A path such as //host would leave this server.
+	http.Redirect(w, r, to.String(), http.StatusSeeOther) //nolint:gosec // has no host, and one slash at its start
 }
 
 func trimSlashes(path string) string {

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
-
 	"k8s.io/apimachinery/pkg/api/meta"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"

@@ -92,14 +92,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	if !s.ownHost(r.Host) {
-		sendFailure(w, NewFailure(http.StatusForbidden, contract.ReasonForbidden, "the address "+r.Host+" is not the one of this dashboard", "open the address that crane dashboard prints"))
+		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the address "+r.Host+" is not the one of this dashboard", "open the address that crane dashboard prints"))
 		return
 	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
-		sendFailure(w, NewFailure(http.StatusTooManyRequests, contract.ReasonBusy, "too many requests at the same time", "repeat the request"))
+		sendFailure(w, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many requests at the same time", "repeat the request"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -155,7 +155,7 @@ func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.R
 		case !ok:
 			sendFailure(w, errNoSession())
 		case !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf):
-			sendFailure(w, NewFailure(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page"))
+			sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page"))
 		default:
 			if err := answer(w, r); err != nil {
 				sendFailure(w, err)
@@ -165,14 +165,14 @@ func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.R
 }
 
 func errNoSession() error {
-	return NewFailure(http.StatusUnauthorized, contract.ReasonUnauthenticated, "there is no session, or it has expired",
+	return NewResponseError(http.StatusUnauthorized, contract.ReasonUnauthenticated, "there is no session, or it has expired",
 		"open the address that crane dashboard prints; start it again for a new one")
 }
 
 // decode reads the JSON body of a request strictly.
 func decode(r *http.Request, into any) error {
 	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
-		return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the body must be application/json", "")
+		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body must be application/json", "")
 	}
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -180,9 +180,9 @@ func decode(r *http.Request, into any) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return NewFailure(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the body exceeds %d bytes", maxBody), "select fewer rows")
+		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the body exceeds %d bytes", maxBody), "select fewer rows")
 	case err != nil:
-		return NewFailure(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
+		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (s *Server) named(name string) (Backend, error) {
 	}
 	i := slices.IndexFunc(s.config.Backends, func(b Backend) bool { return b.Name() == name })
 	if i < 0 {
-		return nil, NewFailure(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("there is no cluster %q", name), "")
+		return nil, NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("there is no cluster %q", name), "")
 	}
 	return s.config.Backends[i], nil
 }

@@ -37,15 +37,18 @@ func (f *fakeBackend) Name() string { return f.name }
 func (f *fakeBackend) Cluster(context.Context) contract.Cluster {
 	return contract.Cluster{Name: f.name, Currency: "USD"}
 }
+
 func (f *fakeBackend) Worklist(context.Context) (*contract.Worklist, error) {
 	if f.wait != nil {
 		f.wait()
 	}
 	return f.list, f.err
 }
+
 func (f *fakeBackend) Overview(context.Context) (contract.Overview, error) {
 	return Summarize(f.list), f.err
 }
+
 func (f *fakeBackend) Act(_ context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error) {
 	var out []contract.ItemResult
 	for _, i := range items {

@@ -69,13 +69,14 @@ func (s *Shared[T]) fresh() bool {
 }
 
 func (s *Shared[T]) result() (value *T, at time.Time, stale string, err error) {
-	switch {
-	case s.value != nil && s.err != nil:
-		return s.value, s.readAt, fmt.Sprintf("the last attempt to read it failed: %v", s.err), nil
-	case s.value != nil:
-		return s.value, s.readAt, "", nil
-	case s.err != nil:
+	if s.value == nil && s.err != nil {
 		return nil, time.Time{}, "", s.err
+	}
+	if s.value != nil {
+		if s.err != nil {
+			stale = fmt.Sprintf("the last attempt to read it failed: %v", s.err)
+		}
+		return s.value, s.readAt, stale, nil
 	}
 	return nil, time.Time{}, "", Starting("the data are being read for the first time")
 }

@@ -29,7 +29,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := request.Items[0].Cluster
 	if slices.ContainsFunc(request.Items, func(i contract.Item) bool { return i.Cluster != name }) {
-		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, "the rows belong to several clusters", "export the rows of one cluster at a time")
+		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, "the rows belong to several clusters", "export the rows of one cluster at a time")
 	}
 	b, err := s.named(name)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 
 func checkItems(n, most int) error {
 	if n == 0 || n > most {
-		return NewFailure(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, most), "select other rows")
+		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, most), "select other rows")
 	}
 	return nil
 }

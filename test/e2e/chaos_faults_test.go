@@ -120,7 +120,7 @@ func (c *chaos) fillDisk(t *testing.T, component string) func() {
 	}
 	limit := func(bytes uint64) {
 		err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil)
-		if err != nil && err != unix.ESRCH { //nolint:errorlint // A system call returns the number itself.
+		if err != nil && err != unix.ESRCH {
 			t.Errorf("limiting the size of files of %s: %v", component, err)
 		}
 	}

@@ -156,7 +156,7 @@ func (w *Watcher) awaitStart(ctx context.Context) bool {
 	if w.config.StartSpread <= 0 {
 		return true
 	}
-	timer := w.config.Clock.NewTimer(rand.N(w.config.StartSpread))
+	timer := w.config.Clock.NewTimer(rand.N(w.config.StartSpread)) //nolint:gosec // spreads requests and protects no secret
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

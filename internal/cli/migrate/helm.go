@@ -17,7 +17,7 @@ import (
 
 const (
 	// helmSecretType is the type of the Secrets in which Helm records releases.
-	helmSecretType = "helm.sh/release.v1"
+	helmSecretType = "helm.sh/release.v1" //nolint:gosec // the name of a type of Secret
 	// maxReleaseBytes limits a decompressed release; the Secret itself has at most 1 MiB.
 	maxReleaseBytes = 64 << 20
 )

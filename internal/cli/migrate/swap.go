@@ -73,11 +73,8 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 			return err
 		}
 	}
-	// A workload of gocrane that did not work before is not waited for.
-	if original := e.originals[ref]; original == nil || !sameSelector(to, original) || readyOf(original) > 0 {
-		if err := e.awaitReady(ctx, ref); err != nil {
-			return err
-		}
+	if err := e.awaitReady(ctx, to); err != nil {
+		return err
 	}
 	for _, service := range s.services {
 		if err := write(service); err != nil {
@@ -93,7 +90,12 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 	return e.removeOrphans(ctx, ref.Namespace, from)
 }
 
-func (e *env) awaitReady(ctx context.Context, ref Ref) error {
+// awaitReady waits until a workload is ready. One of gocrane that did not work before is not waited for.
+func (e *env) awaitReady(ctx context.Context, workload *Object) error {
+	ref := RefOf(workload)
+	if original := e.originals[ref]; original != nil && sameSelector(workload, original) && readyOf(original) == 0 {
+		return nil
+	}
 	return e.wait(ctx, ref.String()+" is ready", func(ctx context.Context) (bool, error) {
 		o, err := e.get(ctx, ref)
 		return o != nil && observed(o) && ready(o), err

@@ -29,8 +29,9 @@ import (
 )
 
 const (
-	// Monitoring is the namespace and PrometheusService the name of the Service of Prometheus.
-	Monitoring        = "monitoring"
+	// Monitoring is the namespace of Prometheus.
+	Monitoring = "monitoring"
+	// PrometheusService is the name of the Service of Prometheus.
 	PrometheusService = "prometheus"
 	prometheusPort    = 9090
 	// sampleInterval is the interval of scrapes and of kube-state-metrics' series. The kubelet updates cAdvisor's values every 10 to 15 s.

@@ -79,9 +79,11 @@ func sizes() Dashboard {
 				{"Recommended requests", Table, "none", "Cores or bytes by container.", one(`crane_analysis_resource_recommendation{`+workload+`}`, "")},
 				{"Recommended replicas and pods", Table, "none", "", []Query{{`crane_analysis_replicas_recommendation{` + workload + `} or sum by (namespace, owner_name) (` + podsOfWorkload + `)`, ""}}},
 				{"Pods", Table, "none", "CPU, memory, requests, limits and restarts of containers.", []Query{
-					{`sum by (namespace, pod, container) (` + usage + `)`, ""}, {`sum by (namespace, pod, container) (` + working + `)`, ""},
+					{`sum by (namespace, pod, container) (` + usage + `)`, ""},
+					{`sum by (namespace, pod, container) (` + working + `)`, ""},
 					{`sum by (namespace, pod, container) (container_memory_rss{container!="",container!="POD",namespace=~"$namespace",` + pods + `})`, ""},
-					{`sum by (namespace, pod, container) (` + request("cpu") + `)`, ""}, {`sum by (namespace, pod, container) (` + request("memory") + `)`, ""},
+					{`sum by (namespace, pod, container) (` + request("cpu") + `)`, ""},
+					{`sum by (namespace, pod, container) (` + request("memory") + `)`, ""},
 					{`sum by (namespace, pod, container) (kube_pod_container_resource_limits{namespace=~"$namespace",` + pods + `,resource="memory"})`, ""},
 					{`sum by (namespace, pod, container) (kube_pod_container_status_restarts_total{namespace=~"$namespace",` + pods + `})`, ""},
 				}},
