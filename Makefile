@@ -303,8 +303,10 @@ bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scali
 	@hack/bench-scaling.sh 0.05 0.1
 
 .PHONY: nightly
-nightly: ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
+nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
+	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep' ./test/integration/migrate
+	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
 	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	$(MAKE) images

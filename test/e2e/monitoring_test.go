@@ -20,11 +20,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"crane.io/crane/test/monitoring/dashboards"
+	"crane.io/crane/test/nightly"
 )
 
 // TestDashboardsHaveData starts an autoscaler that scales ahead and an agent under pressure, and checks that each panel of each
 // dashboard returns data from the playground's Prometheus.
 func TestDashboardsHaveData(t *testing.T) {
+	nightly.Only(t)
 	scenario := filepath.Join(t.TempDir(), "scenario.yaml")
 	if err := os.WriteFile(scenario, monitoringScenario(t), 0o600); err != nil {
 		t.Fatal(err)
@@ -111,6 +113,7 @@ const alertSpeed = "60"
 // TestAlertsAreQuiet checks that no alert fires within a scaled hour of normal operation, and that the demo faults fires those that it
 // should, each once.
 func TestAlertsAreQuiet(t *testing.T) {
+	nightly.Only(t)
 	t.Run("normal", func(t *testing.T) {
 		s := start(t, "--nodes", "3", "--workloads", "16", "--days", "8", "--alert-speed", alertSpeed)
 		if fired := watchAlerts(t, s, time.Minute); len(fired) > 0 {

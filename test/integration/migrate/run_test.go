@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/test/nightly"
 )
 
 const registry = "--image-registry=registry.example/crane"
@@ -254,6 +255,7 @@ func options() migrate.Options {
 // TestKillAtEveryWrite ends the process after each write of a migration, and of its undo, and continues. The result is that of a migration
 // without interruption.
 func TestKillAtEveryWrite(t *testing.T) {
+	nightly.Only(t)
 	f := newFixture(t)
 	f.install("helm", "crane-system", smallSize())
 	f.simulate()
@@ -319,6 +321,7 @@ func withoutRecords(s map[migrate.Ref]map[string]any) map[migrate.Ref]map[string
 
 // TestUndoFromEachStep ends a migration after each of its steps and brings gocrane back.
 func TestUndoFromEachStep(t *testing.T) {
+	nightly.Only(t)
 	f := newFixture(t)
 	f.install("yaml", "crane-system", smallSize())
 	f.simulate()
