@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/cli/migrate"
@@ -184,8 +185,15 @@ func (f *fixture) create(manager string, owned bool, objects ...*object) {
 			}
 			// Of kinds with a subresource the server has dropped the status.
 			if hasStatus && o.Object["status"] == nil || hasStatus && slices.Contains([]string{"Node", "HorizontalPodAutoscaler"}, o.GetKind()) {
-				o.Object["status"] = status
-				if err := f.client.Status().Update(f.Context(), o, client.FieldOwner(manager)); err != nil {
+				// Controllers write to new objects as well.
+				err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+					if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+						return err
+					}
+					o.Object["status"] = deepCopy(status)
+					return f.client.Status().Update(f.Context(), o, client.FieldOwner(manager))
+				})
+				if err != nil {
 					return fmt.Errorf("%s: %w", migrate.RefOf(o), err)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -153,14 +154,18 @@ func (f *fixture) checkMigrated() {
 func (f *fixture) changeAsCraned() {
 	f.Helper()
 	namespace, name := fullSize().workload(1)
-	hpa := f.get("autoscaling/v2", "HorizontalPodAutoscaler", namespace, "ehpa-"+name)
-	_ = unstructured.SetNestedField(hpa.Object, int64(7), "spec", "maxReplicas")
+	// The controller of HPAs writes to them as well.
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		hpa := f.get("autoscaling/v2", "HorizontalPodAutoscaler", namespace, "ehpa-"+name)
+		_ = unstructured.SetNestedField(hpa.Object, int64(7), "spec", "maxReplicas")
+		return f.client.Update(f.Context(), hpa, client.FieldOwner("craned"))
+	}); err != nil {
+		f.Fatal(err)
+	}
 	recommendation := f.get("analysis.crane.io/v1alpha1", "Recommendation", appNamespace(1), "rule-1-replicas-00001")
 	annotate(recommendation, "analysis.crane.io/run-number", "8")
-	for _, o := range []*object{hpa, recommendation} {
-		if err := f.client.Update(f.Context(), o, client.FieldOwner("craned")); err != nil {
-			f.Fatal(err)
-		}
+	if err := f.client.Update(f.Context(), recommendation, client.FieldOwner("craned")); err != nil {
+		f.Fatal(err)
 	}
 	_ = unstructured.SetNestedField(recommendation.Object, "None", "status", "action")
 	if err := f.client.Status().Update(f.Context(), recommendation, client.FieldOwner("craned")); err != nil {
