@@ -23,6 +23,9 @@ export function remember(path: string, data: unknown): void {
 
 export function forget(): void { cache.clear() }
 
+/** retryAfter is the time after which a request that failed for now is repeated, in milliseconds. */
+const retryAfter = 3000
+
 /** Reads a path, null for nothing. With every, in milliseconds, it is read again while the page is visible. */
 export function useData<T>(path: string | null, every = 0): Loaded<T> {
   const known = path ? cache.get(path) : undefined
@@ -34,16 +37,19 @@ export function useData<T>(path: string | null, every = 0): Loaded<T> {
     const control = new AbortController()
     const stored = cache.get(path)
     set(s => ({ path, data: s.path === path ? s.data : stored?.data as T | undefined, failure: s.path === path ? s.failure : undefined, loading: true, at: stored?.at ?? 0 }))
-    const load = () => request<T>(path, { signal: control.signal }).then(
+    let retry = 0
+    const load = (): Promise<void> => request<T>(path, { signal: control.signal }).then(
       data => { remember(path, data); set({ path, data, failure: undefined, loading: false, at: Date.now() }) },
       (e: unknown) => {
         if (control.signal.aborted) return
         const failure = e instanceof Failure ? e : new Failure('failed', String(e))
         set(s => ({ ...s, failure, loading: false }))
+        // The server is still reading the data, or cannot reach its source: the timer of the page would show that for minutes.
+        if (failure.kind === 'unavailable') retry = window.setTimeout(() => { void load() }, retryAfter)
       })
     void load()
     const timer = every > 0 ? window.setInterval(() => { if (!document.hidden) void load() }, every) : 0
-    return () => { control.abort(); window.clearInterval(timer) }
+    return () => { control.abort(); window.clearInterval(timer); window.clearTimeout(retry) }
   }, [path, round, every])
   const reload = useCallback(() => setRound(r => r + 1), [])
   const fresh = state.path === path
