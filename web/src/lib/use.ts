@@ -45,6 +45,7 @@ export function useData<T>(path: string | null, every = 0): Loaded<T> {
         const failure = e instanceof Failure ? e : new Failure('failed', String(e))
         set(s => ({ ...s, failure, loading: false }))
         // The server is still reading the data, or cannot reach its source: the timer of the page would show that for minutes.
+        window.clearTimeout(retry) // One at a time: the timer of the page starts requests as well.
         if (failure.kind === 'unavailable') retry = window.setTimeout(() => { void load() }, retryAfter)
       })
     void load()
