@@ -6,10 +6,11 @@ package cli
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"crane.io/crane/pkg/svg"
 )
 
 // Dimensions of the panel of a series, in pixels.
@@ -22,71 +23,59 @@ const (
 	svgTicks            = 4
 )
 
-// svgPanel is the chart of one series. Coordinates are pixels.
-type svgPanel struct {
-	chartFrame
-
-	// Offset is the distance from the top of the image.
-	Offset  int
-	Title   string
-	Details []htmlMark
-	// History is an SVG path, Median and the bands are lists of points.
-	History, Median string
-	Bands           []svgBand
-	// ForecastStart is the x coordinate of the start of the forecast.
-	ForecastStart float64
-}
-
-// svgBand is the area between the median and a quantile.
-type svgBand struct{ Color, Points string }
-
 // renderSVG writes an SVG image with one panel per series.
 func renderSVG(w io.Writer, all []seriesForecast) error {
-	panels := make([]svgPanel, 0, len(all))
+	m := svg.New(svgWidth, svgHeight*len(all))
 	for i, f := range all {
-		panels = append(panels, newSVGPanel(f, i*svgHeight))
+		m.Group(svg.Point{Y: float64(i * svgHeight)}, func() { f.drawPanel(m) })
 	}
-	return executeTemplate(w, "forecast", map[string]any{"Width": svgWidth, "Height": svgHeight * len(all), "Panels": panels})
+	if _, err := m.WriteTo(w); err != nil {
+		return fmt.Errorf("failed to write the output: %w", err)
+	}
+	return nil
 }
 
-func newSVGPanel(f seriesForecast, offset int) svgPanel {
+// drawPanel draws the chart of one series.
+func (f seriesForecast) drawPanel(m *svg.Image) {
+	const left, right, bottom, grey = float64(svgLeft), float64(svgWidth - svgRight), float64(svgHeight - svgBottom), "#555555"
 	cols, from, interval := f.columns(svgPlotWidth)
 	top := maxUpper(cols)
-	x := func(t time.Time) float64 { return roundTenths(svgLeft + float64(t.Sub(from))/float64(interval)) }
-	y := func(v float64) float64 { return roundTenths(svgTop + svgPlotHeight*(1-v/top)) }
+	x := func(t time.Time) float64 { return left + float64(t.Sub(from))/float64(interval) }
+	y := func(v float64) float64 { return svgTop + svgPlotHeight*(1-v/top) }
 	lines := strings.Split(strings.TrimSpace(f.headline()), "\n")
-	p := svgPanel{
-		chartFrame: chartFrame{Width: svgWidth, Height: svgHeight, Left: svgLeft, Right: svgWidth - svgRight, Top: svgTop, Bottom: svgHeight - svgBottom},
-		Offset:     offset, Title: lines[0], ForecastStart: x(f.forecast.Start),
-	}
+	m.Text(svg.Point{X: left, Y: 16}, lines[0], "font-weight", "bold")
 	for i, line := range lines[1:] {
-		p.Details = append(p.Details, htmlMark{X: svgLeft, Y: float64(32 + 14*i), Label: line})
+		m.Text(svg.Point{X: left, Y: float64(32 + 14*i)}, line, "fill", grey)
 	}
 	for i := range svgTicks + 1 {
 		v, at := top*float64(i)/svgTicks, from.Add(interval*time.Duration(svgPlotWidth*i/svgTicks))
-		p.YTicks = append(p.YTicks, htmlMark{Y: y(v), Label: fmt.Sprintf("%.3g", v)})
-		p.XTicks = append(p.XTicks, htmlMark{X: x(at), LabelX: min(x(at), svgWidth-42), Label: at.UTC().Format("01-02 15:04")})
+		m.Line(svg.Point{X: left, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
+		m.Text(svg.Point{X: left - 6, Y: y(v) + 4}, fmt.Sprintf("%.3g", v), "text-anchor", "end")
+		m.Line(svg.Point{X: x(at), Y: svgTop}, svg.Point{X: x(at), Y: bottom}, "stroke", "#dddddd")
+		m.Text(svg.Point{X: min(x(at), svgWidth-42), Y: bottom + 16}, at.UTC().Format("01-02 15:04"), "text-anchor", "middle")
 	}
-	quantiles := make([][]string, len(outputLevels()))
+	var history strings.Builder
+	quantiles := make([][]svg.Point, len(outputLevels()))
 	for i, c := range cols {
 		switch {
 		case !c.known: // It stays empty.
 		case c.isHistory: // The line is at least one pixel high.
-			p.History += fmt.Sprintf("M%d %.1fV%.1f", svgLeft+i, y(c.lower)+0.5, y(c.upper)-0.5)
+			fmt.Fprintf(&history, "M%d %.1fV%.1f", svgLeft+i, y(c.lower)+0.5, y(c.upper)-0.5)
 		default:
 			for q, v := range c.quantiles {
-				quantiles[q] = append(quantiles[q], fmt.Sprintf("%d,%.1f", svgLeft+i, y(v)))
+				quantiles[q] = append(quantiles[q], svg.Point{X: float64(svgLeft + i), Y: y(v)})
 			}
 		}
 	}
-	p.Median = strings.Join(quantiles[0], " ")
+	m.Path(history.String(), "stroke", "#3b75af")
 	median := slices.Clone(quantiles[0])
 	slices.Reverse(median)
-	for level, color := range []string{"#f58b2c", "#fbb777", "#fde0c5"} { // Drawn from the widest to the narrowest.
-		points := strings.Join(append(quantiles[level+1], median...), " ")
-		p.Bands = slices.Insert(p.Bands, 0, svgBand{Color: color, Points: points})
+	colors := []string{"#f58b2c", "#fbb777", "#fde0c5"}
+	for level, color := range slices.Backward(colors) { // from the widest band to the narrowest
+		m.Polygon(slices.Concat(quantiles[level+1], median), "fill", color)
 	}
-	return p
+	m.Polyline(quantiles[0], "stroke", "#b3440a", "stroke-width", "1.5")
+	start := x(f.forecast.Start)
+	m.Line(svg.Point{X: start, Y: svgTop}, svg.Point{X: start, Y: bottom}, "stroke", "#888888", "stroke-dasharray", "4 3")
+	m.Text(svg.Point{X: right, Y: svgHeight - 4}, "blue: history; line: p50; bands: to p90, p95, p99", "text-anchor", "end", "fill", grey)
 }
-
-func roundTenths(v float64) float64 { return math.Round(10*v) / 10 }

@@ -61,7 +61,7 @@ type htmlContainer struct {
 // allows that script by its hash and no other.
 func renderHTML(w io.Writer, r *report) error { return executeTemplate(w, "recommend", r.html()) }
 
-// executeTemplate writes the page "recommend" or the image "forecast".
+// executeTemplate writes the page "recommend" or "migrate".
 func executeTemplate(w io.Writer, name string, data any) error {
 	templates, err := template.New("recommend").Funcs(template.FuncMap{
 		"amount": htmlAmount, "percent": func(v float64) string { return fmt.Sprintf("%.0f%%", v*100) },

@@ -210,3 +210,5 @@ func spreadLabels(marks []htmlMark) {
 		}
 	}
 }
+
+func roundTenths(v float64) float64 { return math.Round(10*v) / 10 }

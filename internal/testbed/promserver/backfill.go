@@ -90,7 +90,9 @@ func (s *Server) rewrite(ctx context.Context, grid Grid, series []Series) (Backf
 	return stats, errors.Join(err, s.data.open())
 }
 
-// WriteBlocks writes a history to a data directory that no server has open. Blocks appear atomically.
+// WriteBlocks writes a history to a data directory that no server has open. Blocks appear atomically. The chunks are
+// written here because tsdb.BlockWriter takes nine times as long per sample (1,525 ns against 168 ns on the series of
+// BenchmarkWriteBlocks), which is most of the start of the playground.
 func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (BackfillStats, error) {
 	var stats BackfillStats
 	if grid.Len() == 0 || grid.Step%time.Millisecond != 0 {

@@ -5,11 +5,9 @@ package summary
 
 import (
 	"fmt"
-	"html"
-	"math"
-	"strings"
 
 	"crane.io/crane/internal/scheduler/simulate/quality"
+	"crane.io/crane/pkg/svg"
 )
 
 // Sizes in pixels: each scenario has a line of three panels.
@@ -36,48 +34,48 @@ func (r *Report) svg() string {
 			shown = append(shown, s)
 		}
 	}
-	width, height := panels*panelWidth, max(1, len(shown))*panelHeight
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
+	m := svg.New(panels*panelWidth, max(1, len(shown))*panelHeight)
 	for i, s := range shown {
-		fmt.Fprintf(&b, `<g transform="translate(0 %d)">`+"\n", i*panelHeight)
-		title := fmt.Sprintf("%s, metric delay %s: %d nodes, %d seeds", s.Name, s.Delay, s.Nodes, len(s.Seeds))
-		fmt.Fprintf(&b, `<text x="12" y="18" font-weight="bold">%s</text>`+"\n", html.EscapeString(title))
-		bars(&b, s, 0, "σ of node CPU utilisation, points (mean, 95 %)", func(m quality.Summary) quality.Estimate {
-			return quality.Estimate{Mean: 100 * m.Sigma.Mean, Interval: 100 * m.Sigma.Interval}
+		m.Group(svg.Point{Y: float64(i * panelHeight)}, func() {
+			title := fmt.Sprintf("%s, metric delay %s: %d nodes, %d seeds", s.Name, s.Delay, s.Nodes, len(s.Seeds))
+			m.Text(svg.Point{X: 12, Y: 18}, title, "font-weight", "bold")
+			m.Group(svg.Point{}, func() {
+				bars(m, s, "σ of node CPU utilisation, points (mean, 95 %)", func(q quality.Summary) quality.Estimate {
+					return quality.Estimate{Mean: 100 * q.Sigma.Mean, Interval: 100 * q.Sigma.Interval}
+				})
+			})
+			m.Group(svg.Point{X: panelWidth}, func() {
+				bars(m, s, "node-minutes above 80 % (mean, 95 %)", func(q quality.Summary) quality.Estimate { return q.Hot })
+			})
+			m.Group(svg.Point{X: 2 * panelWidth}, func() { courses(m, s) })
 		})
-		bars(&b, s, 1, "node-minutes above 80 % (mean, 95 %)", func(m quality.Summary) quality.Estimate { return m.Hot })
-		courses(&b, s, 2)
-		b.WriteString("</g>\n")
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return m.String()
 }
 
 // bars draws one bar for each policy with its interval.
-func bars(b *strings.Builder, s Scenario, panel int, title string, of func(quality.Summary) quality.Estimate) {
-	most := 0.0
+func bars(m *svg.Image, s Scenario, title string, of func(quality.Summary) quality.Estimate) {
+	most := 1e-9
 	for _, row := range s.Rows {
 		e := of(row.Summary)
 		most = max(most, e.Mean+e.Interval)
 	}
-	most = max(most, 1e-9)
-	fmt.Fprintf(b, `<g transform="translate(%d 0)"><text x="%d" y="42" fill="#555555">%s</text>`+"\n", panel*panelWidth, panelLeft, html.EscapeString(title))
+	m.Text(svg.Point{X: panelLeft, Y: 42}, title, "fill", "#555555")
 	each := float64(plotHeight) / float64(max(1, len(s.Rows)))
+	x := func(v float64) float64 { return panelLeft + plotWidth*max(0, v)/most }
 	for i, row := range s.Rows {
 		e := of(row.Summary)
-		y, x := panelTop+each*float64(i), func(v float64) float64 { return panelLeft + plotWidth*max(0, v)/most }
-		fmt.Fprintf(b, `<text x="%d" y="%.1f" text-anchor="end">%s</text>`, panelLeft-6, y+each*0.7, html.EscapeString(row.Policy))
-		fmt.Fprintf(b, `<rect x="%d" y="%.1f" width="%.1f" height="%.1f" fill="%s" fill-opacity="0.75"/>`, panelLeft, y+each*0.15, x(e.Mean)-panelLeft, each*0.7, palette(i))
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="#333333"/>`, x(e.Mean-e.Interval), x(e.Mean+e.Interval), y+each/2, y+each/2)
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" fill="#333333">%.3g</text>`+"\n", min(x(e.Mean+e.Interval)+4, panelWidth-28), y+each*0.7, e.Mean)
+		y := panelTop + each*float64(i)
+		m.Text(svg.Point{X: panelLeft - 6, Y: y + each*0.7}, row.Policy, "text-anchor", "end")
+		m.Rect(svg.Point{X: panelLeft, Y: y + each*0.15}, x(e.Mean)-panelLeft, each*0.7, "fill", palette(i), "fill-opacity", "0.75")
+		m.Line(svg.Point{X: x(e.Mean - e.Interval), Y: y + each/2}, svg.Point{X: x(e.Mean + e.Interval), Y: y + each/2}, "stroke", "#333333")
+		m.Text(svg.Point{X: min(x(e.Mean+e.Interval)+4, panelWidth-28), Y: y + each*0.7}, fmt.Sprintf("%.3g", e.Mean), "fill", "#333333")
 	}
-	b.WriteString("</g>\n")
 }
 
 // courses draws sigma over time, one line for each policy.
-func courses(b *strings.Builder, s Scenario, panel int) {
+func courses(m *svg.Image, s Scenario) {
+	const right = float64(panelWidth - panelRight)
 	most, longest := 1e-9, 0
 	for _, row := range s.Rows {
 		longest = max(longest, len(row.Course))
@@ -85,19 +83,19 @@ func courses(b *strings.Builder, s Scenario, panel int) {
 			most = max(most, v)
 		}
 	}
-	fmt.Fprintf(b, `<g transform="translate(%d 0)"><text x="%d" y="42" fill="#555555">σ over the measured minutes, points</text>`+"\n", panel*panelWidth, panelLeft)
+	y := func(v float64) float64 { return panelTop + plotHeight*(1-v/most) }
+	m.Text(svg.Point{X: panelLeft, Y: 42}, "σ over the measured minutes, points", "fill", "#555555")
 	for tick := range 5 {
 		v := most * float64(tick) / 4
-		y := panelTop + plotHeight*(1-v/most)
-		fmt.Fprintf(b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#dddddd"/><text x="%d" y="%.1f" text-anchor="end">%.1f</text>`+"\n",
-			panelLeft, panelWidth-panelRight, y, y, panelLeft-6, y+4, 100*v)
+		m.Line(svg.Point{X: panelLeft, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
+		m.Text(svg.Point{X: panelLeft - 6, Y: y(v) + 4}, fmt.Sprintf("%.1f", 100*v), "text-anchor", "end")
 	}
 	for i, row := range s.Rows {
-		var points strings.Builder
-		for m, v := range row.Course {
-			fmt.Fprintf(&points, "%.1f,%.1f ", panelLeft+plotWidth*float64(m)/math.Max(1, float64(longest-1)), panelTop+plotHeight*(1-v/most))
+		points := make([]svg.Point, len(row.Course))
+		for minute, v := range row.Course {
+			points[minute] = svg.Point{X: panelLeft + plotWidth*float64(minute)/float64(max(1, longest-1)), Y: y(v)}
 		}
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", strings.TrimSpace(points.String()), palette(i))
+		m.Polyline(points, "stroke", palette(i), "stroke-width", "1.5")
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%d min</text></g>`+"\n", panelWidth-panelRight, panelHeight-panelBottom+16, longest)
+	m.Text(svg.Point{X: right, Y: panelHeight - panelBottom + 16}, fmt.Sprintf("%d min", longest), "text-anchor", "end")
 }

@@ -6,11 +6,13 @@ package chart
 
 import (
 	"fmt"
-	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
+
+	"crane.io/crane/pkg/svg"
 )
 
 // Point is one sample.
@@ -95,34 +97,31 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 		return margin + (pictureWidth-2*margin)*after.Seconds()/math.Max(1, end)
 	}
 	y := func(v float64) float64 { return pictureHeight - margin - (pictureHeight-2*margin)*v/top }
-	line := func(of func(Point) float64) string {
-		var b strings.Builder
+	line := func(of func(Point) float64) []svg.Point {
+		var steps []svg.Point
 		for i, p := range points {
 			if i > 0 {
-				fmt.Fprintf(&b, "%.1f,%.1f ", x(p.After), y(of(points[i-1])))
+				steps = append(steps, svg.Point{X: x(p.After), Y: y(of(points[i-1]))})
 			}
-			fmt.Fprintf(&b, "%.1f,%.1f ", x(p.After), y(of(p)))
+			steps = append(steps, svg.Point{X: x(p.After), Y: y(of(p))})
 		}
-		return strings.TrimSpace(b.String())
+		return steps
 	}
+	right, bottom := float64(pictureWidth-margin), float64(pictureHeight-14)
 	load := line(func(p Point) float64 { return p.Load })
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">
-<rect width="100%%" height="100%%" fill="white"/>
-<text x="%d" y="24" font-size="15">%s</text>
-<polygon fill="#cfe3f5" points="%d,%.1f %s %.1f,%.1f"/>
-<polyline fill="none" stroke="#3b7dbb" stroke-width="1.5" points="%s"/>
-<polyline fill="none" stroke="#c0392b" stroke-dasharray="5 4" stroke-width="1.5" points="%s"/>
-<polyline fill="none" stroke="#1e8449" stroke-width="2" points="%s"/>
-<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="black"/>
-<text x="%d" y="%d">load</text><text x="%d" y="%d" fill="#c0392b">capacity of desired pods</text>
-<text x="%d" y="%d" fill="#1e8449">capacity of ready pods</text><text x="%d" y="%d">%s</text>
-<text x="4" y="%.1f">%.0f</text>
-</svg>
-`, pictureWidth, pictureHeight, margin, html.EscapeString(title), margin, y(0), load, x(points[len(points)-1].After), y(0), load,
-		line(func(p Point) float64 { return float64(p.Desired) * s.PodCapacity }), line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }),
-		margin, pictureWidth-margin, y(0), y(0), margin, pictureHeight-14, 2*margin, pictureHeight-14, 6*margin, pictureHeight-14,
-		pictureWidth-2*margin, pictureHeight-14, points[len(points)-1].After.Round(time.Second), y(top)+4, top)
-	if err != nil {
+	m := svg.New(pictureWidth, pictureHeight)
+	m.Text(svg.Point{X: margin, Y: 24}, title, "font-size", "15")
+	m.Polygon(slices.Concat([]svg.Point{{X: margin, Y: y(0)}}, load, []svg.Point{{X: right, Y: y(0)}}), "fill", "#cfe3f5")
+	m.Polyline(load, "stroke", "#3b7dbb", "stroke-width", "1.5")
+	m.Polyline(line(func(p Point) float64 { return float64(p.Desired) * s.PodCapacity }), "stroke", "#c0392b", "stroke-dasharray", "5 4", "stroke-width", "1.5")
+	m.Polyline(line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }), "stroke", "#1e8449", "stroke-width", "2")
+	m.Line(svg.Point{X: margin, Y: y(0)}, svg.Point{X: right, Y: y(0)}, "stroke", "black")
+	m.Text(svg.Point{X: margin, Y: bottom}, "load")
+	m.Text(svg.Point{X: 2 * margin, Y: bottom}, "capacity of desired pods", "fill", "#c0392b")
+	m.Text(svg.Point{X: 6 * margin, Y: bottom}, "capacity of ready pods", "fill", "#1e8449")
+	m.Text(svg.Point{X: right - margin, Y: bottom}, points[len(points)-1].After.Round(time.Second).String())
+	m.Text(svg.Point{X: 4, Y: y(top) + 4}, fmt.Sprintf("%.0f", top))
+	if _, err := m.WriteTo(w); err != nil {
 		return fmt.Errorf("write chart: %w", err)
 	}
 	return nil
