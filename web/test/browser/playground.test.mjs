@@ -12,7 +12,7 @@ import { launch, openPage, screenshot, violations } from './browser.mjs'
 const bin = process.env.CRANE_BIN ?? ''
 const missing = ['crane', 'playground', 'controlplane', 'craned'].filter(name => !existsSync(join(bin, name)))
 // With CRANE_PLAYGROUND, the folder of a playground that runs already, none is started.
-const skip = !process.env.CRANE_NIGHTLY ? 'takes some minutes; runs where CRANE_NIGHTLY is set, as in make nightly' : bin && missing.length === 0 && spawnSync(join(bin, 'crane'), ['dashboard', '--help']).status === 0 ? false : `CRANE_BIN does not name a folder with ${missing.join(', ') || 'a crane that has the command dashboard'}`
+const skip = bin && missing.length === 0 && spawnSync(join(bin, 'crane'), ['dashboard', '--help']).status === 0 ? false : `CRANE_BIN does not name a folder with ${missing.join(', ') || 'a crane that has the command dashboard'}`
 const minutes = 60_000
 
 let browser, playground, dashboard, folder
@@ -20,8 +20,10 @@ before(async () => {
   if (skip) return
   folder = process.env.CRANE_PLAYGROUND ?? mkdtempSync(join(tmpdir(), 'crane-playground-'))
   const arguments_ = ['--data-dir', folder, '--workloads', '10', '--nodes', '4', '--days', '8', '--only', 'apiserver,controller-manager,scheduler,prometheus,craned']
-  if (!process.env.CRANE_PLAYGROUND) playground = await start('playground', arguments_, /recommendations after/, 5 * minutes)
-  const prometheus = playground?.text().match(/prometheus\s+(http:\S+)/)?.[1] ?? process.env.CRANE_PLAYGROUND_PROMETHEUS
+  // The addresses are printed after the recommendations.
+  if (!process.env.CRANE_PLAYGROUND) playground = await start('playground', arguments_, /^ +prometheus +http:\S+\n/m, 5 * minutes)
+  const prometheus = playground?.match.trim().split(/ +/)[1] ?? process.env.CRANE_PLAYGROUND_PROMETHEUS
+  assert.ok(prometheus, 'the address of Prometheus is not known')
   dashboard = await start('crane', ['dashboard', '--kubeconfig', kubeconfig(), '--prometheus', prometheus, '--open=false'], /https?:\/\/\S+token=\S+/, minutes)
   browser = await launch()
 }, { timeout: 6 * minutes })
