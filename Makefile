@@ -309,6 +309,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
 	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
+	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
 	$(MAKE) images
 	cd hack/images && CRANE_REPRODUCIBLE='crane $(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
 	$(MAKE) fuzz FUZZTIME=1m
