@@ -25,8 +25,8 @@ RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f 
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
 # tests, so they run with the integration tests, which link the same.
 MODULE := crane.io/crane
-ENGINE := $(addprefix $(MODULE)/internal/,metricadapter metricadapter/remote metricadapter/rules metrics/profile metrics/prometheus \
-	testbed/playground testbed/playground/clusterseries testbed/promserver)
+ENGINE = $(MODULE)/internal/testbed/promserver $(patsubst %.test,%,$(filter %.test,$(shell $(GO) list -test \
+	-f '{{range .Deps}}{{if or (eq . "$(MODULE)/internal/testbed/promserver") (eq . "k8s.io/apiserver/pkg/server")}}{{$$.ImportPath}} {{end}}{{end}}' ./internal/...)))
 # Packages whose tests link kube-scheduler. They have one goroutine and run without the race detector.
 SIMULATOR := $(addprefix $(MODULE)/internal/scheduler/,simulate simulate/engine)
 # Tests are vetted by make lint. Without symbol tables test binaries link faster.
