@@ -11,9 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics"
 	costcontroller "crane.io/crane/internal/recommendation/controller/clustercost"
+	"crane.io/crane/internal/recommendation/controller/savingsrecorder"
 	"crane.io/crane/internal/recommendation/pricebook"
 )
 
@@ -44,13 +46,27 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 	return ledger, nil
 }
 
-// addCost adds the controller that accounts and exports the cost of the cluster.
+// addCost adds the controllers that account and export the cost of the cluster, and record what is saved.
 func addCost(_ context.Context, p *dependencies) error {
 	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)
 	}
 	if err := p.mgr.Add(p.ledger); err != nil {
 		return fmt.Errorf("adding the ledger: %w", err)
+	}
+	cfg := savingsrecorder.Config{
+		Ledger: p.ledger, Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Pods: newLiveLister(p.mgr),
+		Namespace: p.Namespace, Interval: p.CostInterval, Clock: wallclock.New(),
+	}
+	if p.FeatureGates.Enabled(featuregate.Analysis) {
+		cfg.Recommendations = p.mgr.GetClient()
+	}
+	recorder := savingsrecorder.New(cfg)
+	if err := ctrlmetrics.Registry.Register(recorder); err != nil {
+		return fmt.Errorf("registering the metrics of the record of savings: %w", err)
+	}
+	if err := p.mgr.Add(recorder); err != nil {
+		return fmt.Errorf("adding the recorder of savings: %w", err)
 	}
 	return nil
 }

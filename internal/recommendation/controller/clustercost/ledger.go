@@ -180,6 +180,21 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 	return l.last.tariff, l.last.placement, nil
 }
 
+// Latest returns the prices and the allocation of the last read; false while there is none, and once it is stale.
+func (l *Ledger) Latest() (*cost.Tariff, cost.Allocation, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil || l.stale() {
+		return nil, cost.Allocation{}, false
+	}
+	return l.last.tariff, l.last.allocation, true
+}
+
+// stale reports whether the last snapshot has no allocation, or an old one. mu is locked.
+func (l *Ledger) stale() bool {
+	return !l.last.allocated || l.cfg.Clock.Since(l.last.allocatedAt) > staleIntervals*l.cfg.Interval
+}
+
 // setPrices stores the prices and the placement of a read and keeps the previous allocation.
 func (l *Ledger) setPrices(b *snapshot) {
 	l.mu.Lock()

@@ -83,9 +83,10 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	d := describe()
 	l.mu.Lock()
 	failures, b := l.failures, l.last
+	stale := b == nil || l.stale()
 	l.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, failures)
-	if b == nil || !b.allocated || l.cfg.Clock.Since(b.allocatedAt) > staleIntervals*l.cfg.Interval {
+	if stale {
 		return
 	}
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
