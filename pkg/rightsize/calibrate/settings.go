@@ -66,24 +66,6 @@ func ConstantSettings() Settings {
 	return s
 }
 
-// Validate returns everything that is wrong with the settings, joined, each a *settings.FieldError; nil if they are valid.
-func (s Settings) Validate() error {
-	var errs settings.Errors
-	CheckTarget(&errs, "target", s.Target)
-	errs.Check(s.Quantile > 0 && s.Quantile <= 1, "quantile", s.Quantile, "must be above 0 and at most 1")
-	errs.Check(s.Block >= time.Hour && s.Block <= day && day%s.Block == 0, "block", s.Block, "must divide a day, and be 1h or more")
-	errs.Check(s.Reach >= 0 && s.Reach <= s.Block && s.Block+2*s.Reach <= day, "reach", s.Reach, "must be 0 to the length of a block")
-	errs.Check(s.Window >= 2 && s.Window <= 366, "window", s.Window, "must be 2 to 366 days")
-	errs.Check(s.MinDays >= 2 && s.MinDays <= s.Window, "minDays", s.MinDays, "must be 2 to the window")
-	errs.Check(s.Newest >= 0 && s.Newest <= s.Window, "newest", s.Newest, "must be 0 to the window")
-	if r := s.Reaction; r != nil {
-		errs.Check(r.Headroom >= 1 && r.Headroom <= 10, "reaction.headroom", r.Headroom, "must be 1 to 10 (1.1 is 10 % above)")
-		errs.Check(r.Hold > 0 && r.Hold <= day, "reaction.hold", r.Hold, "must be above 0 and at most a day")
-		errs.Check(r.Delay >= 0 && r.Delay <= time.Hour, "reaction.delay", r.Delay, "must be 0 to 1h")
-	}
-	return errs.Err()
-}
-
 // CheckTarget adds an error if a target cannot be chosen.
 func CheckTarget(errs *settings.Errors, path string, target series.Ratio) {
 	errs.Check(target >= LowestTarget && target <= 0.5, path, target, "must be 0.0025 to 0.5 (0.005 is 7 minutes a day)")

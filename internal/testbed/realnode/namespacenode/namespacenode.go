@@ -150,9 +150,6 @@ func (c *Node) spawn(kit string, files []*os.File) error {
 // PID returns the ID of the node's first process; /proc/PID/root is its root file system.
 func (c *Node) PID() int { return c.pid }
 
-// Group returns the node's cgroup.
-func (c *Node) Group() hostcgroup.Group { return c.group }
-
 // Done returns a channel that is closed when the node has ended.
 func (c *Node) Done() <-chan struct{} { return c.done }
 
