@@ -25,6 +25,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -84,7 +85,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 			},
 		}))
 	}
-	if err := b.Complete(r); err != nil {
+	if err := b.Complete(enqueue.OnConflict(r)); err != nil {
 		return fmt.Errorf("building the controller of adoption: %w", err)
 	}
 	return nil

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enqueue maps a changed object to reconcile requests for other objects.
+// Package enqueue maps a changed object to reconcile requests for other objects, and repeats reconciles that met a conflict.
 package enqueue
 
 import (

@@ -51,10 +51,10 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		// The status is written by this controller: only changes of the spec matter.
 		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.MaxConcurrent}).
-		Complete(&Reconciler{
+		Complete(enqueue.OnConflict(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
 			Isolation: cfg.Isolation, NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock}, Frequency: cfg.Frequency, Clock: cfg.Clock,
-		})
+		}))
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
 	}
@@ -73,7 +73,7 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 		// All objects are enqueued, because a node may have left a selector.
 		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
 			builder.WithPredicates(nodeSelectionChanged())).
-		Complete(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace})
+		Complete(enqueue.OnConflict(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace}))
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
 	}

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/pkg/settings"
 )
 
@@ -75,7 +76,7 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 		Watches(&analysisv1alpha1.RecommendationRule{}, orphans, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.RecommendationRule{}, r.enqueueLater()).
 		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
-		Complete(r)
+		Complete(enqueue.OnConflict(r))
 	if err != nil {
 		return fmt.Errorf("building the controller of analytics: %w", err)
 	}

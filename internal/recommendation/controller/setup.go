@@ -97,7 +97,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
-	if err := b.Complete(one); err != nil {
+	if err := b.Complete(enqueue.OnConflict(one)); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
 	}
 	return nil
@@ -117,7 +117,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentPasses}).
-		Complete(rules)
+		Complete(enqueue.OnConflict(rules))
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)
 	}

@@ -25,6 +25,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
+	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 )
@@ -78,7 +79,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
-	if err := b.Complete(r); err != nil {
+	if err := b.Complete(enqueue.OnConflict(r)); err != nil {
 		return fmt.Errorf("building the controller of effective VPAs: %w", err)
 	}
 	return nil

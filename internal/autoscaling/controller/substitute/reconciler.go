@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/firstseen"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -47,11 +48,11 @@ func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 		Named("substitute").
 		For(&autoscalingv1alpha1.Substitute{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		Complete(&Reconciler{
+		Complete(enqueue.OnConflict(&Reconciler{
 			Client:  mgr.GetClient(),
 			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 			Clock:   clk,
-		})
+		}))
 	if err != nil {
 		return fmt.Errorf("building the controller of substitutes: %w", err)
 	}
