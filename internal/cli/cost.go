@@ -27,10 +27,13 @@ Nodes and pods are listed from the Kubernetes API of the kubeconfig, or from kub
 kubeconfig. The usage of pods is the mean over the last hour (--window) in Prometheus. If no Prometheus is set or discovered in
 the cluster, only requests are counted. The command changes nothing.
 
-Exit codes: 0 nodes are priced; 1 the command failed; 2 the flags are invalid; 3 there is no node to price.`
+With --namespace, only these namespaces are listed. Idle capacity belongs to the whole cluster and is left out of the table then.
+
+Exit codes: 0 nodes are priced; 1 the command failed; 2 the flags are invalid; 3 there is no node to price, or a namespace has no pod.`
 
 const costExample = `  crane cost --prometheus http://localhost:9090
   crane cost --by namespace --price-book prices.yaml
+  crane cost -n shop
   crane cost --prometheus http://localhost:9090 -o json`
 
 // The groupings of `crane cost`.
@@ -45,6 +48,7 @@ type costOptions struct {
 	prometheus *prometheusFlags
 	kubernetes *kubernetesFlags
 	by         string
+	namespaces []string
 	window     string
 	priceBook  string
 	output     string
@@ -64,7 +68,9 @@ type costReport struct {
 	book       *cost.PriceBook
 	// withUsage is set if usage was read.
 	withUsage bool
-	sources   sources
+	// selected is the sum of the selected namespaces; nil for all.
+	selected *cost.Bill
+	sources  sources
 	cost.Allocation
 }
 
@@ -88,6 +94,7 @@ func newCostCommand(s Streams) *cobra.Command {
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)
 	fs.StringVar(&o.by, "by", byWorkload, "rows of the table: workload, namespace or node")
+	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces to list (default: all); may be repeated")
 	fs.StringVar(&o.window, "window", "1h", "length of the window of the mean usage, for example 1d")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
@@ -99,6 +106,9 @@ func (o *costOptions) complete() error {
 	var errs []error
 	if !slices.Contains([]string{byWorkload, byNamespace, byNode}, o.by) {
 		errs = append(errs, fmt.Errorf("--by %q: want %s, %s or %s", o.by, byWorkload, byNamespace, byNode))
+	}
+	if o.by == byNode && len(o.namespaces) > 0 {
+		errs = append(errs, errors.New("--by node lists nodes, which have no namespace: omit --namespace"))
 	}
 	errs = append(errs, checkTableOrJSON(o.output))
 	var err error
@@ -120,6 +130,11 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 	report, err := o.gather(ctx, s)
 	if err != nil {
 		return err
+	}
+	if len(report.Nodes) > 0 {
+		if err := report.selectNamespaces(o.namespaces); err != nil {
+			return err
+		}
 	}
 	render := renderCostTable
 	if o.output == outputJSON {
@@ -169,6 +184,26 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 	report.withUsage, report.sources = true, state.reportSources()
 	report.Allocation, err = allocate(o.prices, cluster, use.Mean)
 	return report, err
+}
+
+// selectNamespaces reduces the report to some namespaces, each of which must have a pod; none selects all.
+func (r *costReport) selectNamespaces(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	known := make([]string, 0, len(r.Namespaces))
+	for _, n := range r.Namespaces {
+		known = append(known, n.Namespace)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, didYouMean(name, known))}
+		}
+	}
+	var sum cost.Bill
+	r.Workloads, r.Namespaces, sum = r.InNamespaces(names)
+	r.selected = &sum
+	return nil
 }
 
 // openOptionalPrometheus opens the Prometheus server of the flags, or one discovered in the cluster. It returns nil

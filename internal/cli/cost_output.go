@@ -50,12 +50,16 @@ func renderCostTable(w io.Writer, r *costReport) error {
 		for i := range blank {
 			blank[i] = ""
 		}
-		line := func(name string, pods any, request, use, maxCost string) table.Row {
-			return append(append(table.Row{name}, blank...), pods, request, use, maxCost)
+		footer := func(name string, cells table.Row) {
+			t.AppendFooter(append(append(table.Row{name}, blank...), cells...))
 		}
-		t.AppendFooter(line("WORKLOADS", r.Used.Pods, money(r.Used.Cost.Request), r.usageCost(r.Used.Cost.Usage), r.usageCost(r.Used.Cost.Max)))
-		t.AppendFooter(line("IDLE", "", money(r.Idle.Request), r.usageCost(r.Idle.Usage), r.usageCost(r.Idle.Max)))
-		t.AppendFooter(line("NODES", "", money(r.Cluster), money(r.Cluster), money(r.Cluster)))
+		if r.selected != nil {
+			footer("TOTAL", r.cells(*r.selected))
+		} else {
+			footer("WORKLOADS", r.cells(r.Used))
+			footer("IDLE", table.Row{"", money(r.Idle.Request), r.usageCost(r.Idle.Usage), r.usageCost(r.Idle.Max)})
+			footer("NODES", table.Row{"", money(r.Cluster), money(r.Cluster), money(r.Cluster)})
+		}
 	}
 	t.SetColumnConfigs(columnConfigs(append(append(table.Row{}, header...), ""), len(names), maxNoteWidth)[:len(header)])
 	var text strings.Builder
@@ -92,8 +96,13 @@ func (r *costReport) notes() string {
 	} else {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
-	if r.withUsage && r.Used.WithoutUsage > 0 {
-		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(r.Used.WithoutUsage, "pod"))
+	bill := r.Used
+	if r.selected != nil {
+		bill = *r.selected
+		b.WriteString("Idle capacity belongs to the whole cluster: crane cost without --namespace prints it.\n")
+	}
+	if r.withUsage && bill.WithoutUsage > 0 {
+		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(bill.WithoutUsage, "pod"))
 	}
 	if r.Pending > 0 {
 		fmt.Fprintf(&b, "Not counted: %s (not scheduled).\n", series.FormatCount(r.Pending, "pod"))

@@ -6,6 +6,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -91,6 +92,46 @@ func TestCostJSON(t *testing.T) {
 	}
 }
 
+// TestCostOfNamespaces checks that rows and totals are those of the selected namespaces, and that a misspelled one is an error.
+func TestCostOfNamespaces(t *testing.T) {
+	cluster := fixtureCluster()
+	cluster.Pods[1].Owner.Namespace = "data"
+	report := func() *costReport {
+		a, err := allocate(fixturePriceBook(t), cluster, func(_, pod string) (cost.Amounts, bool) { return cost.Amounts{CPU: 250, Memory: 2 << 30}, pod == "web" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &costReport{by: byWorkload, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: true, Allocation: a}
+	}
+	shop := report()
+	if err := shop.selectNamespaces([]string{"shop"}); err != nil {
+		t.Fatal(err)
+	}
+	var table, text bytes.Buffer
+	if err := errors.Join(renderCostTable(&table, shop), renderCostJSON(&text, shop)); err != nil {
+		t.Fatal(err)
+	}
+	if got := table.String(); strings.Contains(got, "Deployment/db") || strings.Contains(got, "IDLE") || !strings.Contains(got, "without --namespace") ||
+		strings.Count(got, money(shop.Workloads[0].Cost.Request)) != 2 || strings.Contains(got, "without usage data") {
+		t.Errorf("want web and a total of the same, without idle capacity and pods of data:\n%s", got)
+	}
+	var out jsonCosts
+	if err := json.Unmarshal(text.Bytes(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if whole := report(); len(out.Workloads) != 1 || out.Workloads[0].Name != "web" || len(out.Namespaces) != 1 || out.Cluster.Workloads.ByRequest != splitJSON(whole.Used.Cost.Request) {
+		t.Errorf("%+v", out)
+	}
+	both := report()
+	if err := both.selectNamespaces([]string{"shop", "data"}); err != nil || len(both.Workloads) != 2 || *both.selected != both.Used {
+		t.Errorf("%v, %+v", err, both.selected)
+	}
+	exit, ok := errors.AsType[*exitError](report().selectNamespaces([]string{"shp"}))
+	if !ok || exit.code != exitNoResult || !strings.Contains(exit.Error(), "namespace shp has no pod on a node; did you mean shop?") {
+		t.Errorf("error %v", exit)
+	}
+}
+
 func TestCostFlags(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("currency: USD\nsource: s\ndate: \"2026-01-01\"\ndefault: {prices: {cpu: -1, memory: 1}}\n"), 0o600); err != nil {
@@ -101,15 +142,16 @@ func TestCostFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		"grouping":           {[]string{"cost", "--by", "team"}, exitUsage, `--by "team": want workload, namespace or node`},
-		"format":             {[]string{"cost", "-o", "xml"}, exitUsage, `--output "xml"`},
-		"window":             {[]string{"cost", "--window", "soon"}, exitUsage, "--window"},
-		"short window":       {[]string{"cost", "--window", "1m"}, exitUsage, "at least 5m"},
-		"price below zero":   {[]string{"cost", "--price-book", bad}, exitUsage, "bad.yaml: default.prices.cpu: \"-1\": a price must be above zero"},
-		"price of recommend": {[]string{"recommend", "--prometheus", "http://127.0.0.1:1", "--price-book", bad}, exitUsage, "default.prices.cpu: \"-1\""},
-		"no file":            {[]string{"cost", "--price-book", "none.yaml"}, exitUsage, "none.yaml"},
-		"prices with files":  {[]string{"recommend", "--from", t.TempDir(), "--price-book", bad}, exitUsage, "price-book"},
-		"no cluster":         {[]string{"cost"}, exitFailure, "read from the Kubernetes API"},
+		"grouping":             {[]string{"cost", "--by", "team"}, exitUsage, `--by "team": want workload, namespace or node`},
+		"format":               {[]string{"cost", "-o", "xml"}, exitUsage, `--output "xml"`},
+		"nodes of a namespace": {[]string{"cost", "--by", "node", "-n", "shop"}, exitUsage, "omit --namespace"},
+		"window":               {[]string{"cost", "--window", "soon"}, exitUsage, "--window"},
+		"short window":         {[]string{"cost", "--window", "1m"}, exitUsage, "at least 5m"},
+		"price below zero":     {[]string{"cost", "--price-book", bad}, exitUsage, "bad.yaml: default.prices.cpu: \"-1\": a price must be above zero"},
+		"price of recommend":   {[]string{"recommend", "--prometheus", "http://127.0.0.1:1", "--price-book", bad}, exitUsage, "default.prices.cpu: \"-1\""},
+		"no file":              {[]string{"cost", "--price-book", "none.yaml"}, exitUsage, "none.yaml"},
+		"prices with files":    {[]string{"recommend", "--from", t.TempDir(), "--price-book", bad}, exitUsage, "price-book"},
+		"no cluster":           {[]string{"cost"}, exitFailure, "read from the Kubernetes API"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := runCrane(t, c.args...)

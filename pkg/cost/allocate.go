@@ -140,6 +140,22 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 	return out
 }
 
+// InNamespaces returns the workloads and the bills of some namespaces, and the sum of these.
+func (a Allocation) InNamespaces(names []string) (workloads []WorkloadCost, namespaces []NamespaceCost, sum Bill) {
+	for _, w := range a.Workloads {
+		if slices.Contains(names, w.Namespace) {
+			workloads = append(workloads, w)
+		}
+	}
+	for _, n := range a.Namespaces {
+		if slices.Contains(names, n.Namespace) {
+			namespaces = append(namespaces, n)
+			sum.add(n.Bill)
+		}
+	}
+	return workloads, namespaces, sum
+}
+
 func compareCost(a, b Bill) int { return cmp.Compare(b.Cost.Max.Total(), a.Cost.Max.Total()) }
 
 func billOf[K comparable](m map[K]*Bill, key K) *Bill {
