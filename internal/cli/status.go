@@ -5,11 +5,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -97,7 +90,7 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 		}
 	}
 	if len(warned) > 0 {
-		return fmt.Errorf("not as it should be: %s", strings.Join(warned, ", "))
+		return fmt.Errorf("warnings: %s", strings.Join(warned, ", "))
 	}
 	return nil
 }
@@ -175,7 +168,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 		found[d.Labels[componentLabel]] = true
 		r.addComponent(d, d.Spec.Template.Spec, d.Status.NumberReady, d.Status.UpdatedNumberScheduled, d.Status.DesiredNumberScheduled)
 	}
-	leader, err := r.leader(ctx)
+	leader, err := r.leader(ctx, cranedLease)
 	if err != nil {
 		return err
 	}
@@ -188,11 +181,35 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 		r.add("leader", statusWarn, "no craned runs, in the cluster or outside: nothing is processed", "")
 	}
 	for _, name := range components() {
-		if !found[name] && (name != "craned" || leader == "") {
+		if found[name] || name == "craned" && leader != "" {
+			continue
+		}
+		outside, err := r.outside(ctx, name)
+		if err != nil {
+			return err
+		}
+		if outside != "" {
+			r.add(name, statusOK, "runs outside the cluster: "+outside, "")
+		} else {
 			r.add(name, statusOff, "no Deployment or DaemonSet has the label "+componentLabel+"="+name, "")
 		}
 	}
 	return nil
+}
+
+// outside returns by what a component without a workload in the cluster is known to run; empty if nothing is known.
+func (r *statusReport) outside(ctx context.Context, name string) (string, error) {
+	switch name {
+	case "crane-scheduler":
+		return r.leader(ctx, name) // its configuration names the lease like this
+	case "metric-adapter":
+		service, problem, err := r.externalMetrics(ctx)
+		if err == nil && problem == "" && service[strings.LastIndex(service, "/")+1:] == name {
+			return "it serves the external metrics API", nil
+		}
+		return "", client.IgnoreNotFound(err)
+	}
+	return "", nil
 }
 
 // addComponent adds the line of a Deployment or a DaemonSet with numbers of pods.
@@ -215,10 +232,10 @@ func (r *statusReport) addComponent(o client.Object, pod corev1.PodSpec, ready, 
 	}
 }
 
-// leader returns the holder of the lease of craned and its age; empty without a recent one.
-func (r *statusReport) leader(ctx context.Context) (string, error) {
+// leader returns the holder of a lease and its age; empty without a recent one.
+func (r *statusReport) leader(ctx context.Context, lease string) (string, error) {
 	var leases coordinationv1.LeaseList
-	if err := r.client.List(ctx, &leases, client.MatchingFields{"metadata.name": cranedLease}); err != nil {
+	if err := r.client.List(ctx, &leases, client.MatchingFields{"metadata.name": lease}); err != nil {
 		return "", err
 	}
 	for _, l := range leases.Items {
@@ -235,29 +252,37 @@ func (r *statusReport) leader(ctx context.Context) (string, error) {
 // addExternalMetrics adds which service serves external.metrics.k8s.io. Only one can.
 func (r *statusReport) addExternalMetrics(ctx context.Context) error {
 	const name = "external metrics API"
+	service, problem, err := r.externalMetrics(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.add(name, statusOff, "not served: autoscalers use forecasts and schedules only with the metric-adapter", "")
+	case err != nil:
+		return err
+	case problem != "":
+		r.add(name, statusWarn, fmt.Sprintf("served by %s, which is not available: %s", service, problem), "")
+	default:
+		r.add(name, statusOK, "served by "+service, "")
+	}
+	return nil
+}
+
+// externalMetrics returns the Service of external.metrics.k8s.io as namespace/name, and why it is not available.
+func (r *statusReport) externalMetrics(ctx context.Context) (service, problem string, err error) {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("apiregistration.k8s.io/v1")
 	o.SetKind("APIService")
 	if err := r.client.Get(ctx, client.ObjectKey{Name: "v1beta1.external.metrics.k8s.io"}, o); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.add(name, statusOff, "not served: autoscalers use forecasts and schedules only with the metric-adapter", "")
-			return nil
-		}
-		return err
+		return "", "", err
 	}
 	namespace, _, _ := unstructured.NestedString(o.Object, "spec", "service", "namespace")
-	service, _, _ := unstructured.NestedString(o.Object, "spec", "service", "name")
-	detail := "served by " + namespace + "/" + service
+	name, _, _ := unstructured.NestedString(o.Object, "spec", "service", "name")
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
-		one, _ := c.(map[string]any)
-		if one["type"] == "Available" && one["status"] != "True" {
-			r.add(name, statusWarn, fmt.Sprintf("%s, which is not available: %v", detail, one["message"]), "")
-			return nil
+		if one, _ := c.(map[string]any); one["type"] == "Available" && one["status"] != "True" {
+			problem = fmt.Sprint(one["message"])
 		}
 	}
-	r.add(name, statusOK, detail, "")
-	return nil
+	return namespace + "/" + name, problem, nil
 }
 
 // addPause adds whether crane pause has stopped the writes.
@@ -303,88 +328,4 @@ func (r *statusReport) addObjects(ctx context.Context, name string, list client.
 	}
 	r.addReadiness(name, readinessOf(list), "")
 	return nil
-}
-
-// readiness counts objects by the reason for which they are not ready; those that are ready have none.
-type readiness map[string]int
-
-// addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
-func (r *statusReport) addReadiness(name string, of readiness, text string) {
-	total := 0
-	for _, n := range of {
-		total += n
-	}
-	var reasons []string
-	for _, reason := range slices.Sorted(maps.Keys(of)) {
-		if reason != "" {
-			reasons = append(reasons, fmt.Sprintf("%d %s", of[reason], reason))
-		}
-	}
-	detail := fmt.Sprintf("%d, all ready", total)
-	switch {
-	case total == 0:
-		r.add(name, statusOK, "none", "")
-		return
-	case len(reasons) > 0:
-		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
-	}
-	state := statusOK
-	if of[""] == 0 {
-		state = statusWarn
-	}
-	r.add(name, state, detail+text, "")
-}
-
-// conditioned is a kind with conditions.
-type conditioned struct {
-	Status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	} `json:"status"`
-}
-
-// readinessOf counts the objects of a list by the reason of their condition Ready.
-func readinessOf(list client.ObjectList) readiness {
-	out := readiness{}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return out
-	}
-	for _, item := range items {
-		var o conditioned
-		if err := convertObject(item, &o); err != nil {
-			out["Unreadable"]++
-			continue
-		}
-		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
-		case c == nil:
-			out["NotEvaluated"]++
-		case c.Status == metav1.ConditionTrue:
-			out[""]++
-		default:
-			out[c.Reason]++
-		}
-	}
-	return out
-}
-
-// convertObject reads the fields of an object that another type has.
-func convertObject(from runtime.Object, to any) error {
-	content, err := json.Marshal(from)
-	if err == nil {
-		err = json.Unmarshal(content, to)
-	}
-	return err
-}
-
-// components returns the names of Crane's components.
-func components() []string {
-	return []string{"craned", "metric-adapter", "crane-scheduler", "crane-agent"}
-}
-
-func componentSelector() labels.Selector {
-	is, err := labels.NewRequirement(componentLabel, selection.In, components())
-	if err != nil {
-		return labels.Nothing()
-	}
-	return labels.NewSelector().Add(*is)
 }

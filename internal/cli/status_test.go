@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,22 @@ func TestStatus(t *testing.T) {
 			map[string]string{"leader": "warn no craned has renewed its lease within 1m0s"},
 		},
 		"outside the cluster": {[]client.Object{cranedLeaseOf(now)}, map[string]string{"leader": "ok craned-0 holds", "metric-adapter": "off"}},
-		"nothing":             {nil, map[string]string{"leader": "warn no craned runs", "craned": "off"}},
+		"outside the cluster, all": {
+			[]client.Object{cranedLeaseOf(now), leaseOf("crane-scheduler", now), externalMetricsOf("metric-adapter", "True")},
+			map[string]string{
+				"crane-scheduler": "ok runs outside the cluster: craned-0 holds the lease crane-system/crane-scheduler", "crane-agent": "off",
+				"metric-adapter": "ok runs outside the cluster", "external metrics API": "ok served by crane-system/metric-adapter",
+			},
+		},
+		"another adapter": {
+			[]client.Object{cranedLeaseOf(now), leaseOf("crane-scheduler", now.Add(-time.Hour)), externalMetricsOf("keda", "True")},
+			map[string]string{"crane-scheduler": "off", "metric-adapter": "off", "external metrics API": "ok served by crane-system/keda"},
+		},
+		"adapter not available": {
+			[]client.Object{cranedLeaseOf(now), externalMetricsOf("metric-adapter", "False")},
+			map[string]string{"metric-adapter": "off", "external metrics API": "warn served by crane-system/metric-adapter, which is not available: no endpoints"},
+		},
+		"nothing": {nil, map[string]string{"leader": "warn no craned runs", "craned": "off"}},
 		"rule failed": {
 			[]client.Object{ruleWith(now, metav1.ConditionFalse, "DataSourceFailed")},
 			map[string]string{"rules": "warn 0 of 1 ready; 1 DataSourceFailed"},
@@ -111,10 +127,21 @@ func agents(ready, want int32) *appsv1.DaemonSet {
 	}
 }
 
-func cranedLeaseOf(renewed time.Time) *coordinationv1.Lease {
+func cranedLeaseOf(renewed time.Time) *coordinationv1.Lease { return leaseOf(cranedLease, renewed) }
+
+// externalMetricsOf returns the APIService of the external metrics API.
+func externalMetricsOf(service, available string) client.Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1beta1.external.metrics.k8s.io"},
+		"spec":   map[string]any{"service": map[string]any{"namespace": "crane-system", "name": service}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": available, "message": "no endpoints"}}},
+	}}
+}
+
+func leaseOf(name string, renewed time.Time) *coordinationv1.Lease {
 	holder, at := "craned-0", metav1.NewMicroTime(renewed)
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: cranedLease},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at},
 	}
 }

@@ -1,0 +1,103 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// readiness counts objects by the reason for which they are not ready; those that are ready have none.
+type readiness map[string]int
+
+// addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
+func (r *statusReport) addReadiness(name string, of readiness, text string) {
+	total := 0
+	for _, n := range of {
+		total += n
+	}
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(of)) {
+		if reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%d %s", of[reason], reason))
+		}
+	}
+	detail := fmt.Sprintf("%d, all ready", total)
+	switch {
+	case total == 0:
+		r.add(name, statusOK, "none", "")
+		return
+	case len(reasons) > 0:
+		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
+	}
+	state := statusOK
+	if of[""] == 0 {
+		state = statusWarn
+	}
+	r.add(name, state, detail+text, "")
+}
+
+// conditioned is a kind with conditions.
+type conditioned struct {
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// readinessOf counts the objects of a list by the reason of their condition Ready.
+func readinessOf(list client.ObjectList) readiness {
+	out := readiness{}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return out
+	}
+	for _, item := range items {
+		var o conditioned
+		if err := convertObject(item, &o); err != nil {
+			out["Unreadable"]++
+			continue
+		}
+		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
+		case c == nil:
+			out["NotEvaluated"]++
+		case c.Status == metav1.ConditionTrue:
+			out[""]++
+		default:
+			out[c.Reason]++
+		}
+	}
+	return out
+}
+
+// convertObject reads the fields of an object that another type has.
+func convertObject(from runtime.Object, to any) error {
+	content, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(content, to)
+	}
+	return err
+}
+
+// components returns the names of Crane's components.
+func components() []string {
+	return []string{"craned", "metric-adapter", "crane-scheduler", "crane-agent"}
+}
+
+func componentSelector() labels.Selector {
+	is, err := labels.NewRequirement(componentLabel, selection.In, components())
+	if err != nil {
+		return labels.Nothing()
+	}
+	return labels.NewSelector().Add(*is)
+}
