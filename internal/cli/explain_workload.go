@@ -112,7 +112,7 @@ func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, name
 	case len(found) > 1:
 		return workload.Workload{}, usageError(fmt.Errorf("%s is the name of several workloads: use one of %s", name, listRefs(found)))
 	}
-	hint := didYouMean(name[strings.LastIndex(name, "/")+1:], workloadNames(all))
+	hint := suggestWorkload(name, all)
 	if hint == "" && namespace != "" {
 		if missing := missingNamespace(ctx, c, namespace); missing != nil {
 			return workload.Workload{}, &exitError{code: exitNoResult, err: missing}
@@ -120,6 +120,20 @@ func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, name
 	}
 	return workload.Workload{}, &exitError{code: exitNoResult, err: fmt.Errorf("no workload %s%s", name, hint)}
 }
+
+// suggestWorkload returns workloads with the same name, or else with a similar one, as the end of an error message.
+func suggestWorkload(name string, all []workload.Workload) string {
+	last := name[strings.LastIndex(name, "/")+1:]
+	if same := slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return w.Name != last }); len(same) > 0 {
+		return "; did you mean " + listRefs(same) + "?"
+	}
+	return didYouMean(last, workloadNames(all))
+}
+
+const (
+	effectiveHPAKind = "EffectiveHorizontalPodAutoscaler"
+	notEvaluatedYet  = "craned has not evaluated it yet; repeat the command in some seconds"
+)
 
 // sizeSource is one origin of the size of a workload.
 type sizeSource struct {
@@ -141,7 +155,7 @@ type sizeSources struct {
 func readSizeSources(ctx context.Context, c client.Reader, target workload.Workload) (sizeSources, error) {
 	out := sizeSources{Workload: target.String(), Sources: []sizeSource{templateSource(target)}}
 	for _, read := range []func(context.Context, client.Reader, workload.Workload) ([]sizeSource, error){
-		recommendationSources, verticalSources, horizontalSources,
+		recommendationSources, verticalSources, aheadSources, horizontalSources,
 	} {
 		found, err := read(ctx, c, target)
 		if err != nil && !meta.IsNoMatchError(err) {
@@ -254,7 +268,7 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 		}
 		one := sizeSource{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
 		one.setRequests(sumOf(targetsnapshot.VerticalSize(evpa)))
-		one.Why = "craned has not evaluated it yet; repeat the command in some seconds"
+		one.Why = notEvaluatedYet
 		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
 			one.Acts, one.Why = applied.Status == metav1.ConditionTrue, explainCondition(applied)
 		}
@@ -281,6 +295,32 @@ func estimatorsOf(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) stri
 	return strings.Join(names, ", ")
 }
 
+// aheadSources returns the EffectiveHorizontalPodAutoscalers of a workload. They act through the HPA that they own.
+func aheadSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {
+	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
+	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list effective horizontal autoscalers: %w", err)
+	}
+	var out []sizeSource
+	for i := range list.Items {
+		ehpa := &list.Items[i]
+		if ehpa.Spec.ScaleTargetRef.Kind != target.Kind || ehpa.Spec.ScaleTargetRef.Name != target.Name {
+			continue
+		}
+		one := sizeSource{Source: effectiveHPAKind + " " + ehpa.Name, Why: notEvaluatedYet}
+		if ehpa.Status.ExpectReplicas != nil {
+			one.Replicas = fmt.Sprint(*ehpa.Status.ExpectReplicas)
+		}
+		if ready := meta.FindStatusCondition(ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
+			one.Acts = ready.Status == metav1.ConditionTrue && ehpa.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview
+			parts := slices.DeleteFunc([]string{strings.TrimSuffix(explainCondition(ready), ": "), ehpa.Status.Why}, func(part string) bool { return part == "" })
+			one.Why = strings.Join(parts, "; ")
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
 // horizontalSources returns the HorizontalPodAutoscalers of a workload.
 func horizontalSources(ctx context.Context, c client.Reader, target workload.Workload) ([]sizeSource, error) {
 	var list autoscalingv2.HorizontalPodAutoscalerList
@@ -293,13 +333,20 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 		if hpa.Spec.ScaleTargetRef.Kind != target.Kind || hpa.Spec.ScaleTargetRef.Name != target.Name {
 			continue
 		}
+		owner := metav1.GetControllerOfNoCopy(hpa)
+		owned := owner != nil && owner.Kind == effectiveHPAKind
 		var why strings.Builder
 		fmt.Fprintf(&why, "sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
 		for _, m := range hpa.Spec.Metrics {
 			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
-				fmt.Fprintf(&why, ", at %d %% of the %s request. Crane keeps that request unless it owns the autoscaler, because a change of it alone "+
-					"would move the usage at which pods are added", *m.Resource.Target.AverageUtilization, m.Resource.Name)
+				fmt.Fprintf(&why, ", at %d %% of the %s request", *m.Resource.Target.AverageUtilization, m.Resource.Name)
+				if !owned {
+					why.WriteString(". Crane keeps that request unless it owns the autoscaler, because a change of it alone would move the usage at which pods are added")
+				}
 			}
+		}
+		if owned {
+			fmt.Fprintf(&why, "; written by %s %s", owner.Kind, owner.Name)
 		}
 		out = append(out, sizeSource{
 			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: desiredReplicas(hpa), Acts: true, Why: why.String(),

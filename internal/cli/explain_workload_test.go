@@ -46,6 +46,18 @@ func TestSizeSources(t *testing.T) {
 			}},
 		}
 	}
+	ehpa := func(name string, strategy autoscalingv1alpha1.ScaleStrategy, reason, why string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
+		return &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "frontend"}, ScaleStrategy: strategy,
+			},
+			Status: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus{
+				ExpectReplicas: new(int32(2)), Why: why,
+				Conditions: []metav1.Condition{{Type: autoscalingv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: reason, Message: "computed"}},
+			},
+		}
+	}
 	percent := int32(70)
 	autoscalers := []runtime.Object{
 		&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
@@ -72,6 +84,16 @@ func TestSizeSources(t *testing.T) {
 			},
 			Status: autoscalingv2.HorizontalPodAutoscalerStatus{DesiredReplicas: 4},
 		},
+		ehpa("ahead", autoscalingv1alpha1.ScaleStrategyPreview, "PreviewComputed", "resource.cpu is 19, the target 60"),
+		ehpa("acting", autoscalingv1alpha1.ScaleStrategyAuto, "EffectiveHorizontalPodAutoscalerReady", ""),
+		&autoscalingv2.HorizontalPodAutoscaler{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ehpa-acting", OwnerReferences: []metav1.OwnerReference{{
+				Kind: "EffectiveHorizontalPodAutoscaler", Name: "acting", Controller: new(true),
+			}}},
+			Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "frontend"}, MaxReplicas: 9,
+			},
+		},
 	}
 	for name, c := range map[string]struct {
 		adoption analysisv1alpha1.AdoptionType
@@ -81,7 +103,10 @@ func TestSizeSources(t *testing.T) {
 			"pod template                               1     384Mi   3         yes",
 			"Recommendation frontend (rule playground)  778m  201Mi   -         no    its adoptionType is StatusAndAnnotation: crane adopt",
 			"EffectiveVerticalPodAutoscaler frontend    366m  -       -         no    Off: update mode Off",
-			"HorizontalPodAutoscaler frontend           -     -       4         yes   sets replicas within 1 and 5, at 70 % of the cpu request",
+			"HorizontalPodAutoscaler frontend           -     -       4         yes   sets replicas within 1 and 5, at 70 % of the cpu request. Crane keeps",
+			"EffectiveHorizontalPodAutoscaler ahead     -     -       2         no    PreviewComputed: computed; resource.cpu is 19, the target 60",
+			"EffectiveHorizontalPodAutoscaler acting    -     -       2         yes   EffectiveHorizontalPodAutoscalerReady: computed",
+			"HorizontalPodAutoscaler ehpa-acting        -     -       -         yes   sets replicas within 1 and 9; written by EffectiveHorizontalPodAutoscaler acting",
 		}},
 		"adopted": {analysisv1alpha1.AdoptionTypeAuto, []string{
 			"pod template                               1     384Mi   3         no    running pods and new pods get the requests of Recommendation frontend",
@@ -101,6 +126,21 @@ func TestSizeSources(t *testing.T) {
 			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) && !strings.Contains(out.String(), want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out.String())
 			}
+		}
+	}
+}
+
+// TestSuggestWorkload checks that a wrong kind or namespace, and a misspelled name, lead to the workload.
+func TestSuggestWorkload(t *testing.T) {
+	all := []workload.Workload{
+		{Ref: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "checkout"}}, {Ref: workload.Ref{Namespace: "shop", Kind: "CronJob", Name: "mail"}},
+	}
+	for name, want := range map[string]string{
+		"deploymnt/checkout": "; did you mean shop/Deployment/checkout?", "shp/checkout": "; did you mean shop/Deployment/checkout?",
+		"shop/chekout": "; did you mean checkout?", "shop/zzz": "",
+	} {
+		if got := suggestWorkload(name, all); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }

@@ -40,8 +40,9 @@ type report struct {
 	// part of the report.
 	groupBy string
 	// sortBy is the order of the items and, by the sums of their members, of the groups; empty for the order by name.
-	sortBy   string
-	filtered bool
+	sortBy     string
+	filtered   bool
+	filterHint string
 	// sources names the data sources; emptyNamespaces explains why requested namespaces have no workload.
 	sources         sources
 	emptyNamespaces []string
@@ -165,7 +166,7 @@ func (r *report) emptyMessage() string {
 		return "nothing to recommend: " + strings.Join(r.emptyNamespaces, "; ")
 	}
 	if len(r.items) == 0 && r.filtered {
-		return "nothing to recommend: no workload matches the filters"
+		return "nothing to recommend: no workload matches the filters" + r.filterHint
 	}
 	if len(r.items) == 0 {
 		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing metric: ")

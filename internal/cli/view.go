@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend/resource"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // viewFlags select, sort and group the recommendations.
@@ -27,6 +28,8 @@ type viewFlags struct {
 
 	// names are the compiled expressions of workloads.
 	names []*regexp.Regexp
+	// hint suggests filters that match something, as the end of an error message; filterWorkloads sets it.
+	hint string
 }
 
 // The orders of --sort.
@@ -100,7 +103,30 @@ func (v *viewFlags) complete(output string) error {
 
 // filterWorkloads returns the workloads that match the name and kind filters, so that no other history is read.
 func (v *viewFlags) filterWorkloads(all []workload.Workload) []workload.Workload {
-	return slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.matches(w.Ref) })
+	kept := slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return !v.matches(w.Ref) })
+	if len(kept) == 0 {
+		v.hint = v.suggestFilter(all)
+	}
+	return kept
+}
+
+// suggestFilter returns the names and kinds that resemble the filters which match no workload; empty if none does.
+func (v *viewFlags) suggestFilter(all []workload.Workload) string {
+	var kinds []string
+	for _, w := range all {
+		kinds = append(kinds, w.Kind)
+	}
+	for _, kind := range v.kinds {
+		if !slices.ContainsFunc(kinds, func(found string) bool { return kindMatches(kind, found) }) {
+			return fmt.Sprintf(": none of %s is a %s%s", series.FormatCount(len(all), "workload"), kind, didYouMean(kind, kinds))
+		}
+	}
+	for i, name := range v.names {
+		if names := workloadNames(all); !slices.ContainsFunc(names, name.MatchString) {
+			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), v.workloads[i], didYouMean(v.workloads[i], names))
+		}
+	}
+	return ""
 }
 
 func (v *viewFlags) matches(ref workload.Ref) bool {
@@ -126,6 +152,7 @@ func shortKinds() map[string]string {
 // apply filters and sorts the report.
 func (v *viewFlags) apply(r *report) {
 	r.groupBy, r.sortBy = v.groupBy, v.sortBy
+	r.filterHint = v.hint
 	r.filtered = len(v.names)+len(v.kinds)+len(v.only) > 0
 	var kept []item
 	for _, it := range r.items {

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,17 @@ func TestFilterWorkloads(t *testing.T) {
 	all := []workload.Workload{{Ref: workload.Ref{Kind: "CronJob", Name: "a"}}, {Ref: workload.Ref{Kind: "Job", Name: "b"}}}
 	if kept := v.filterWorkloads(all); len(kept) != 1 || kept[0].Name != "a" || !slices.ContainsFunc(all, func(w workload.Workload) bool { return w.Name == "b" }) {
 		t.Errorf("%v of %v", kept, all)
+	}
+	for want, filters := range map[string]*viewFlags{
+		": none of 2 workloads is a cronjb; did you mean CronJob?":        {kinds: []string{"cronjb"}},
+		": none of 2 workloads is a Deployment":                           {kinds: []string{"Deployment"}},
+		": none of 2 workloads is called chekout; did you mean checkout?": {workloads: []string{"chekout"}, names: []*regexp.Regexp{regexp.MustCompile("^chekout$")}},
+		"": {kinds: []string{"Job"}, workloads: []string{"checkout"}, names: []*regexp.Regexp{regexp.MustCompile("^checkout$")}},
+	} {
+		all := []workload.Workload{{Ref: workload.Ref{Kind: "CronJob", Name: "checkout"}}, {Ref: workload.Ref{Kind: "Job", Name: "b"}}}
+		if kept := filters.filterWorkloads(all); len(kept) != 0 || filters.hint != want {
+			t.Errorf("%v, hint %q, want %q", kept, filters.hint, want)
+		}
 	}
 }
 
