@@ -90,7 +90,8 @@ const (
 // +kubebuilder:resource:shortName=recommend
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
 // +kubebuilder:printcolumn:name="Change",type=string,JSONPath=`.status.change`
-// +kubebuilder:printcolumn:name="Saving",type=string,JSONPath=`.status.savings.monthly`
+// +kubebuilder:printcolumn:name="Saving/Month",type=string,JSONPath=`.status.savings.monthly`,description="What the change saves in 730 hours with all pods, in the currency of the next column; negative if it costs more."
+// +kubebuilder:printcolumn:name="Currency",type=string,JSONPath=`.status.savings.currency`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Type",type=string,priority=1,JSONPath=`.spec.type`

@@ -66,8 +66,7 @@ const DefaultContainer = "*"
 // +kubebuilder:resource:shortName=evpa
 // +kubebuilder:printcolumn:name="Target",type=string,JSONPath=`.spec.targetRef.name`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.updatePolicy.updateMode`
-// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.cpu`,description="The recommended request of the first container."
-// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.recommendation.containerRecommendations[0].target.memory`,description="The recommended request of the first container."
+// +kubebuilder:printcolumn:name="Change",type=string,JSONPath=`.status.change`,description="The requests of one pod, present and recommended."
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`,description="The reason of the condition Applied."
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -226,6 +225,12 @@ type EffectiveVerticalPodAutoscalerStatus struct {
 	// Recommendation is the combined result.
 	// +optional
 	Recommendation *RecommendedPodResources `json:"recommendation,omitempty"`
+
+	// Change compares the present and the recommended requests of one pod in short, such as "cpu 1, memory 1136Mi → 512Mi".
+	// gocrane does not have it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=60
+	Change string `json:"change,omitempty"`
 
 	// Decisions hold the decision and its reason for each container and resource. gocrane does not have them. At most 200.
 	// +optional

@@ -29,7 +29,7 @@ func contracts() []contract {
 	status := []string{"status"}
 	return []contract{
 		{"Recommendation", "recommendations", "recommendation", "recommend", "Namespaced", []string{
-			"Target=.spec.targetRef.name", "Change=.status.change", "Saving=.status.savings.monthly", readyColumn, "AGE=.metadata.creationTimestamp",
+			"Target=.spec.targetRef.name", "Change=.status.change", "Saving/Month=.status.savings.monthly", "Currency=.status.savings.currency", readyColumn, "AGE=.metadata.creationTimestamp",
 		}, status},
 		{
 			"RecommendationRule", "recommendationrules", "recommendationrule", "rr", "Cluster",
@@ -55,8 +55,7 @@ func contracts() []contract {
 			"EffectiveVerticalPodAutoscaler", "effectiveverticalpodautoscalers", "effectiveverticalpodautoscaler", "evpa", "Namespaced",
 			[]string{
 				"Target=.spec.targetRef.name", "Mode=.spec.updatePolicy.updateMode",
-				"CPU=.status.recommendation.containerRecommendations[0].target.cpu", "Memory=.status.recommendation.containerRecommendations[0].target.memory",
-				readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
+				"Change=.status.change", readyColumn, `Reason=.status.conditions[?(@.type=="Applied")].reason`, "AGE=.metadata.creationTimestamp",
 			},
 			status,
 		},

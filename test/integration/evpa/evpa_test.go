@@ -47,6 +47,9 @@ func testOff(w *fixture) {
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
 		w.T.Fatalf("%+v", e.Status.Recommendation)
 	}
+	if !strings.HasPrefix(e.Status.Change, "cpu 1 → 2") || !strings.Contains(e.Status.Change, ", memory ") {
+		w.T.Errorf("change %q", e.Status.Change)
+	}
 	c := e.Status.Recommendation.ContainerRecommendations[0]
 	if cpu := c.Target.Cpu().MilliValue(); c.ContainerName != "app" || cpu < 225 || cpu > 236 {
 		w.T.Errorf("target %v, want about 230m", c.Target)

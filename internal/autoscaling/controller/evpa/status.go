@@ -15,12 +15,17 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/condition"
+	"crane.io/crane/internal/kube/workload"
+	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/pkg/vertical"
 )
 
 // maxDecisions bounds the decisions in the status.
 const maxDecisions = 200
+
+// maxChange is the maximum length of the change in the status.
+const maxChange = 60
 
 // newStatus returns the status of a plan. Fields that the plan cannot determine keep their values.
 func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.EffectiveVerticalPodAutoscalerStatus {
@@ -32,9 +37,53 @@ func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.Eff
 		return out
 	}
 	out.Recommendation = recommendedResources(s, p.sizings)
+	out.Change = formatChange(s.sizedContainers(), out.Recommendation)
 	out.ResourceEstimators = newEstimatorStatuses(s, now)
 	out.Decisions = newDecisions(s, p.sizings)
 	return out
+}
+
+// formatChange compares the requests of a pod by its template with the recommended ones; a container without a recommendation keeps its
+// request. It is empty without a recommendation.
+func formatChange(containers []workload.Container, recommended *autoscalingv1alpha1.RecommendedPodResources) string {
+	if recommended == nil {
+		return ""
+	}
+	targets := map[string]corev1.ResourceList{}
+	for _, c := range recommended.ContainerRecommendations {
+		targets[c.ContainerName] = c.Target
+	}
+	var before, after workload.Resources
+	for _, c := range containers {
+		next := c.Requests
+		if cpu, ok := targets[c.Name][corev1.ResourceCPU]; ok {
+			next.CPU = series.MilliCPU(cpu.MilliValue())
+		}
+		if memory, ok := targets[c.Name][corev1.ResourceMemory]; ok {
+			next.Memory = series.Bytes(memory.Value())
+		}
+		before.CPU, before.Memory = before.CPU+c.Requests.CPU, before.Memory+c.Requests.Memory
+		after.CPU, after.Memory = after.CPU+next.CPU, after.Memory+next.Memory
+	}
+	text := []rune(changeOf("cpu", before.CPU, after.CPU, rightsize.FormatCPU) + ", " + changeOf("memory", before.Memory, after.Memory, rightsize.FormatMemory))
+	if len(text) > maxChange {
+		text = append(text[:maxChange-1], '…')
+	}
+	return string(text)
+}
+
+func changeOf[V comparable](name string, from, to V, format func(V) string) string {
+	var none V
+	text := func(v V) string {
+		if v == none {
+			return "none"
+		}
+		return format(v)
+	}
+	if from == to {
+		return name + " " + text(to)
+	}
+	return name + " " + text(from) + " → " + text(to)
 }
 
 func newQuantity(r series.Resource, v int64) resource.Quantity {
