@@ -25,7 +25,7 @@ type Streams struct {
 func NewCommand(s Streams, called string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "crane",
-		Short:         "Recommend resource requests from measured usage",
+		Short:         "Lower the cost of a Kubernetes cluster: size workloads from measured usage, scale ahead of load, explain each decision",
 		Version:       version.Long(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

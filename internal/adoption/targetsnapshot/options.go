@@ -30,22 +30,22 @@ func NewOptions() Options { return Options{Policy: adoption.DefaultPolicy(), Tim
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	p := &o.Policy
 	share := func(v *series.Ratio, name, text string) { fs.Float64Var((*float64)(v), name, float64(*v), text) }
-	share(&p.Step, "adoption-step", "Share of a request that one step takes away at most.")
-	share(&p.PodsAtOnce, "adoption-pods-at-once", "Share of the pods of a workload that are lowered, or restarted, at once.")
+	share(&p.Step, "adoption-step", "Maximum share of a request by which one step lowers it.")
+	share(&p.PodsAtOnce, "adoption-pods-at-once", "Maximum share of the pods of a workload that are lowered, or restarted, at once.")
 	share(&p.BreakerShare, "adoption-breaker-share",
-		"Share of the workloads lowered within --adoption-breaker-window that may have got worse before all adoption stops.")
-	fs.IntVar(&p.BreakerMinWorkloads, "adoption-breaker-least", p.BreakerMinWorkloads, "Workloads that have to have got worse for that, at least.")
-	fs.DurationVar(&p.BreakerWindow, "adoption-breaker-window", p.BreakerWindow, "Time for which --adoption-breaker-share looks back.")
-	fs.DurationVar(&p.Watch, "adoption-watch", p.Watch, "Time for which a step down is watched before the next.")
-	fs.DurationVar(&p.Settle, "adoption-settle", p.Settle, "Time that nodes get to give pods their new size before the watch goes on without them.")
-	fs.DurationVar(&p.PollInterval, "adoption-look-interval", p.PollInterval, "Time between two looks while something is lowered or watched.")
-	fs.DurationVar(&p.ReadyGrace, "adoption-ready-grace", p.ReadyGrace, "Time for which a pod may be not ready before that counts as worse.")
-	fs.DurationVar(&p.CoolDown, "adoption-cool-down", p.CoolDown, "Time after a roll-back for which nothing of the workload is lowered.")
-	fs.IntVar(&p.MaxRollbacks, "adoption-max-rollbacks", p.MaxRollbacks, "Roll-backs in a row after which a person has to look.")
-	fs.IntVar(&p.MaxPerNamespace, "adoption-max-per-namespace", p.MaxPerNamespace, "Workloads of a namespace that are being lowered or watched at once.")
-	fs.IntVar(&p.MaxPerCluster, "adoption-max-per-cluster", p.MaxPerCluster, "Workloads of the cluster that are being lowered or watched at once.")
+		"Share of the workloads lowered within --adoption-breaker-window that may degrade before all adoption stops (the circuit breaker opens).")
+	fs.IntVar(&p.BreakerMinWorkloads, "adoption-breaker-least", p.BreakerMinWorkloads, "Minimum number of degraded workloads that opens the circuit breaker.")
+	fs.DurationVar(&p.BreakerWindow, "adoption-breaker-window", p.BreakerWindow, "Length of the window of --adoption-breaker-share.")
+	fs.DurationVar(&p.Watch, "adoption-watch", p.Watch, "Time for which the pods are watched after a step down, before the next step.")
+	fs.DurationVar(&p.Settle, "adoption-settle", p.Settle, "Maximum time to wait until nodes have resized the pods of a step.")
+	fs.DurationVar(&p.PollInterval, "adoption-look-interval", p.PollInterval, "Interval at which workloads that are lowered or watched are evaluated.")
+	fs.DurationVar(&p.ReadyGrace, "adoption-ready-grace", p.ReadyGrace, "Time for which a pod may be unready before the workload counts as degraded.")
+	fs.DurationVar(&p.CoolDown, "adoption-cool-down", p.CoolDown, "Time after a rollback during which no request of the workload is lowered.")
+	fs.IntVar(&p.MaxRollbacks, "adoption-max-rollbacks", p.MaxRollbacks, "Number of rollbacks in a row after which adoption of the workload stops, until its annotation with the adoption state is deleted.")
+	fs.IntVar(&p.MaxPerNamespace, "adoption-max-per-namespace", p.MaxPerNamespace, "Maximum number of workloads of a namespace that are lowered or watched at once.")
+	fs.IntVar(&p.MaxPerCluster, "adoption-max-per-cluster", p.MaxPerCluster, "Maximum number of workloads of the cluster that are lowered or watched at once.")
 	fs.StringArrayVar(&o.Windows, "adoption-window", o.Windows,
-		"Maintenance window in which requests may be lowered, as START;END, two cron expressions: '0 22 * * *;0 6 * * *'. May be given again. None: always.")
+		"Maintenance window in which requests may be lowered, as START;END, two cron expressions: '0 22 * * *;0 6 * * *'. May be repeated. Without one, at any time.")
 	fs.StringVar(&o.TimeZone, "adoption-time-zone", o.TimeZone, "Time zone of --adoption-window.")
 }
 

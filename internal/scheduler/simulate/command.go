@@ -98,7 +98,15 @@ func NewCommand() *cobra.Command {
 	f.StringVarP(&o.Output, "output", "o", o.Output, "output: "+strings.Join(summary.Formats(), ", "))
 	f.IntVar(&o.Parallel, "parallel", o.Parallel, "runs at once")
 	f.BoolVar(&o.Herd, "herd", false, "instead of scenarios: a burst of equal pods on nodes of which one looks idle, with metrics that stand still")
-	f.BoolVarP(&o.Quiet, "quiet", "q", false, "do not tell about progress")
+	f.BoolVarP(&o.Quiet, "quiet", "q", false, "print no progress")
+	// kube-scheduler's functions, which subcommands inherit, print its own flags only.
+	cmd.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "Usage:\n  %s\n\nFlags:\n%s", c.UseLine(), c.LocalNonPersistentFlags().FlagUsages())
+		return err
+	})
+	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", c.Long, c.UsageString())
+	})
 	return cmd
 }
 

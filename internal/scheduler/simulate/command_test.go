@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/internal/scheduler/simulate/summary"
 	"crane.io/crane/pkg/series"
@@ -43,6 +45,25 @@ func run(t *testing.T, args ...string) (string, string, error) {
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), errOut.String(), err
+}
+
+// TestHelp checks that the help is that of the command and not that of kube-scheduler, whose functions it would inherit.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	scheduler := &cobra.Command{Use: "crane-scheduler"}
+	scheduler.SetUsageFunc(func(c *cobra.Command) error { c.Print("--leader-elect"); return nil })
+	scheduler.SetHelpFunc(func(c *cobra.Command, _ []string) { c.Print("--leader-elect") })
+	scheduler.AddCommand(NewCommand())
+	scheduler.SetOut(&out)
+	scheduler.SetArgs([]string{"simulate", "--help"})
+	if err := scheduler.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for want, there := range map[string]bool{"measures how": true, "crane-scheduler simulate [flags]": true, "--scenario strings": true, "--leader-elect": false} {
+		if strings.Contains(out.String(), want) != there {
+			t.Errorf("%s: want %v in\n%s", want, there, out.String())
+		}
+	}
 }
 
 // TestCommand checks that the same flags give the same report with any parallelism, in each format.
