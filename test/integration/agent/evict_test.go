@@ -128,12 +128,14 @@ func TestEvictionPolicy(t *testing.T) {
 	s.run(s.name, replica("Job", "batch", "job"), 3000)
 	s.run(s.name, replica("ReplicaSet", "single", "last"), 3000)
 	s.run(s.name, replica("ReplicaSet", "web", "web-1"), 1500)
-	elsewhere := replica("ReplicaSet", "web", "web-2")
-	elsewhere.Spec.NodeName, elsewhere.Spec.Containers = "another-node", []corev1.Container{{Name: "main", Image: "i"}}
-	harness.Create(t, s.c, elsewhere)
-	elsewhere.Status.Phase = corev1.PodRunning
-	if err := s.c.Status().Update(t.Context(), elsewhere); err != nil {
-		t.Fatal(err)
+	// Of the bare pod alone there is no other one: each kind is protected for its own reason.
+	for _, elsewhere := range []*corev1.Pod{replica("ReplicaSet", "web", "web-2"), replica("Job", "batch", "job-2")} {
+		elsewhere.Spec.NodeName, elsewhere.Spec.Containers = "another-node", []corev1.Container{{Name: "main", Image: "i"}}
+		harness.Create(t, s.c, elsewhere)
+		elsewhere.Status.Phase = corev1.PodRunning
+		if err := s.c.Status().Update(t.Context(), elsewhere); err != nil {
+			t.Fatal(err)
+		}
 	}
 	a := s.agent("--evict-also=")
 	a.awaitLog(t, "rule is calm", "evict-policy/memory")
