@@ -38,7 +38,7 @@ func TestColumns(t *testing.T) {
 				"savings":    map[string]any{"cpu": "1", "memory": "1Gi", "monthly": "12.34", "currency": "USD"},
 				"conditions": []any{condition("Ready", "RecommendationReady")},
 			},
-			[]string{"columns", "catalog", "cpu 1 → 778m, memory 1136Mi → 512Mi", "12.34", "True"},
+			[]string{"columns", "catalog", "cpu 1 → 778m, memory 1136Mi → 512Mi", "12.34", "USD", "True"},
 		},
 		{
 			`{"apiVersion": "analysis.crane.io/v1alpha1", "kind": "RecommendationRule", "spec": {"namespaceSelector": {"any": true}, "runInterval": "1h",
@@ -50,10 +50,10 @@ func TestColumns(t *testing.T) {
 			`{"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveVerticalPodAutoscaler", "spec": {"updatePolicy": {"updateMode": "Off"},
 			  "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "catalog"}}}`,
 			map[string]any{
-				"recommendation": map[string]any{"containerRecommendations": []any{map[string]any{"containerName": "app", "target": map[string]any{"cpu": "366m", "memory": "512Mi"}}}},
-				"conditions":     []any{condition("Ready", "Computed"), condition("Applied", "Held")},
+				"change":     "cpu 1 → 366m, memory 512Mi",
+				"conditions": []any{condition("Ready", "Computed"), condition("Applied", "Held")},
 			},
-			[]string{"columns", "catalog", "Off", "366m", "512Mi", "True", "Held"},
+			[]string{"columns", "catalog", "Off", "cpu 1 → 366m, memory 512Mi", "True", "Held"},
 		},
 		{
 			`{"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveHorizontalPodAutoscaler", "spec": {"minReplicas": 2, "maxReplicas": 30,
