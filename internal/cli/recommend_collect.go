@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/recommend/resource"
+	"crane.io/crane/pkg/series"
 )
 
 // collectFromPrometheus reads workloads and history and computes the recommendations.
@@ -62,7 +63,7 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	if err != nil {
 		return nil, err
 	}
-	progress.setPhase(fmt.Sprintf("reading the history of %d workloads", len(workloads)))
+	progress.setPhase("reading the history of " + series.FormatCount(len(workloads), "workload"))
 	usage, err := o.collectUsage(ctx, source, progress, profile.Request{
 		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.historyLength, NodeGroups: limits.Nodes.Of, Reaction: o.reaction,
 	})

@@ -107,6 +107,39 @@ func TestUnreclaimableMemoryAfterARestart(t *testing.T) {
 	}
 }
 
+// TestUnreclaimableMemoryWhileTheCacheChanges checks that a cache which fills between two scrapes, as of a database that reads its files, or
+// is dropped, does not count as memory in need.
+func TestUnreclaimableMemoryWhileTheCacheChanges(t *testing.T) {
+	start := today.Add(-3 * time.Hour)
+	w := newFixture(start, today)
+	w.grid.Step = 15 * time.Second
+	cache := func(at time.Time) float64 {
+		if since := at.Sub(start); since < 50*time.Minute+30*time.Second || since > 80*time.Minute+30*time.Second {
+			return 1.5e9
+		}
+		return 2e7
+	}
+	w.memory("shop", "web-0", "app", func(at time.Time) float64 { return 2e8 + cache(at) })
+	w.add(cache, "__name__", cacheMetric, "namespace", "shop", "pod", "web-0", "container", "app")
+	w.owned(podOwnerMetric, "shop", "pod", "web-0", "StatefulSet", "web", constant(1))
+	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
+	req := metrics.UsageRequest{Namespaces: []string{"shop"}, Resource: metrics.UnreclaimableMemory, Start: start, End: today}
+	values := 0
+	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range c.Series.Values {
+			if values++; v != 2e8 {
+				t.Errorf("hour %d: %g, want 2e8", i, v)
+			}
+		}
+	}
+	if values != 3 {
+		t.Errorf("%d values, want 3", values)
+	}
+}
+
 func TestHeaps(t *testing.T) {
 	start := today.Add(-2 * time.Hour)
 	w := newFixture(start, today)

@@ -77,11 +77,9 @@ func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
 	case cpuMetric:
 		return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, window)
 	case cacheMetric:
-		// Within each short window, the smallest cache subtracted from the largest working set is an upper bound of the unreclaimable memory.
-		// The two series are matched by all labels, so that a restarted container, which has a new id, is not compared with the earlier one.
-		short := openRange(g.pairing)
-		return fmt.Sprintf("clamp_min(%s (max_over_time((max_over_time(%s[%s]) - min_over_time(%s[%s]))[%s:%s])), 0)",
-			byContainerLabels, x.containers(memoryMetric, more...), short, sel, short, window, promDuration(g.pairing))
+		// Both series are of one scrape and are compared at each: a cache that fills or is dropped between two scrapes takes the working set
+		// with it. They are matched by all labels, so that a restarted container, which has a new id, is not compared with the earlier one.
+		return fmt.Sprintf("clamp_min(%s (max_over_time((%s - %s)[%s:%s])), 0)", byContainerLabels, x.containers(memoryMetric, more...), sel, window, promDuration(g.pairing))
 	}
 	return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, window)
 }
@@ -98,15 +96,18 @@ func promDuration(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // gridPlan is the grid of a request: one value per step, each computed from the samples of the window before its end.
 type gridPlan struct {
 	step, window time.Duration
-	// pairing is the window in which samples of two metrics count as simultaneous. It is set for UnreclaimableMemory only.
+	// pairing is the interval at which samples of two metrics are compared. It is set for UnreclaimableMemory only.
 	pairing time.Duration
 }
+
+// minPairing bounds the number of comparisons of a server that is scraped more often.
+const minPairing = 15 * time.Second
 
 // hourlyGrid returns the grid of a resource with one value per hour.
 func hourlyGrid(metric string, scrape time.Duration) gridPlan {
 	g := gridPlan{step: time.Hour, window: time.Hour}
 	if metric == cacheMetric {
-		g.pairing = partOfHour(max(time.Minute, scrape))
+		g.pairing = max(minPairing, scrape)
 	}
 	return g
 }
