@@ -86,6 +86,10 @@ func (e *clusterState) constraints(ctx context.Context) (workload.Constraints, e
 		return out, nil
 	case ctx.Err() != nil:
 		return out, err
+	case e.kubernetes.personal():
+		e.note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
+		e.sources.nodes, e.sources.autoscalers = sourceNone, sourceNone
+		return workload.Constraints{}, nil
 	case !errors.Is(err, errNoKubeconfig):
 		e.note(fmt.Sprintf("Warning: %v; reading nodes and autoscalers from Prometheus", err))
 	}
@@ -137,7 +141,7 @@ func (e *clusterState) cluster(ctx context.Context, keys []string) (workload.Clu
 	case err == nil:
 		e.sources.nodes = e.kubernetes.serverName()
 		return out, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || e.kubernetes.personal():
 		return out, err
 	case !errors.Is(err, errNoKubeconfig):
 		e.note(fmt.Sprintf("Warning: %v; reading nodes from Prometheus", err))

@@ -47,6 +47,7 @@ type dashboardOptions struct {
 	prometheus      *prometheusFlags
 	kubeconfig      string
 	contexts        []string
+	namespaces      []string
 	cache           cacheFlags
 	from            string
 	resource        string
@@ -78,6 +79,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 	o.cache.addFlags(fs)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
 	fs.StringArrayVar(&o.contexts, "context", nil, "context of the kubeconfig; may be repeated for several clusters")
+	fs.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "namespace to read; may be repeated (default: all, or that of the context without the right to all)")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of a cluster; each file is a workload")
 	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
@@ -85,6 +87,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is a free one")
 	fs.BoolVar(&o.open, "open", true, "open the address in the browser")
 	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
+	cmd.AddCommand(newDashboardServeCommand(s))
 	return cmd
 }
 

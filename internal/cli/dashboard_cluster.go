@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,18 +44,25 @@ const (
 
 // clusterView answers the dashboard for one cluster with the rights of a kubeconfig, or for a directory of files.
 type clusterView struct {
-	name     string
-	options  *dashboardOptions
-	access   *kubernetesFlags
-	policies rightsize.PolicySet
-	prices   *cost.PriceBook
-	clock    clock.Clock
+	name    string
+	options *dashboardOptions
+	// access reads Crane's kinds, for all users together. personal reads and writes everything else; in a cluster with the token of the
+	// person who asks, otherwise it is the same.
+	access, personal *kubernetesFlags
+	policies         rightsize.PolicySet
+	prices           *cost.PriceBook
+	clock            clock.Clock
 
 	// objects are the Recommendations of the cluster; report is computed from the history where there are none.
-	objects *dashboard.Shared[contract.Worklist]
-	report  *dashboard.Shared[report]
-	cluster *dashboard.Shared[contract.Cluster]
-	costs   *dashboard.Shared[costReport]
+	objects     *dashboard.Shared[contract.Worklist]
+	report      *dashboard.Shared[report]
+	cluster     *dashboard.Shared[contract.Cluster]
+	costs       *dashboard.Shared[costReport]
+	autoscalers *dashboard.Shared[contract.Autoscaling]
+	rules       *dashboard.Shared[contract.RuleList]
+	nodes       *dashboard.Shared[contract.NodeList]
+	// scope are the namespaces that are read; a single empty one for all.
+	scope *dashboard.Shared[[]string]
 
 	mu sync.Mutex
 	// discovered is the Prometheus that was found in the cluster.
@@ -70,19 +77,69 @@ type clusterView struct {
 // workloadHistory is the report of one workload.
 type workloadHistory struct {
 	target contract.Target
+	// cluster is set if it was computed for a person who may read the nodes.
+	cluster bool
 	*dashboard.Shared[report]
 }
 
 func newClusterView(name string, o *dashboardOptions, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *clusterView {
-	v := &clusterView{name: name, options: o, access: access, policies: policies, prices: prices, clock: clock.RealClock{}}
-	v.objects = &dashboard.Shared[contract.Worklist]{Read: v.readObjects, TTL: rowsTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+	v := &clusterView{name: name, options: o, access: access, personal: access, policies: policies, prices: prices, clock: clock.RealClock{}}
+	v.objects = shared(v, v.readObjects, rowsTTL)
 	v.report = &dashboard.Shared[report]{
 		Read: func(ctx context.Context) (*report, error) { return v.compute(ctx, contract.Target{}) },
 		TTL:  reportTTL, Timeout: reportLimit, Patience: firstWait, Clock: v.clock,
 	}
-	v.cluster = &dashboard.Shared[contract.Cluster]{Read: v.describe, TTL: clusterTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
-	v.costs = &dashboard.Shared[costReport]{Read: v.readCosts, TTL: costTTL, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+	v.cluster = shared(v, v.describe, clusterTTL)
+	v.costs = shared(v, v.readCosts, costTTL)
+	v.autoscalers = shared(v, v.readAutoscalers, rowsTTL)
+	v.rules = shared(v, v.readRules, rowsTTL)
+	v.nodes = shared(v, v.readNodes, rowsTTL)
+	v.scope = shared(v, v.readScope, clusterTTL)
 	return v
+}
+
+func shared[T any](v *clusterView, read func(context.Context) (*T, error), ttl time.Duration) *dashboard.Shared[T] {
+	return &dashboard.Shared[T]{Read: read, TTL: ttl, Timeout: readTimeout, Patience: firstWait, Clock: v.clock}
+}
+
+// readScope returns the namespaces that the dashboard reads: those of --namespace; otherwise all, or the namespace of the context where the
+// user may not list Recommendations and pods of all namespaces.
+func (v *clusterView) readScope(ctx context.Context) (*[]string, error) {
+	if len(v.options.namespaces) > 0 {
+		return &v.options.namespaces, nil
+	}
+	all := []string{""}
+	if v.access.fixed != nil {
+		return &all, nil
+	}
+	config, err := v.access.config()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	for _, right := range []dashboard.Right{{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations"}, {Verb: "list", Resource: "pods"}} {
+		allowed, err := dashboard.SelfReview(ctx, clients, right)
+		if err != nil {
+			return nil, unavailable(config.Host, err)
+		}
+		if !allowed {
+			namespace, err := v.access.defaultNamespace()
+			return &[]string{namespace}, err
+		}
+	}
+	return &all, nil
+}
+
+// namespaces returns the scope.
+func (v *clusterView) namespaces(ctx context.Context) ([]string, error) {
+	found, _, _, err := v.scope.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return *found, nil
 }
 
 // Name implements dashboard.Backend.
@@ -118,32 +175,45 @@ func (v *clusterView) describe(ctx context.Context) (*contract.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
-	}
-	for _, ask := range []struct {
-		verb, group, resource string
-		into                  *bool
-	}{
-		{"list", analysisv1alpha1.GroupVersion.Group, "recommendations", &out.Rights.ClusterTotals},
-		{"list", "", "nodes", &out.Rights.Nodes},
-		{"patch", analysisv1alpha1.GroupVersion.Group, "recommendations", &out.Rights.Adopt},
-		{"list", analysisv1alpha1.GroupVersion.Group, "recommendationrules", &out.Rights.Rules},
-	} {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: ask.verb, Group: ask.group, Resource: ask.resource},
-		}}
-		answer, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, createOptions())
-		if err != nil {
-			return nil, unavailable(config.Host, err)
-		}
-		*ask.into = answer.Status.Allowed
-	}
 	rows, _, _, err := v.objects.Get(ctx)
 	out.CraneInstalled = err == nil && rows != nil && len(rows.Rows) > 0
+	if v.access.fixed != nil {
+		out.CraneInstalled = true // The rights are those of each person.
+		return out, nil
+	}
+	return out, v.describeRights(ctx, config, out)
+}
+
+// describeRights sets the rights of the user of the kubeconfig, in the namespaces of the scope.
+func (v *clusterView) describeRights(ctx context.Context, config *rest.Config, out *contract.Cluster) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	scope, err := v.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	group := analysisv1alpha1.GroupVersion.Group
+	for _, ask := range []struct {
+		right dashboard.Right
+		into  *bool
+	}{
+		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendations"}, &out.Rights.ClusterTotals},
+		{dashboard.Right{Verb: "list", Resource: "nodes"}, &out.Rights.Nodes},
+		{dashboard.Right{Verb: "patch", Group: group, Resource: "recommendations", Namespace: scope[0]}, &out.Rights.Adopt},
+		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendationrules"}, &out.Rights.Rules},
+		{dashboard.Right{Verb: "create", Group: group, Resource: "recommendationrules"}, &out.Rights.CreateRules},
+	} {
+		if *ask.into, err = dashboard.SelfReview(ctx, clients, ask.right); err != nil {
+			return unavailable(config.Host, err)
+		}
+	}
+	if scope[0] != "" {
+		out.Rights.Namespaces, out.Rights.ClusterTotals = scope, false
+	}
 	out.Rights.Adopt = out.Rights.Adopt && out.CraneInstalled
-	return out, nil
+	return nil
 }
 
 // unavailable returns the failure of a request to the API server that got no answer of it.
@@ -167,25 +237,33 @@ func (v *clusterView) readObjects(ctx context.Context) (*contract.Worklist, erro
 	if err != nil {
 		return nil, err
 	}
+	scope, err := v.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rows := []contract.Row{}
 	var list analysisv1alpha1.RecommendationList
-	for more := true; more; more = list.Continue != "" {
-		token := list.Continue
-		list = analysisv1alpha1.RecommendationList{}
-		err := c.List(ctx, &list, client.Limit(pageSize), client.Continue(token))
-		if meta.IsNoMatchError(err) {
-			break
-		}
-		if err != nil {
-			return nil, unavailable(v.access.serverName(), err)
-		}
-		for i := range list.Items {
-			rows = append(rows, dashboard.RowOf(v.name, &list.Items[i]))
+	for _, namespace := range scope {
+		for more := true; more; more = list.Continue != "" {
+			token := list.Continue
+			list = analysisv1alpha1.RecommendationList{}
+			err := c.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(token))
+			if meta.IsNoMatchError(err) {
+				break
+			}
+			if err != nil {
+				return nil, unavailable(v.access.serverName(), err)
+			}
+			for i := range list.Items {
+				rows = append(rows, dashboard.RowOf(v.name, &list.Items[i]))
+			}
 		}
 	}
-	return dashboard.NewWorklist(slices.Clip(rows), v.prices.Currency, contract.Origin{
+	out := dashboard.NewWorklist(slices.Clip(rows), v.prices.Currency, contract.Origin{
 		AsOf: v.clock.Now().Unix(), Source: "Recommendations, " + v.access.serverName(),
-	}), nil
+	})
+	out.Hidden = scope[0] != ""
+	return out, nil
 }
 
 // Worklist implements dashboard.Backend.
@@ -194,7 +272,7 @@ func (v *clusterView) Worklist(ctx context.Context) (*contract.Worklist, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(rows.Rows) > 0 {
+	if len(rows.Rows) > 0 || v.access.fixed != nil {
 		return withStale(rows, stale), nil
 	}
 	found, _, stale, err := v.report.Get(ctx)
@@ -222,7 +300,7 @@ func withStale(list *contract.Worklist, stale string) *contract.Worklist {
 // compute computes recommendations as crane recommend does: of all workloads, or of one.
 func (v *clusterView) compute(ctx context.Context, target contract.Target) (*report, error) {
 	o := &recommendOptions{
-		prometheus: v.server(), kubernetes: v.access, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
+		prometheus: v.server(), kubernetes: v.personal, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
 		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
 	}
 	if target.Name != "" {
@@ -232,6 +310,8 @@ func (v *clusterView) compute(ctx context.Context, target contract.Target) (*rep
 		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
 		o.view.kinds = []string{target.Kind}
 		o.evidence = true
+	} else if err := v.limit(ctx, o); err != nil {
+		return nil, err
 	}
 	quiet := Streams{Out: io.Discard, Err: io.Discard}
 	gather := o.collectFromPrometheus
@@ -244,6 +324,23 @@ func (v *clusterView) compute(ctx context.Context, target contract.Target) (*rep
 	}
 	v.keepServer(o.prometheus)
 	return found, nil
+}
+
+// limit limits the recommendations to the namespaces of the scope.
+func (v *clusterView) limit(ctx context.Context, o *recommendOptions) error {
+	if v.fromFiles() {
+		return nil
+	}
+	scope, err := v.namespaces(ctx)
+	switch {
+	case errors.Is(err, errNoKubeconfig): // Prometheus alone
+		o.namespaces = v.options.namespaces
+	case err != nil:
+		return err
+	case scope[0] != "":
+		o.namespaces = scope
+	}
+	return nil
 }
 
 // server returns the flags of Prometheus, with the server that an earlier request discovered.
@@ -273,11 +370,7 @@ func historyFailure(err error) error {
 }
 
 // Overview implements dashboard.Backend.
-func (v *clusterView) Overview(ctx context.Context) (contract.Overview, error) {
-	list, err := v.Worklist(ctx)
-	if err != nil {
-		return contract.Overview{}, err
-	}
+func (v *clusterView) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
 	out := dashboard.Summarize(list)
 	if v.fromFiles() {
 		return out, nil
@@ -302,15 +395,16 @@ func setClusterCost(money *contract.Money, costs *costReport) {
 
 // history returns the report of one workload, shared between requests; the least recently added one is dropped.
 func (v *clusterView) history(ctx context.Context, target contract.Target) (*report, string, error) {
+	person, _ := dashboard.PersonOf(ctx)
 	v.mu.Lock()
 	var one *workloadHistory
 	for _, h := range v.histories {
-		if h.target == target {
+		if h.target == target && h.cluster == person.Cluster {
 			one = h
 		}
 	}
 	if one == nil {
-		one = &workloadHistory{target, &dashboard.Shared[report]{
+		one = &workloadHistory{target, person.Cluster, &dashboard.Shared[report]{
 			Read: func(ctx context.Context) (*report, error) { return v.compute(ctx, target) },
 			TTL:  historyTTL, Timeout: readTimeout, Patience: historyWait, Clock: v.clock,
 		}}

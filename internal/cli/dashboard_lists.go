@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -33,7 +34,7 @@ const (
 
 // origin names the API server as the source.
 func (v *clusterView) origin() contract.Origin {
-	return contract.Origin{AsOf: v.clock.Now().Unix(), Source: v.access.serverName()}
+	return contract.Origin{AsOf: v.clock.Now().Unix(), Source: v.personal.serverName()}
 }
 
 // Health implements dashboard.Backend.
@@ -42,13 +43,13 @@ func (v *clusterView) Health(ctx context.Context) (contract.Health, error) {
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no cluster", "")
 	}
-	c, err := v.access.objectClient()
+	c, err := v.personal.objectClient()
 	if err != nil {
 		return out, err
 	}
 	found, err := readStatus(ctx, c, v.clock.Now())
 	if err != nil {
-		return out, unavailable(v.access.serverName(), err)
+		return out, unavailable(v.personal.serverName(), err)
 	}
 	for _, c := range found.checks {
 		out.Checks = append(out.Checks, contract.Check{Name: c.Name, Status: string(c.Status), Detail: c.Detail, Next: c.Advice})
@@ -67,7 +68,7 @@ func (v *clusterView) Health(ctx context.Context) (contract.Health, error) {
 
 // readCosts allocates the cost of the nodes, as crane cost does.
 func (v *clusterView) readCosts(ctx context.Context) (*costReport, error) {
-	o := &costOptions{prometheus: v.server(), kubernetes: v.access, by: byWorkload, window: "1h", windowLength: costWindow, prices: v.prices}
+	o := &costOptions{prometheus: v.server(), kubernetes: v.personal, by: byWorkload, window: "1h", windowLength: costWindow, prices: v.prices}
 	found, err := o.gather(ctx, Streams{Out: io.Discard, Err: io.Discard})
 	if err != nil {
 		return nil, historyFailure(err)
@@ -148,17 +149,32 @@ func nodeCosts(r *costReport, byPool bool) []contract.CostRow {
 
 // Rules implements dashboard.Backend.
 func (v *clusterView) Rules(ctx context.Context) (contract.RuleList, error) {
-	out := contract.RuleList{Origin: v.origin(), Rules: []contract.Rule{}}
 	if v.fromFiles() {
-		return out, dashboard.NotServed("files have no rules", "")
+		return contract.RuleList{}, dashboard.NotServed("files have no rules", "")
 	}
-	c, err := v.access.objectClient()
+	return valueOf(ctx, v.rules, func(out *contract.RuleList, stale string) { out.Stale = stale })
+}
+
+// valueOf returns a copy of a shared value with the reason why it is stale.
+func valueOf[T any](ctx context.Context, of *dashboard.Shared[T], setStale func(out *T, stale string)) (out T, err error) {
+	found, _, stale, err := of.Get(ctx)
 	if err != nil {
 		return out, err
 	}
+	out = *found
+	setStale(&out, stale)
+	return out, nil
+}
+
+func (v *clusterView) readRules(ctx context.Context) (*contract.RuleList, error) {
+	out := &contract.RuleList{Origin: v.origin(), Rules: []contract.Rule{}}
+	c, err := v.access.objectClient()
+	if err != nil {
+		return nil, err
+	}
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := c.List(ctx, &list); err != nil {
-		return out, unavailable(v.access.serverName(), err)
+		return nil, unavailable(v.access.serverName(), err)
 	}
 	for i := range list.Items {
 		rule := &list.Items[i]
@@ -167,7 +183,7 @@ func (v *clusterView) Rules(ctx context.Context) (contract.RuleList, error) {
 			"apiVersion": analysisv1alpha1.GroupVersion.String(), "kind": "RecommendationRule", "metadata": map[string]any{"name": rule.Name}, "spec": rule.Spec,
 		})
 		if err != nil {
-			return out, fmt.Errorf("failed to encode rule %s: %w", rule.Name, err)
+			return nil, fmt.Errorf("failed to encode rule %s: %w", rule.Name, err)
 		}
 		one := contract.Rule{Name: rule.Name, Interval: rule.Spec.RunInterval, RunNumber: int64(rule.Status.RunNumber), Conditions: conditionsOf(rule.Status.Conditions), YAML: string(text)}
 		for _, r := range rule.Spec.Recommenders {
@@ -209,44 +225,57 @@ func int64Of(v *int32) *int64 {
 
 // Autoscaling implements dashboard.Backend.
 func (v *clusterView) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
-	out := contract.Autoscaling{Origin: v.origin(), Horizontal: []contract.HorizontalAutoscaler{}, Vertical: []contract.VerticalAutoscaler{}}
 	if v.fromFiles() {
-		return out, dashboard.NotServed("files have no autoscalers", "")
+		return contract.Autoscaling{}, dashboard.NotServed("files have no autoscalers", "")
 	}
+	return valueOf(ctx, v.autoscalers, func(out *contract.Autoscaling, stale string) { out.Stale = stale })
+}
+
+func (v *clusterView) readAutoscalers(ctx context.Context) (*contract.Autoscaling, error) {
+	out := &contract.Autoscaling{Origin: v.origin(), Horizontal: []contract.HorizontalAutoscaler{}, Vertical: []contract.VerticalAutoscaler{}}
 	c, err := v.access.objectClient()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	var horizontal autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
-	if err := c.List(ctx, &horizontal); err != nil {
-		return out, unavailable(v.access.serverName(), err)
+	scope, err := v.namespaces(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range horizontal.Items {
-		out.Horizontal = append(out.Horizontal, v.horizontal(&horizontal.Items[i]))
-	}
-	var vertical autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
-	if err := c.List(ctx, &vertical); err != nil {
-		return out, unavailable(v.access.serverName(), err)
-	}
-	for i := range vertical.Items {
-		o := &vertical.Items[i]
-		one := contract.VerticalAutoscaler{
-			Cluster: v.name, Namespace: o.Namespace, Name: o.Name, Decisions: []contract.VerticalDecision{}, Conditions: conditionsOf(o.Status.Conditions),
-			Target: contract.Target{Cluster: v.name, Namespace: o.Namespace, Kind: o.Spec.TargetRef.Kind, Name: o.Spec.TargetRef.Name},
+	for _, namespace := range scope {
+		var horizontal autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
+		if err := c.List(ctx, &horizontal, client.InNamespace(namespace)); err != nil {
+			return nil, unavailable(v.access.serverName(), err)
 		}
-		if o.Spec.UpdatePolicy != nil && o.Spec.UpdatePolicy.UpdateMode != nil {
-			one.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
+		for i := range horizontal.Items {
+			out.Horizontal = append(out.Horizontal, v.horizontal(&horizontal.Items[i]))
 		}
-		for _, d := range o.Status.Decisions {
-			decision := contract.VerticalDecision{Container: d.ContainerName, Resource: string(d.Resource), Action: string(d.Action), Estimator: d.Estimator, Message: d.Reason}
-			if d.Request != nil {
-				decision.Target = d.Request.String()
-			}
-			one.Decisions = append(one.Decisions, decision)
+		var vertical autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
+		if err := c.List(ctx, &vertical, client.InNamespace(namespace)); err != nil {
+			return nil, unavailable(v.access.serverName(), err)
 		}
-		out.Vertical = append(out.Vertical, one)
+		for i := range vertical.Items {
+			out.Vertical = append(out.Vertical, v.vertical(&vertical.Items[i]))
+		}
 	}
 	return out, nil
+}
+
+func (v *clusterView) vertical(o *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) contract.VerticalAutoscaler {
+	one := contract.VerticalAutoscaler{
+		Cluster: v.name, Namespace: o.Namespace, Name: o.Name, Decisions: []contract.VerticalDecision{}, Conditions: conditionsOf(o.Status.Conditions),
+		Target: contract.Target{Cluster: v.name, Namespace: o.Namespace, Kind: o.Spec.TargetRef.Kind, Name: o.Spec.TargetRef.Name},
+	}
+	if o.Spec.UpdatePolicy != nil && o.Spec.UpdatePolicy.UpdateMode != nil {
+		one.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
+	}
+	for _, d := range o.Status.Decisions {
+		decision := contract.VerticalDecision{Container: d.ContainerName, Resource: string(d.Resource), Action: string(d.Action), Estimator: d.Estimator, Message: d.Reason}
+		if d.Request != nil {
+			decision.Target = d.Request.String()
+		}
+		one.Decisions = append(one.Decisions, decision)
+	}
+	return one
 }
 
 func (v *clusterView) horizontal(o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) contract.HorizontalAutoscaler {
@@ -306,23 +335,27 @@ func (v *clusterView) horizontal(o *autoscalingv1alpha1.EffectiveHorizontalPodAu
 
 // Nodes implements dashboard.Backend.
 func (v *clusterView) Nodes(ctx context.Context) (contract.NodeList, error) {
-	out := contract.NodeList{Origin: v.origin(), Currency: v.prices.Currency, Nodes: []contract.Node{}}
 	if v.fromFiles() {
-		return out, dashboard.NotServed("files have no nodes", "")
+		return contract.NodeList{}, dashboard.NotServed("files have no nodes", "")
 	}
-	lister, host, err := v.access.lister()
+	return valueOf(ctx, v.nodes, func(out *contract.NodeList, stale string) { out.Stale = stale })
+}
+
+func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error) {
+	out := &contract.NodeList{Origin: v.origin(), Currency: v.prices.Currency, Nodes: []contract.Node{}}
+	lister, host, err := v.personal.lister()
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if err := lister.EachNode(ctx, func(n *corev1.Node) error {
 		out.Nodes = append(out.Nodes, nodeOf(n, v.clock.Now()))
 		return nil
 	}); err != nil {
-		return out, unavailable(host, err)
+		return nil, unavailable(host, err)
 	}
 	cluster, err := lister.Cluster(ctx, nil)
 	if err != nil {
-		return out, unavailable(host, err)
+		return nil, unavailable(host, err)
 	}
 	index := map[string]*contract.Node{}
 	for i := range out.Nodes {

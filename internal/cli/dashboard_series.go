@@ -94,7 +94,7 @@ func (v *clusterView) Series(ctx context.Context, target contract.Target, within
 		return out, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
 	flags := v.server()
-	if err := flags.discoverServer(ctx, v.access, func(string) {}); err != nil {
+	if err := flags.discoverServer(ctx, v.personal, func(string) {}); err != nil {
 		return out, historyFailure(err)
 	}
 	source, err := flags.open()
@@ -158,7 +158,7 @@ func (v *clusterView) fileSeries(target contract.Target, within dashboard.Series
 // marks returns rollouts, adoption events and OOM kills of a workload.
 func (v *clusterView) marks(ctx context.Context, target contract.Target, within dashboard.SeriesRange) ([]contract.Mark, error) {
 	out := []contract.Mark{}
-	c, err := v.access.objectClient()
+	c, err := v.personal.objectClient()
 	if err != nil {
 		return out, err
 	}

@@ -210,7 +210,7 @@ func (v *clusterView) addSources(ctx context.Context, out *contract.WorkloadDeta
 	if v.fromFiles() {
 		return
 	}
-	c, err := v.access.objectClient()
+	c, err := v.personal.objectClient()
 	if err != nil {
 		return // The page says where the other numbers are from.
 	}

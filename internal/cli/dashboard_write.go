@@ -37,7 +37,7 @@ func (v *clusterView) Act(ctx context.Context, action string, dryRun bool, items
 	if v.fromFiles() {
 		return nil, dashboard.NotServed("files have no workload to change", "")
 	}
-	c, err := v.access.objectClient()
+	c, err := v.personal.objectClient()
 	if err != nil {
 		return nil, err
 	}
@@ -241,11 +241,11 @@ func (v *clusterView) reportOfRows(ctx context.Context, rows []contract.Row) (*r
 		})
 		return &out, nil
 	}
-	lister, _, err := v.access.lister()
+	lister, _, err := v.personal.lister()
 	if err != nil {
 		return nil, err
 	}
-	c, err := v.access.objectClient()
+	c, err := v.personal.objectClient()
 	if err != nil {
 		return nil, err
 	}

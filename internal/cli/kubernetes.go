@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -41,6 +42,17 @@ var errNoKubeconfig = errors.New("no kubeconfig found")
 type kubernetesFlags struct {
 	kubeconfig string
 	context    string
+	// fixed is used instead of a kubeconfig, nil for none.
+	fixed *fixedAccess
+}
+
+// fixedAccess is the access of a server in the cluster.
+type fixedAccess struct {
+	config *rest.Config
+	mapper meta.RESTMapper
+	// personal is set if each request has the token of the person who caused it. What that person may not read is then not read from
+	// elsewhere either.
+	personal bool
 }
 
 func (k *kubernetesFlags) addFlags(fs *pflag.FlagSet) {
@@ -49,7 +61,25 @@ func (k *kubernetesFlags) addFlags(fs *pflag.FlagSet) {
 }
 
 // explicit reports whether the user selected a cluster, so that failing to reach it is an error.
-func (k *kubernetesFlags) explicit() bool { return k.kubeconfig != "" || k.context != "" }
+func (k *kubernetesFlags) explicit() bool {
+	return k.kubeconfig != "" || k.context != "" || k.fixed != nil
+}
+
+// personal reports whether each request has the rights of the person who caused it.
+func (k *kubernetesFlags) personal() bool { return k.fixed != nil && k.fixed.personal }
+
+// newClient returns a client of the kinds of a scheme.
+func (k *kubernetesFlags) newClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, error) {
+	options := client.Options{Scheme: scheme}
+	if k.fixed != nil {
+		options.Mapper = k.fixed.mapper
+	}
+	c, err := client.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return c, nil
+}
 
 func (k *kubernetesFlags) clientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -59,6 +89,9 @@ func (k *kubernetesFlags) clientConfig() clientcmd.ClientConfig {
 
 // config returns the client configuration by kubectl's loading rules, or errNoKubeconfig.
 func (k *kubernetesFlags) config() (*rest.Config, error) {
+	if k.fixed != nil {
+		return rest.CopyConfig(k.fixed.config), nil
+	}
 	config, err := k.clientConfig().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errNoKubeconfig
@@ -81,11 +114,7 @@ func (k *kubernetesFlags) objectClient() (client.Client, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
-	}
-	return c, nil
+	return k.newClient(config, scheme)
 }
 
 // defaultNamespace returns the namespace of the kubeconfig's context.
@@ -107,9 +136,9 @@ func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err er
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, "", fmt.Errorf("failed to build the scheme: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := k.newClient(config, scheme)
 	if err != nil {
-		return nil, "", fmt.Errorf("API server %s: %w", config.Host, err)
+		return nil, "", err
 	}
 	direct := workload.Source{Reader: c, PageSize: pageSize}
 	return &workload.Lister{

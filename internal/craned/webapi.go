@@ -10,22 +10,19 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/util/cert"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/craned/webapi"
+	"crane.io/crane/internal/kube/pki"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/prediction/controller"
 	"crane.io/crane/pkg/series"
@@ -117,32 +114,15 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 
 // tls returns the certificate of a directory, which is reloaded, or one generated for this host.
 func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	modernTLS(config)
-	if a.CertDir != "" {
-		watcher, err := certwatcher.New(filepath.Join(a.CertDir, "tls.crt"), filepath.Join(a.CertDir, "tls.key"))
-		if err != nil {
-			return nil, fmt.Errorf("--server-cert-dir: %w", err)
-		}
-		if err := mgr.Add(watcher); err != nil {
+	config, follow, err := pki.ServingConfig(a.CertDir, "craned")
+	if err != nil {
+		return nil, fmt.Errorf("--server-cert-dir: %w", err)
+	}
+	if follow != nil {
+		if err := mgr.Add(manager.RunnableFunc(follow)); err != nil {
 			return nil, fmt.Errorf("adding what follows --server-cert-dir: %w", err)
 		}
-		config.GetCertificate = watcher.GetCertificate
-		return config, nil
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("naming this replica: %w", err)
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost", "craned"})
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the web API: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the web API: %w", err)
-	}
-	config.Certificates = []tls.Certificate{pair}
 	return config, nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/internal/dashboard/contract"
 )
 
-// Backend answers for one cluster, or for a directory of files. All methods may be called at the same time; they return values that are
+// Backend answers for one cluster, or for a directory of files. Guard limits it to the rights of a person. All methods may be called at the same time; they return values that are
 // not changed afterwards. An error that is a *ResponseError has its own status and reason.
 type Backend interface {
 	// Name is unique among the backends of a server.
@@ -22,7 +22,8 @@ type Backend interface {
 	Cluster(ctx context.Context) contract.Cluster
 	// Worklist returns the same pointer until the data change.
 	Worklist(ctx context.Context) (*contract.Worklist, error)
-	Overview(ctx context.Context) (contract.Overview, error)
+	// Overview summarizes a worklist and adds what the whole cluster costs.
+	Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error)
 	Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error)
 	Series(ctx context.Context, target contract.Target, of SeriesRange) (contract.WorkloadSeries, error)
 	WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error)

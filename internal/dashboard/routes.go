@@ -30,16 +30,20 @@ func sameToken(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), 
 
 func (s *Server) routes() {
 	s.mux.HandleFunc("GET "+contract.Prefix+contract.PathSession, s.getSession)
-	s.mux.HandleFunc("POST "+contract.Prefix+contract.PathLogin, func(w http.ResponseWriter, _ *http.Request) {
-		sendFailure(w, NotServed("this dashboard has no login by token", "open the address that crane dashboard prints"))
-	})
+	s.mux.HandleFunc("POST "+contract.Prefix+contract.PathLogin, s.login)
 	s.write(contract.PathLogout, func(w http.ResponseWriter, r *http.Request) error {
 		s.sessions.end(r)
 		s.sessions.setCookie(w, "")
 		return sendValue(w, r, s.describe(r, session{}, false))
 	})
 	s.read(contract.PathWorklist, s.getWorklist)
-	s.read(contract.PathOverview, ask(s, Backend.Overview))
+	s.read(contract.PathOverview, ask(s, func(b Backend, ctx context.Context) (contract.Overview, error) { //nolint:revive // the order of a method expression
+		list, err := b.Worklist(ctx)
+		if err != nil {
+			return contract.Overview{}, err
+		}
+		return b.Overview(ctx, list)
+	}))
 	s.read(contract.PathWorkload, askTarget(s, func(ctx context.Context, b Backend, _ *http.Request, of contract.Target) (any, error) {
 		return b.Workload(ctx, of)
 	}))
@@ -135,8 +139,12 @@ func trimSlashes(path string) string {
 }
 
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
-	one, ok := s.sessions.of(r)
-	if err := sendValue(w, r, s.describe(r, one, ok)); err != nil {
+	one, r, failure := s.authenticate(r)
+	if failure != nil && FailureOf(failure).Status != http.StatusUnauthorized {
+		sendFailure(w, failure)
+		return
+	}
+	if err := sendValue(w, r, s.describe(r, one, failure == nil)); err != nil {
 		sendFailure(w, err)
 	}
 }
@@ -187,14 +195,15 @@ func (s *Server) getWorklist(r *http.Request) (any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.Equal(parts, s.parts) {
-		return s.worklist, nil
+	if i := slices.IndexFunc(s.worklists, func(e encodedWorklist) bool { return slices.Equal(parts, e.parts) }); i >= 0 {
+		return s.worklists[i].body, nil
 	}
 	body, err := encode(mergeWorklists(parts))
 	if err != nil {
 		return nil, err
 	}
-	s.parts, s.worklist = parts, body
+	s.worklists = append(s.worklists, encodedWorklist{parts, body})
+	s.worklists = s.worklists[max(0, len(s.worklists)-maxEncoded):]
 	return body, nil
 }
 

@@ -28,7 +28,8 @@ const maxLabels = 12
 func RowOf(cluster string, rec *analysisv1alpha1.Recommendation) contract.Row {
 	target := rec.Spec.TargetRef
 	row := contract.Row{
-		Cluster: cluster, Namespace: cmp.Or(target.Namespace, rec.Namespace), Name: rec.Name, Type: string(rec.Spec.Type),
+		// The namespace of the Recommendation decides who may read the row, whatever namespace its target names.
+		Cluster: cluster, Namespace: rec.Namespace, Name: rec.Name, Type: string(rec.Spec.Type),
 		Rule: rec.Labels[analysisv1alpha1.LabelRuleName], Kind: target.Kind, Workload: target.Name, APIVersion: target.APIVersion,
 		Labels: ownLabels(rec.Labels), Change: rec.Status.Change, Action: string(rec.Status.Action),
 		AdoptionType: string(rec.Spec.AdoptionType), Created: rec.CreationTimestamp.Unix(),

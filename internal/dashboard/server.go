@@ -4,10 +4,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/component/version"
@@ -31,18 +34,23 @@ const (
 	headerTimeout = 10 * time.Second
 	// requestTimeout bounds one request; the what-if and the history of one workload take seconds.
 	requestTimeout = 90 * time.Second
+	loginTimeout   = 10 * time.Second
+	// healthPath answers the probes of the kubelet.
+	healthPath = "/healthz"
 )
 
-// Config configures a server for a single user on loopback.
+// Config configures a server: for a single user on loopback, or for the persons of a cluster over TLS.
 type Config struct {
 	Mode     contract.Mode
 	Backends []Backend
 	// Static serves the page and its files.
 	Static http.Handler
-	// User is the name of the user, for the page.
-	User  string
-	Audit *slog.Logger
-	Clock clock.Clock
+	// User is the name of the single user, for the page.
+	User string
+	// Reviews identify persons by their tokens; nil for a single user. The backends must be guarded by the same reviews.
+	Reviews *Reviews
+	Audit   *slog.Logger
+	Clock   clock.Clock
 }
 
 // Server is the dashboard.
@@ -53,19 +61,32 @@ type Server struct {
 	slots    chan struct{}
 	mux      *http.ServeMux
 
-	// worklist is the last worklist as it is sent, and what it was encoded from.
-	mu       sync.Mutex
-	parts    []*contract.Worklist
-	worklist encoded
+	// worklists are the last worklists as they are sent, and what each was encoded from.
+	mu        sync.Mutex
+	worklists []encodedWorklist
 }
 
-// New returns a server for the address of a listener. Requests with another Host header are rejected, so that a page of another origin
-// whose name resolves to this machine reads nothing.
+// maxEncoded bounds the encoded worklists: persons with different rights have different ones.
+const maxEncoded = 4
+
+type encodedWorklist struct {
+	parts []*contract.Worklist
+	body  encoded
+}
+
+// New returns a server for the address of a listener. For a single user, requests with another Host header are rejected, so that a page of
+// another origin whose name resolves to this machine reads nothing. In a cluster the names are not known; a page of another name has no
+// cookie there.
 func New(config Config, listen net.Addr) *Server {
 	_, port, _ := net.SplitHostPort(listen.String())
 	s := &Server{
 		config: config, host: listen.String(), slots: make(chan struct{}, maxConcurrent), mux: http.NewServeMux(),
-		sessions: &sessions{clock: config.Clock, cookie: "crane-dashboard-" + port, oneTime: randomToken(), byHash: map[[32]byte]session{}},
+		sessions: &sessions{clock: config.Clock, key: []byte(randomToken()), byHash: map[[32]byte]session{}},
+	}
+	if config.Reviews == nil {
+		s.sessions.cookie, s.sessions.oneTime = "crane-dashboard-"+port, randomToken()
+	} else {
+		s.sessions.cookie, s.sessions.secure = "__Host-crane-dashboard", true
 	}
 	s.routes()
 	return s
@@ -91,8 +112,18 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
-	if !s.ownHost(r.Host) {
+	if s.config.Reviews != nil {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		if r.URL.Path == healthPath {
+			_, _ = io.WriteString(w, "ok") // The probe has disconnected.
+			return
+		}
+	} else if !s.ownHost(r.Host) {
 		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the address "+r.Host+" is not the one of this dashboard", "open the address that crane dashboard prints"))
+		return
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request is from another origin", "reload the page"))
 		return
 	}
 	select {
@@ -123,16 +154,55 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
+// authenticate returns the session of a request, and its context with the person.
+func (s *Server) authenticate(r *http.Request) (session, *http.Request, error) {
+	one, ok := s.sessions.of(r)
+	if s.config.Reviews == nil {
+		if !ok {
+			return one, r, errNoSession("open the address that crane dashboard prints; start it again for a new one")
+		}
+		return one, r, nil
+	}
+	token, forwarded := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !forwarded {
+		token = one.person.Token
+	}
+	if token == "" {
+		return one, r, errNoSession("")
+	}
+	person, err := s.config.Reviews.Identify(r.Context(), token)
+	if err != nil {
+		return one, r, s.endIfUnauthorized(r, err)
+	}
+	if one.person = person; forwarded {
+		one.csrf, one.expires = s.sessions.csrfOf(person.Name), time.Time{}
+	}
+	return one, r.WithContext(WithPerson(r.Context(), person)), nil
+}
+
+// endIfUnauthorized ends the session of a person whose token the API server does not accept any more.
+func (s *Server) endIfUnauthorized(r *http.Request, err error) error {
+	if s.config.Reviews == nil || !apierrors.IsUnauthorized(err) {
+		return err
+	}
+	if p, ok := PersonOf(r.Context()); ok {
+		s.config.Reviews.Forget(p.Token)
+	}
+	s.sessions.end(r)
+	return errNoSession("")
+}
+
 // read registers a GET route that requires a session.
 func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 	s.mux.HandleFunc("GET "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.sessions.of(r); !ok {
-			sendFailure(w, errNoSession())
+		_, r, err := s.authenticate(r)
+		if err != nil {
+			sendFailure(w, err)
 			return
 		}
 		value, err := answer(r)
 		if err != nil {
-			sendFailure(w, err)
+			sendFailure(w, s.endIfUnauthorized(r, err))
 			return
 		}
 		w.Header().Set("Cache-Control", "private, no-cache")
@@ -150,23 +220,52 @@ func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 // write registers a POST route that requires a session and its CSRF token.
 func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc("POST "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
-		one, ok := s.sessions.of(r)
+		one, r, err := s.authenticate(r)
 		switch {
-		case !ok:
-			sendFailure(w, errNoSession())
+		case err != nil:
+			sendFailure(w, err)
 		case !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf):
 			sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page"))
 		default:
 			if err := answer(w, r); err != nil {
-				sendFailure(w, err)
+				sendFailure(w, s.endIfUnauthorized(r, err))
 			}
 		}
 	})
 }
 
-func errNoSession() error {
-	return NewResponseError(http.StatusUnauthorized, contract.ReasonUnauthenticated, "there is no session, or it has expired",
-		"open the address that crane dashboard prints; start it again for a new one")
+// login starts a session for a token of the cluster. Its body is small and must arrive soon, because everybody can send one.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	if s.config.Reviews == nil {
+		sendFailure(w, NotServed("this dashboard has no login by token", "open the address that crane dashboard prints"))
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(s.config.Clock.Now().Add(loginTimeout)) // Recorders of tests have none.
+	r.Body = http.MaxBytesReader(w, r.Body, maxToken+maxHeader)
+	var request contract.LoginRequest
+	if err := decode(r, &request); err != nil {
+		sendFailure(w, err)
+		return
+	}
+	person, err := s.config.Reviews.Identify(r.Context(), request.Token)
+	if err != nil {
+		sendFailure(w, s.endIfUnauthorized(r, err))
+		return
+	}
+	cookie, one, err := s.sessions.start(person)
+	if err != nil {
+		sendFailure(w, err)
+		return
+	}
+	s.config.Audit.Info("login", "user", person.Name)
+	s.sessions.setCookie(w, cookie)
+	if err := sendValue(w, r, s.describe(r.WithContext(WithPerson(r.Context(), person)), one, true)); err != nil {
+		sendFailure(w, err)
+	}
+}
+
+func errNoSession(next string) error {
+	return NewResponseError(http.StatusUnauthorized, contract.ReasonUnauthenticated, "there is no session, or it has expired", cmp.Or(next, "log in again"))
 }
 
 // decode reads the JSON body of a request strictly.
@@ -190,7 +289,7 @@ func decode(r *http.Request, into any) error {
 // describe returns the session of a request.
 func (s *Server) describe(r *http.Request, one session, ok bool) contract.Session {
 	out := contract.Session{
-		Authenticated: ok, Mode: s.config.Mode, LoginMethods: []string{"link"}, Clusters: []contract.Cluster{}, Version: version.String(),
+		Authenticated: ok, Mode: s.config.Mode, LoginMethods: s.loginMethods(), Clusters: []contract.Cluster{}, Version: version.String(),
 		Pages: []string{"overview", "worklist", "workload", "autoscaling", "nodes", "cost", "rules", "health"},
 	}
 	if s.config.Mode == contract.ModeFiles {
@@ -199,11 +298,18 @@ func (s *Server) describe(r *http.Request, one session, ok bool) contract.Sessio
 	if !ok {
 		return out
 	}
-	out.User, out.CSRFToken, out.Expires = s.config.User, one.csrf, one.expires.Unix()
+	out.User, out.CSRFToken, out.Expires = cmp.Or(one.person.Name, s.config.User), one.csrf, Unix(one.expires)
 	for _, b := range s.config.Backends {
 		out.Clusters = append(out.Clusters, b.Cluster(r.Context()))
 	}
 	return out
+}
+
+func (s *Server) loginMethods() []string {
+	if s.config.Reviews != nil {
+		return []string{"token"}
+	}
+	return []string{"link"}
 }
 
 // backend returns the cluster of a request, the first one by default.

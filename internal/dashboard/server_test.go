@@ -45,8 +45,8 @@ func (f *fakeBackend) Worklist(context.Context) (*contract.Worklist, error) {
 	return f.list, f.err
 }
 
-func (f *fakeBackend) Overview(context.Context) (contract.Overview, error) {
-	return Summarize(f.list), f.err
+func (f *fakeBackend) Overview(_ context.Context, list *contract.Worklist) (contract.Overview, error) {
+	return Summarize(list), f.err
 }
 
 func (f *fakeBackend) Act(_ context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error) {

@@ -4,11 +4,14 @@
 package dashboard
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,9 +19,9 @@ import (
 )
 
 const (
-	// sessionLength is the longest life of a session; maxSessions bounds their number, the oldest ends first.
+	// sessionLength is the longest life of a session; maxSessions bounds their number, the one that ends first is dropped.
 	sessionLength = 12 * time.Hour
-	maxSessions   = 64
+	maxSessions   = 1024
 	// tokenBytes is the entropy of tokens and cookies: 256 bits.
 	tokenBytes = 32
 )
@@ -27,12 +30,17 @@ const (
 type session struct {
 	csrf    string
 	expires time.Time
+	// person is who logged in with a token; empty where the sessions are those of the user of a kubeconfig.
+	person Person
 }
 
 // sessions holds the sessions by the hash of their cookie, and the one-time token of the printed address.
 type sessions struct {
 	clock  clock.PassiveClock
 	cookie string // the name
+	secure bool   // over TLS
+	// key signs the CSRF tokens of persons whose token comes with each request.
+	key []byte
 
 	mu      sync.Mutex
 	oneTime string // empty once it is used
@@ -54,10 +62,51 @@ func (s *sessions) redeem(token string) (cookie string, ok bool) {
 		return "", false
 	}
 	s.oneTime = ""
+	return s.add(Person{}, sessionLength), true
+}
+
+// start starts a session for a person, which ends with the token at the latest.
+func (s *sessions) start(p Person) (cookie string, one session, err error) {
+	life := sessionLength
+	if end := expiry(p.Token); !end.IsZero() {
+		if life = min(life, end.Sub(s.clock.Now())); life <= 0 {
+			return "", session{}, errNoSession("")
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cookie = s.add(p, life)
+	return cookie, s.byHash[sha256.Sum256([]byte(cookie))], nil
+}
+
+func (s *sessions) add(p Person, life time.Duration) (cookie string) {
 	cookie = randomToken()
-	s.byHash[sha256.Sum256([]byte(cookie))] = session{csrf: randomToken(), expires: s.clock.Now().Add(sessionLength)}
+	s.byHash[sha256.Sum256([]byte(cookie))] = session{csrf: randomToken(), expires: s.clock.Now().Add(life), person: p}
 	s.dropOldest()
-	return cookie, true
+	return cookie
+}
+
+// expiry returns the end of a JSON web token, zero if it has none. The API server verifies the token; this only shortens the session.
+func expiry(token string) time.Time {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct {
+		Expires float64 `json:"exp"`
+	}
+	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Expires < 1 || claims.Expires > 1<<40 {
+		return time.Time{}
+	}
+	return time.Unix(int64(claims.Expires), 0)
+}
+
+// csrfOf returns the CSRF token of a person whose token comes with each request, from a proxy. It stays the same when the token is renewed.
+func (s *sessions) csrfOf(name string) string {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // dropOldest keeps the number of sessions within the bound.
@@ -107,5 +156,5 @@ func (s *sessions) setCookie(w http.ResponseWriter, value string) {
 		age = -1
 	}
 	// Loopback has no TLS; the cookie leaves the machine on no path.
-	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // not Secure: see above
+	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure})
 }

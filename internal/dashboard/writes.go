@@ -4,6 +4,8 @@
 package dashboard
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -87,19 +89,20 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		out.Results = append(out.Results, results...)
 	}
 	if !request.DryRun {
-		s.audit(request.Action, out.Results)
+		s.audit(r.Context(), request.Action, out.Results)
 	}
 	return sendValue(w, r, out)
 }
 
 // audit records each write with its user, object and result.
-func (s *Server) audit(action string, results []contract.ItemResult) {
+func (s *Server) audit(ctx context.Context, action string, results []contract.ItemResult) {
+	person, _ := PersonOf(ctx)
 	for _, one := range results {
 		result := "ok"
 		if one.Error != nil {
 			result = one.Error.Message
 		}
-		s.config.Audit.Info("write", "user", s.config.User, "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace,
+		s.config.Audit.Info("write", "user", cmp.Or(person.Name, s.config.User), "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace,
 			"recommendation", one.Item.Name, "result", result)
 	}
 }

@@ -1,0 +1,214 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	limiter "golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"crane.io/crane/internal/dashboard/contract"
+)
+
+const (
+	// reviewTTL is how long the API server's answers about a token are used. A revoked token or right ends after this time.
+	reviewTTL = time.Minute
+	// maxPersons and maxRights bound the cache: tokens, and rights of each token.
+	maxPersons, maxRights = 1024, 4096
+	// Tokens that are not in the cache are sent to the API server at this rate at most, because anybody can send them.
+	newTokensPerSecond, newTokensBurst = 10, 50
+	// parallelReviews bounds the concurrent reviews of one request.
+	parallelReviews = 8
+	// maxToken bounds the length of a token, in bytes.
+	maxToken = 16 << 10
+)
+
+// Reviews asks the API server who sends a token and what that person may do, with the token itself, and caches the answers.
+type Reviews struct {
+	client  kubernetes.Interface
+	clock   clock.PassiveClock
+	persons *lru.Cache
+	unknown *limiter.Limiter
+}
+
+// reviewed are the answers about one token.
+type reviewed struct {
+	mu     sync.Mutex
+	name   string
+	until  time.Time
+	rights map[Right]decision
+}
+
+type decision struct {
+	allowed bool
+	until   time.Time
+}
+
+// NewReviews returns reviews for the API server of a configuration, whose credentials are not used.
+func NewReviews(config *rest.Config, clock clock.PassiveClock) (*Reviews, error) {
+	config = rest.AnonymousClientConfig(config)
+	config.Wrap(PersonalTransport)
+	config.ContentType = "application/json"
+	config.QPS, config.Burst, config.Timeout = 200, 400, 10*time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return newReviews(client, clock), nil
+}
+
+func newReviews(client kubernetes.Interface, clock clock.PassiveClock) *Reviews {
+	return &Reviews{client: client, clock: clock, persons: lru.New(maxPersons), unknown: limiter.NewLimiter(newTokensPerSecond, newTokensBurst)}
+}
+
+// Identify returns the person who sends a token. The error of a token that the API server does not accept is Unauthorized.
+func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
+	p := Person{Token: token}
+	if token == "" || len(token) > maxToken {
+		return p, apierrors.NewUnauthorized("the token is empty or too long")
+	}
+	key := sha256.Sum256([]byte(token))
+	known := r.known(key)
+	if known == nil && !r.unknown.AllowN(r.clock.Now(), 1) {
+		return p, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many logins at the same time", "repeat the login in some seconds")
+	}
+	if known != nil {
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		if p.Name = known.name; r.clock.Now().Before(known.until) {
+			return p, nil
+		}
+	}
+	answer, err := r.client.AuthenticationV1().SelfSubjectReviews().Create(WithPerson(ctx, p), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		r.persons.Remove(key)
+		return p, err //nolint:wrapcheck // the caller only looks at its kind
+	case apierrors.IsForbidden(err): // An anonymous user: the token was not read at all.
+		return p, apierrors.NewUnauthorized(err.Error())
+	case err != nil:
+		return p, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say who you are: %v", err), "the page repeats the request")
+	}
+	p.Name = answer.Status.UserInfo.Username
+	until := r.clock.Now().Add(reviewTTL)
+	if known != nil {
+		known.name, known.until = p.Name, until
+		return p, nil
+	}
+	r.persons.Add(key, &reviewed{name: p.Name, until: until, rights: map[Right]decision{}})
+	return p, nil
+}
+
+func (r *Reviews) known(key [sha256.Size]byte) *reviewed {
+	if found, ok := r.persons.Get(key); ok {
+		known, _ := found.(*reviewed)
+		return known
+	}
+	return nil
+}
+
+// Forget drops what is known of a token, so that the next request asks the API server.
+func (r *Reviews) Forget(token string) { r.persons.Remove(sha256.Sum256([]byte(token))) }
+
+// Allowed reports whether the person of a context has a right.
+func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
+	p, ok := PersonOf(ctx)
+	if !ok {
+		return false, errNoPerson
+	}
+	known := r.known(sha256.Sum256([]byte(p.Token)))
+	if known != nil {
+		known.mu.Lock()
+		last, found := known.rights[right]
+		known.mu.Unlock()
+		if found && r.clock.Now().Before(last.until) {
+			return last.allowed, nil
+		}
+	}
+	allowed, err := SelfReview(ctx, r.client, right)
+	if apierrors.IsUnauthorized(err) {
+		return false, err //nolint:wrapcheck // ends the session
+	}
+	if err != nil {
+		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %v", right, err), "the page repeats the request")
+	}
+	if known != nil {
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		if len(known.rights) >= maxRights {
+			clear(known.rights)
+		}
+		known.rights[right] = decision{allowed: allowed, until: r.clock.Now().Add(reviewTTL)}
+	}
+	return allowed, nil
+}
+
+// SelfReview asks the API server whether the user of a client has a right.
+func SelfReview(ctx context.Context, client kubernetes.Interface, right Right) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace},
+	}}
+	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err //nolint:wrapcheck // callers name the API server and the right
+	}
+	return answer.Status.Allowed, nil
+}
+
+// require returns nil if the person of a context has all of the rights.
+func (r *Reviews) require(ctx context.Context, rights ...Right) error {
+	for _, right := range rights {
+		allowed, err := r.Allowed(ctx, right)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			return forbidden(right)
+		}
+	}
+	return nil
+}
+
+// allowedIn returns the namespaces in which the person of a context has a right; all is true if it has the right in all namespaces.
+func (r *Reviews) allowedIn(ctx context.Context, right Right, namespaces []string) (in map[string]bool, all bool, err error) {
+	right.Namespace = ""
+	if all, err = r.Allowed(ctx, right); err != nil || all {
+		return nil, all, err
+	}
+	in = map[string]bool{}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelReviews)
+	for _, namespace := range namespaces {
+		one := right
+		if one.Namespace = namespace; namespace == "" {
+			continue // needs the right in all namespaces
+		}
+		group.Go(func() error {
+			allowed, err := r.Allowed(ctx, one)
+			if err != nil || !allowed {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			in[namespace] = true
+			return nil
+		})
+	}
+	return in, false, group.Wait()
+}
