@@ -84,7 +84,7 @@ $(BIN)/promtool: hack/tools/promtool/go.mod
 	cd hack/tools/promtool && $(GO) build -tags remove_all_sd -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool
 
 # Container images, built without a daemon. They have the time of the commit, so that the same commit has the same digests.
-IMAGES := craned metric-adapter crane-scheduler crane-agent
+IMAGES := craned metric-adapter crane-scheduler crane-agent crane
 PLATFORMS ?= linux/amd64,linux/arm64
 # Registry and path to push to, for example PUSH=registry.example/crane; none by default.
 PUSH ?=
@@ -99,7 +99,7 @@ images: ## Build the images for amd64 and arm64 into dist/images, with SBOMs; PU
 
 .PHONY: sbom
 sbom: ## Write an SPDX SBOM of each released binary and platform into dist/sbom
-	cd hack/images && $(GO) run . -sbom $(RELEASE_FLAGS) -out $(CURDIR)/dist/sbom crane $(IMAGES)
+	cd hack/images && $(GO) run . -sbom $(RELEASE_FLAGS) -out $(CURDIR)/dist/sbom $(IMAGES)
 
 .PHONY: chart
 chart: $(BIN)/helm ## Package the chart into dist/
@@ -311,7 +311,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
 	$(MAKE) images
-	cd hack/images && CRANE_REPRODUCIBLE='crane $(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
+	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) vulncheck
 

@@ -88,13 +88,13 @@ args (replace those with the same name of config/), drop (names of arguments to 
 {{- end }}
 {{- $_ := set $container "args" (concat $args (default (list) .args) $values.extraArgs) }}
 {{- with concat (default (list) $container.env) (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
-{{- $_ := set $container "volumeMounts" (concat $container.volumeMounts (default (list) .volumeMounts) $values.extraVolumeMounts) }}
+{{- with concat (default (list) $container.volumeMounts) (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}
 {{- $given := concat (default (list) .volumes) $values.extraVolumes }}
 {{- $names := list }}
 {{- range $given }}{{ $names = append $names .name }}{{ end }}
 {{- $volumes := list }}
 {{- range $pod.volumes }}{{ if not (has .name $names) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}
-{{- $_ := set $pod "volumes" (concat $volumes $given) }}
+{{- with concat $volumes $given }}{{ $_ := set $pod "volumes" . }}{{ end }}
 {{- $_ := set $container "resources" $values.resources }}
 {{- $_ := set $pod "containers" (concat (list $container) $values.extraContainers) }}
 {{- with $root.Values.image.pullSecrets }}

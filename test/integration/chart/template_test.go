@@ -49,8 +49,13 @@ func TestSameObjectsAsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dashboard, err := manifest.ReadDir(config.Components, "components/dashboard")
+	if err != nil || len(dashboard) < 5 {
+		t.Fatalf("%d objects of the dashboard: %v", len(dashboard), err)
+	}
+	want = append(want, dashboard...)
 	rendered := map[string]*unstructured.Unstructured{}
-	for _, o := range render(t, "--set", "namespace.create=true", "--set", "recommendationRules.create=false") {
+	for _, o := range render(t, "--set", "namespace.create=true", "--set", "recommendationRules.create=false", "--set", "dashboard.enabled=true") {
 		rendered[nameOf(o)] = o
 	}
 	for _, o := range want {
@@ -308,6 +313,28 @@ prometheus:
 	}
 }
 
+// TestDashboardArguments checks that the dashboard gets the access to Prometheus and the certificate by the names of its own flags.
+func TestDashboardArguments(t *testing.T) {
+	for _, o := range render(t, "--set", "dashboard.enabled=true,certManager.enabled=true,prometheus.bearerToken.secret=token,prometheus.basicAuth.secret=basic,prometheus.extensionLabels.cluster=eu") {
+		if o.GetKind() != "Deployment" || o.GetName() != "crane-dashboard" {
+			continue
+		}
+		c := container(t, o)
+		want := []string{
+			"dashboard", "serve", "--listen=:8443", "--prometheus=http://prometheus.monitoring:9090", "--prometheus-labels=cluster=eu",
+			"--prometheus-token-file=/etc/prometheus/token/token", "--tls-cert-dir=/etc/crane-serving",
+		}
+		if diff := cmp.Diff(want, c.Args); diff != "" {
+			t.Errorf("arguments (-want +have):\n%s", diff)
+		}
+		if pod := convert[appsv1.Deployment](t, o).Spec.Template.Spec; len(pod.Volumes) != 2 || len(c.VolumeMounts) != 2 {
+			t.Errorf("volumes %+v, mounts %+v", pod.Volumes, c.VolumeMounts)
+		}
+		return
+	}
+	t.Error("no Deployment of the dashboard")
+}
+
 // TestStateVolume checks that a given volume takes the place of the emptyDir with the checkpoints, and that no name of a volume occurs twice.
 func TestStateVolume(t *testing.T) {
 	found := false
@@ -353,9 +380,10 @@ func TestPodValues(t *testing.T) {
 `
 	var text strings.Builder
 	text.WriteString("image: {tag: v9, pullSecrets: [regcred]}\ncommonLabels: {owner: me}\ncommonAnnotations: {contact: me}\n")
-	for _, name := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
+	for _, name := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent", "dashboard"} {
 		text.WriteString(name + ":" + component)
 	}
+	text.WriteString("  enabled: true\n") // of the dashboard
 	if err := os.WriteFile(values, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +401,7 @@ func TestPodValues(t *testing.T) {
 		workloads++
 		template := convert[appsv1.Deployment](t, o).Spec.Template
 		pod, c := template.Spec, container(t, o)
-		if c.Image != "registry.example/crane/"+o.GetName()+"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" {
+		if c.Image != "registry.example/crane/"+strings.TrimSuffix(o.GetName(), "-dashboard")+"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" {
 			t.Errorf("image %s", c.Image)
 		}
 		ok := c.Args[len(c.Args)-1] == "--v=2" && c.Env[len(c.Env)-1].Name == "EXTRA" && c.VolumeMounts[len(c.VolumeMounts)-1].Name == "extra" &&
@@ -385,7 +413,7 @@ func TestPodValues(t *testing.T) {
 			t.Errorf("%s: a value is not used: %+v", o.GetName(), template)
 		}
 	}
-	if workloads != 4 || accounts != 4 {
+	if workloads != 5 || accounts != 5 {
 		t.Errorf("%d workloads, %d accounts", workloads, accounts)
 	}
 }
@@ -408,6 +436,10 @@ func TestOptionalObjects(t *testing.T) {
 		"cert-manager": {[]string{"--set", "certManager.enabled=true"}, []string{
 			"Issuer.cert-manager.io crane-system/crane", "Certificate.cert-manager.io crane-system/craned-webhook",
 			"Certificate.cert-manager.io crane-system/metric-adapter",
+		}},
+		"dashboard": {[]string{"--set", "dashboard.enabled=true"}, []string{
+			"Deployment.apps crane-system/crane-dashboard", "Service crane-system/crane-dashboard", "ServiceAccount crane-system/crane-dashboard",
+			"ClusterRole.rbac.authorization.k8s.io /crane-dashboard", "ClusterRoleBinding.rbac.authorization.k8s.io /crane-dashboard",
 		}},
 		"OpenShift": {[]string{"--set", "openshift.enabled=true"}, []string{"SecurityContextConstraints.security.openshift.io /crane-agent"}},
 		"network policies": {[]string{"--set", "networkPolicy.enabled=true"}, []string{
