@@ -28,6 +28,8 @@ const (
 	componentCraned            = "craned"
 	componentCraneScheduler    = "crane-scheduler"
 	componentMetricAdapter     = "metric-adapter"
+	// componentDashboard is not started where the playground ends by itself.
+	componentDashboard = "dashboard"
 
 	// componentCraneAgent runs only in scenarios with agentNodes.
 	componentCraneAgent = "crane-agent"
@@ -36,7 +38,7 @@ const (
 func components() []string {
 	return []string{
 		componentAPIServer, componentControllerManager, componentScheduler, componentPrometheus, componentCraned, componentCraneScheduler,
-		componentMetricAdapter,
+		componentMetricAdapter, componentDashboard,
 	}
 }
 

@@ -75,6 +75,7 @@ type playground struct {
 
 	cranedMetrics string
 	cranedWeb     string
+	dashboard     string // the address that opens it
 
 	explainAddress string // address at which crane-scheduler explains its decisions
 
@@ -141,6 +142,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		{name: "craned", run: p.startCraned, skip: !p.options.runs(componentCraned)},
 		{name: "crane-scheduler", run: p.startCraneScheduler, skip: !p.options.runs(componentCraneScheduler)},
 		{name: "metric-adapter", run: p.startMetricAdapter, skip: !p.options.runs(componentMetricAdapter)},
+		{name: "dashboard", run: p.startDashboard, skip: !p.options.servesDashboard()},
 	} {
 		if phase.skip {
 			continue
@@ -160,6 +162,9 @@ func (p *playground) prepare(context.Context) error {
 	}
 	if p.options.runs(componentMetricAdapter) {
 		binaries = append(binaries, componentMetricAdapter)
+	}
+	if p.options.servesDashboard() {
+		binaries = append(binaries, "crane")
 	}
 	if p.options.hasAgents() {
 		binaries = append(binaries, componentCraneAgent)

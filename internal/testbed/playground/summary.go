@@ -31,6 +31,9 @@ func (p *playground) printSummary(ctx context.Context) error {
 		p.console.resultf("  %-14s http://%s/metrics", "craned", p.cranedMetrics)
 		p.console.resultf("  %-14s https://%s/api/ (with a bearer token)", "craned web API", p.cranedWeb)
 	}
+	if p.dashboard != "" {
+		p.console.resultf("  %-14s %s (opens once; `crane dashboard` opens another)", "dashboard", p.dashboard)
+	}
 	p.console.resultf("  %-14s %s", "logs", filepath.Join(p.dir, "logs")+", "+filepath.Join(p.dir, "controlplane", "logs"))
 	p.console.resultf("")
 	if all := footprints(p.pids()); len(all) > 0 {
