@@ -3,7 +3,7 @@
 import test, { after, before } from 'node:test'
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,31 +11,28 @@ import { launch, openPage, screenshot, violations } from './browser.mjs'
 
 const bin = process.env.CRANE_BIN ?? ''
 const missing = ['crane', 'playground', 'controlplane', 'craned'].filter(name => !existsSync(join(bin, name)))
-// With CRANE_PLAYGROUND, the folder of a playground that runs already, none is started.
 const skip = bin && missing.length === 0 && spawnSync(join(bin, 'crane'), ['dashboard', '--help']).status === 0 ? false : `CRANE_BIN does not name a folder with ${missing.join(', ') || 'a crane that has the command dashboard'}`
 const minutes = 60_000
 
-let browser, playground, dashboard, folder
+let browser, playground, link, server, folder
 before(async () => {
   if (skip) return
-  folder = process.env.CRANE_PLAYGROUND ?? mkdtempSync(join(tmpdir(), 'crane-playground-'))
-  const arguments_ = ['--data-dir', folder, '--workloads', '10', '--nodes', '4', '--days', '8', '--only', 'apiserver,controller-manager,scheduler,prometheus,craned']
+  folder = mkdtempSync(join(tmpdir(), 'crane-playground-'))
+  const arguments_ = ['--data-dir', folder, '--workloads', '10', '--nodes', '4', '--days', '8', '--only', 'apiserver,controller-manager,scheduler,prometheus,craned,dashboard']
   // The addresses are printed after the recommendations.
-  if (!process.env.CRANE_PLAYGROUND) playground = await start('playground', arguments_, /^ +prometheus +http:\S+\n/m, 5 * minutes)
-  const prometheus = playground?.match.trim().split(/ +/)[1] ?? process.env.CRANE_PLAYGROUND_PROMETHEUS
-  assert.ok(prometheus, 'the address of Prometheus is not known')
-  dashboard = await start('crane', ['dashboard', '--kubeconfig', kubeconfig(), '--prometheus', prometheus, '--open=false'], /https?:\/\/\S+token=\S+/, minutes)
+  playground = await start('playground', arguments_, /^ +dashboard +http:\S+ /m, 5 * minutes)
+  link = playground.match.trim().split(/ +/)[1]
   browser = await launch()
 }, { timeout: 6 * minutes })
 after(async () => {
   await browser?.close()
-  dashboard?.process.kill('SIGTERM')
-  if (playground) {
-    const ended = new Promise(resolve => playground.process.once('exit', resolve))
-    playground.process.kill('SIGTERM')
+  for (const one of [server, playground]) {
+    if (!one) continue
+    const ended = new Promise(resolve => one.process.once('exit', resolve))
+    one.process.kill('SIGTERM')
     await ended
-    rmSync(folder, { recursive: true, force: true })
   }
+  if (folder) rmSync(folder, { recursive: true, force: true })
 })
 
 function kubeconfig() { return join(folder, 'controlplane', 'kubeconfigs', 'admin.kubeconfig') }
@@ -56,19 +53,20 @@ function start(name, args, ready, timeout) {
   })
 }
 
-/** Reads an object from the API server with the certificate of the kubeconfig. */
-async function get(path) {
+/** Sends a request to the API server with the certificate of the kubeconfig. */
+async function call(method, path, body) {
   const text = readFileSync(kubeconfig(), 'utf8')
   const data = key => Buffer.from(text.match(new RegExp(key + '-data: (\\S+)'))?.[1] ?? '', 'base64')
   const token = text.match(/token: (\S+)/)?.[1]
   return new Promise((resolve, reject) => {
-    const options = { ca: data('certificate-authority'), ...(token ? { headers: { Authorization: 'Bearer ' + token } } : { cert: data('client-certificate'), key: data('client-key') }) }
+    const options = { method, ca: data('certificate-authority'), ...(token ? { headers: { Authorization: 'Bearer ' + token, 'Content-Type': 'application/json' } } : { cert: data('client-certificate'), key: data('client-key'), headers: { 'Content-Type': 'application/json' } }) }
     request(text.match(/server: (\S+)/)[1] + path, options, response => {
       const chunks = []
       response.on('data', c => chunks.push(c)).on('end', () => resolve(JSON.parse(Buffer.concat(chunks).toString())))
-    }).on('error', reject).end()
+    }).on('error', reject).end(body && JSON.stringify(body))
   })
 }
+const get = path => call('GET', path)
 
 const requests = async (namespace, name) => {
   const pods = await get(`/api/v1/namespaces/${namespace}/pods`)
@@ -83,10 +81,10 @@ async function until(what, condition, timeout) {
 }
 
 test('from the largest saving to resized pods and back', { skip, timeout: 10 * minutes }, async () => {
-  const origin = new URL(dashboard.match).origin
+  const origin = new URL(link).origin
   const { page, problems } = await openPage(browser, origin)
   page.setDefaultTimeout(minutes)
-  await page.goto(dashboard.match)
+  await page.goto(link)
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   for (const [name, path] of [['overview', '/overview'], ['worklist', '/worklist'], ['nodes', '/nodes'], ['cost', '/cost'], ['rules', '/rules'], ['health', '/health'], ['autoscaling', '/autoscaling']]) {
     await page.goto(origin + path)
@@ -134,5 +132,69 @@ test('from the largest saving to resized pods and back', { skip, timeout: 10 * m
   await page.getByRole('dialog').getByRole('button', { name: 'Roll back (1)' }).click()
   await page.getByText('Roll back: 1 of 1 done.').waitFor()
   await until('the return of the old requests', async () => await requests(namespace, name) === before, 3 * minutes)
+  assert.deepEqual(problems, [])
+})
+
+/** Creates a service account with a ClusterRole in its namespace, and returns a token of it. */
+async function account(namespace, name, role) {
+  const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`
+  await call('POST', accounts, { metadata: { name } })
+  if (role) {
+    await call('POST', `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}/rolebindings`, {
+      metadata: { name }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role }, subjects: [{ kind: 'ServiceAccount', name, namespace }],
+    })
+  }
+  return (await call('POST', `${accounts}/${name}/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })).status.token
+}
+
+test('a person of one namespace logs in, sees it alone, and is logged out when the token is revoked', { skip, timeout: 5 * minutes }, async () => {
+  // The server's own account may list what it shares, as in config/components/dashboard.
+  const own = await account('crane-system', 'crane-dashboard')
+  await call('POST', '/apis/rbac.authorization.k8s.io/v1/clusterroles', { metadata: { name: 'crane-dashboard' }, rules: [{ apiGroups: ['analysis.crane.io', 'autoscaling.crane.io'], resources: ['recommendations', 'recommendationrules', 'effectivehorizontalpodautoscalers', 'effectiveverticalpodautoscalers'], verbs: ['list'] }] })
+  await call('POST', '/apis/rbac.authorization.k8s.io/v1/clusterrolebindings', { metadata: { name: 'crane-dashboard' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'crane-dashboard' }, subjects: [{ kind: 'ServiceAccount', name: 'crane-dashboard', namespace: 'crane-system' }] })
+  const config = join(folder, 'dashboard.kubeconfig')
+  const text = readFileSync(kubeconfig(), 'utf8')
+  writeFileSync(config, JSON.stringify({
+    apiVersion: 'v1', kind: 'Config', 'current-context': 'a', contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }], users: [{ name: 'a', user: { token: own } }],
+    clusters: [{ name: 'a', cluster: { server: text.match(/server: (\S+)/)[1], 'certificate-authority-data': text.match(/certificate-authority-data: (\S+)/)[1] } }],
+  }))
+  const prometheus = playground.text().match(/^ +prometheus +(\S+)$/m)[1]
+  server = await start('crane', ['dashboard', 'serve', '--kubeconfig', config, '--prometheus', prometheus, '--listen', '127.0.0.1:0'], /https:\S+\n/, minutes)
+  const origin = new URL(server.match).origin
+  const person = await account('shop', 'ann', 'edit')
+
+  const { page, problems, expect } = await openPage(browser, origin)
+  expect(401)
+  expect(403)
+  page.setDefaultTimeout(minutes)
+  await page.goto(origin + '/worklist?state=ready')
+  await page.getByLabel('Token').fill('nonsense')
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.getByRole('alert').waitFor()
+  assert.deepEqual(await violations(page), [], 'login')
+  await screenshot(page, 'cluster-login')
+  await page.getByLabel('Token').fill(person)
+  await page.getByRole('button', { name: 'Log in' }).click()
+  await page.locator('[data-index="0"]').waitFor()
+  const spaces = await page.locator('[data-index] small').allTextContents()
+  assert.deepEqual([...new Set(spaces.map(s => s.split(' · ')[1]))], ['shop'])
+  await screenshot(page, 'cluster-worklist')
+  await page.locator('[data-index="0"]').getByRole('link').click()
+  await page.locator('.chart canvas').waitFor()
+  await page.locator('.steps li').first().waitFor()
+  for (const name of ['cost', 'nodes', 'rules']) {
+    await page.goto(`${origin}/${name}`)
+    await page.locator('.state code').filter({ hasText: 'list' }).waitFor()
+    assert.deepEqual(await violations(page), [], name)
+  }
+  await screenshot(page, 'cluster-forbidden')
+
+  await call('DELETE', '/api/v1/namespaces/shop/serviceaccounts/ann')
+  await until('the end of the session', async () => {
+    await page.goto(origin + '/health')
+    await page.locator('main h1').first().waitFor()
+    await page.waitForFunction(() => !document.querySelector('.loading'))
+    return await page.getByLabel('Token').count() === 1
+  }, 2 * minutes)
   assert.deepEqual(problems, [])
 })
