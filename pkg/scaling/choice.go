@@ -15,13 +15,14 @@ const (
 // Account is what each level cost and avoided on the history of a workload.
 type Account struct {
 	reactive scalingCost
+	actual   scalingCost // of the levels that were in use at the time
 	levels   [levelCount]scalingCost
 	valid    bool // enough of the past was observed
 }
 
 // Account returns the present account of the ledger.
 func (l *Ledger) Account() Account {
-	return Account{l.reactive, l.levels, l.observed >= ledgerMinHistory}
+	return Account{l.reactive, l.actual, l.levels, l.observed >= ledgerMinHistory}
 }
 
 // Balance compares a way of scaling with the HPA alone.
@@ -82,7 +83,7 @@ type Choice struct {
 // a benefit or with too short a history.
 func (l *Ledger) Choose(price float64) Choice {
 	a := l.Account()
-	out := Choice{Actual: a.balance(l.actual)}
+	out := Choice{Actual: a.balance(a.actual)}
 	var i int
 	i, out.Reason = a.choose(price)
 	if out.Actual != (Balance{}) {

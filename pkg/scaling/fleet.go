@@ -16,9 +16,14 @@ const (
 	DefaultBudget = 0.10
 	// minPrice is the lowest price, in minutes under capacity for a replica hour: forecasts that buy less are not used even if the
 	// budget is not spent.
-	minPrice = 0.05
+	minPrice = 0.005
 	// maxPrice is a price at which no forecast is worth its replicas.
 	maxPrice = 1e9
+	// budgetAim is the share of the budget that the levels may cost on the past days. On the next days they cost up to a tenth more of the
+	// replica hours of an HPA alone where the load changes, and the budget is for these.
+	budgetAim = 0.8
+	// maxCorrection bounds how much more or less than budgetAim the levels may cost after days on which less or more was paid.
+	maxCorrection = 0.5
 	// maxMembers bounds the workloads of a fleet; further ones use its price and do not contribute to it.
 	maxMembers = 100_000
 	// repriceShare is the share of the accounts that have to change before the price is computed anew.
@@ -96,22 +101,41 @@ func (f *Fleet) reprice() {
 		tenants[m.tenant] = append(tenants[m.tenant], &m.account)
 	}
 	own := make(map[string]float64, len(tenants))
+	var all []*Account
 	for tenant, accounts := range tenants {
+		all = append(all, accounts...)
+		budget := f.corrected(accounts)
 		own[tenant] = clearingPrice(func(price float64) bool {
 			extra, total := spending(accounts, price)
-			return extra <= f.budget*total
+			return extra <= budget*total
 		})
 	}
+	budget := f.corrected(all)
 	f.price = clearingPrice(func(price float64) bool {
 		extra, total := 0.0, 0.0
 		for tenant, accounts := range tenants {
 			e, t := spending(accounts, min(price, own[tenant]))
 			extra, total = extra+e, total+t
 		}
-		return extra <= f.budget*total
+		return extra <= budget*total
 	})
 	f.ownPrices = own
 	maps.DeleteFunc(own, func(_ string, price float64) bool { return price >= f.price })
+}
+
+// corrected returns the budget of the levels of accounts. What was not paid on the past days adds to it, and what was paid too much reduces
+// it: a level costs on the next days what it cost on the past ones only by chance, and few workloads have few levels to spend a budget on.
+func (f *Fleet) corrected(accounts []*Account) float64 {
+	extra, total := 0.0, 0.0
+	for _, a := range accounts {
+		extra += a.actual.replicaSeconds - a.reactive.replicaSeconds
+		total += a.reactive.replicaSeconds
+	}
+	aim := budgetAim * f.budget
+	if total <= 0 {
+		return aim
+	}
+	return aim + min(maxCorrection*aim, max(-maxCorrection*aim, aim-extra/total))
 }
 
 // clearingPrice returns the lowest price from minPrice on that is affordable; a higher one always is.
@@ -152,5 +176,5 @@ func (a *Account) usable() bool {
 			return false
 		}
 	}
-	return a.valid && valid(a.reactive)
+	return a.valid && valid(a.reactive) && valid(a.actual)
 }

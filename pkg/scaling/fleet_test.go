@@ -11,9 +11,9 @@ import (
 )
 
 // account returns an account of 1000 replica hours and 100 minutes under capacity, with levels that each spare a share of the minutes
-// for a share of the hours.
+// for a share of the hours. It paid what a fleet with the default budget aims at.
 func account(levels ...[2]float64) Account {
-	a := Account{reactive: scalingCost{3.6e6, 6000}, valid: true}
+	a := Account{reactive: scalingCost{3.6e6, 6000}, actual: scalingCost{3.6e6 * (1 + budgetAim*DefaultBudget), 6000}, valid: true}
 	for i := range a.levels {
 		a.levels[i] = a.reactive
 	}
@@ -46,7 +46,7 @@ func extra(price float64, all ...Account) float64 {
 // TestFleetSpendsWhereItBuysMost checks that a workload may exceed the budget where the fleet stays within it.
 func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	f := fleet(t, 0.1)
-	bursty, calm := account([2]float64{0.9, 0.29}), account([2]float64{0.2, 0.15})
+	bursty, calm := account([2]float64{0.9, 0.23}), account([2]float64{0.2, 0.15})
 	idle := account()
 	f.Update("", "bursty", bursty, noon(), time.Time{})
 	f.Update("", "calm", calm, noon(), time.Time{})
@@ -57,7 +57,7 @@ func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	if i, _ := calm.best(price, targetLevels); i != -1 {
 		t.Errorf("at %v minutes for a replica hour the calm workload uses level %d", price, i)
 	}
-	if got := extra(price, bursty, calm, idle); got > 0.1+1e-9 {
+	if got := extra(price, bursty, calm, idle); got > budgetAim*0.1+1e-9 {
 		t.Errorf("spends %v", got)
 	}
 }
@@ -72,16 +72,43 @@ func TestFleetBudgets(t *testing.T) {
 	for _, budget := range []float64{0, 0.01, 0.05, 0.1, 0.2, 10} {
 		f := fleet(t, budget)
 		for i, a := range all {
+			a.actual.replicaSeconds = 3.6e6 * (1 + budgetAim*budget)
 			f.Update("", fmt.Sprint(i), a, noon(), time.Time{})
 		}
 		price := f.Price("")
-		if got := extra(price, all...); got > budget+1e-9 || budget > 0 && got < math.Min(budget, 0.2)/2 {
+		if got := extra(price, all...); got > budgetAim*budget+1e-9 || budget > 0 && got < budgetAim*math.Min(budget, 0.2)/2 {
 			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
 		}
 		if price > last {
 			t.Errorf("a budget of %v has a higher price than a smaller one", budget)
 		}
 		last = price
+	}
+}
+
+// TestFleetFollowsWhatWasPaid checks that a fleet spends less after it paid too much, and more after it paid too little, within bounds.
+func TestFleetFollowsWhatWasPaid(t *testing.T) {
+	const budget = 0.1
+	last := math.Inf(1)
+	for _, c := range []struct{ paid, least, most float64 }{
+		{0, budget, budgetAim * (1 + maxCorrection) * budget},
+		{budgetAim * budget, 0.9 * budgetAim * budget, budgetAim * budget},
+		{0.11, 0.04, 0.05},
+		{5, 0.03, budgetAim * (1 - maxCorrection) * budget},
+	} {
+		f := fleet(t, budget)
+		all := make([]Account, 50)
+		for i := range all {
+			x := float64(i+1) / 50
+			all[i] = account([2]float64{x, 0.02}, [2]float64{x + (1-x)/2, 0.1}, [2]float64{1, 0.4})
+			all[i].actual.replicaSeconds = 3.6e6 * (1 + c.paid)
+			f.Update("shop", fmt.Sprint(i), all[i], noon(), time.Time{})
+		}
+		got := extra(f.Price("shop"), all...)
+		if !(got >= c.least && got <= c.most+1e-9 && got <= last) {
+			t.Errorf("after %v was paid, it spends %v, want %v to %v and no more than %v", c.paid, got, c.least, c.most, last)
+		}
+		last = got
 	}
 }
 
@@ -125,7 +152,7 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 // more only of what they leave.
 func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	f := fleet(t, 0.1)
-	small := account([2]float64{0.2, 0.09}) // affordable alone
+	small := account([2]float64{0.2, 0.07}) // affordable alone
 	alone := f.Update("shop", "shop/web", small, noon(), time.Time{})
 	if i, _ := small.best(alone, targetLevels); i != targetLevels {
 		t.Fatalf("at %v minutes for a replica hour the workload alone uses level %d", alone, i)
@@ -145,7 +172,7 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	for range 50 {
 		sum += extra(theirs, greedy)
 	}
-	if sum > 51*0.1+1e-9 {
+	if sum > 51*budgetAim*0.1+1e-9 {
 		t.Errorf("together they spend %v of the replica hours of 51 workloads", sum)
 	}
 	// What a tenant leaves, another may take: the bursty one alone exceeds the budget of its own hours.

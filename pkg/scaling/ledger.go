@@ -35,7 +35,7 @@ type Level struct {
 
 const (
 	// levelCount is the number of levels, of which the first targetLevels are of BasisTarget.
-	levelCount   = 16
+	levelCount   = 27
 	targetLevels = 2
 )
 
@@ -46,18 +46,29 @@ func Levels() [levelCount]Level {
 		{BasisTarget, 0, 0.7},
 		{BasisHighs, 0.5, 1},
 		{BasisHighs, 0.5, 0.85},
+		{BasisHighs, 0.5, 0.7},
+		{BasisHighs, 0.5, 0.6},
+		{BasisHighs, 0.5, 0.5},
 		{BasisHighs, 0.7, 1},
 		{BasisHighs, 0.7, 0.85},
+		{BasisHighs, 0.7, 0.7},
+		{BasisHighs, 0.7, 0.6},
 		{BasisHighs, 0.9, 1},
 		{BasisHighs, 0.9, 0.85},
+		{BasisHighs, 0.9, 0.7},
 		{BasisLoad, 0.5, 1},
 		{BasisLoad, 0.5, 0.85},
 		{BasisLoad, 0.5, 0.7},
+		{BasisLoad, 0.5, 0.6},
 		{BasisLoad, 0.75, 1},
+		{BasisLoad, 0.75, 0.85},
+		{BasisLoad, 0.75, 0.7},
 		{BasisLoad, 0.9, 1},
 		{BasisLoad, 0.9, 0.85},
+		{BasisLoad, 0.9, 0.7},
 		{BasisLoad, 0.95, 1},
 		{BasisLoad, 0.95, 0.85},
+		{BasisLoad, 0.95, 0.7},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // stateVersion is the first byte of a state.
-const stateVersion = 2
+const stateVersion = 3
 
 // accountCount is the number of accounts in a state: the HPA alone, the levels in use, and each level.
 const accountCount = 2 + levelCount
