@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 
 	"crane.io/crane/pkg/series"
 )
@@ -46,8 +47,10 @@ type curvePoint struct {
 
 func requestOf(level int32) float64 { return math.Exp2(float64(level) / levelsPerOctave) }
 
-// NewCurve replays the usage of one pod. Nothing is raised at the beginning, so that the result does not depend on other days. Gaps, and
-// infinite or negative values, are neither above a request nor reacted to.
+// NewCurve replays the usage of one pod. Usage that begins at midnight is replayed as if the usage before had been like that after it, in
+// the other order, for as long as a raise holds: so the result does not depend on other days, and a raise that holds at midnight is not
+// forgotten. At another time nothing is raised at the beginning. Gaps, and infinite or negative values, are neither above a request nor
+// reacted to.
 func NewCurve(s series.Series, by Reaction) *Curve {
 	c := &Curve{}
 	lowest, highest := math.Inf(1), 0.0
@@ -70,8 +73,22 @@ func NewCurve(s series.Series, by Reaction) *Curve {
 		c.first, c.cut = end-maxLevels, true
 	}
 	c.points = make([]curvePoint, end-c.first)
-	newCurveReplay(c, s, by).run()
+	usage, before := withUsageBefore(s, by)
+	newCurveReplay(c, usage, before, by).run()
 	return c
+}
+
+// withUsageBefore returns the usage with the samples that NewCurve assumes before it, and the number of these.
+func withUsageBefore(s series.Series, by Reaction) (usage series.Series, before int) {
+	if s.Start.Sub(series.DayOf(s.Start).Start()) >= s.Step {
+		return s, 0
+	}
+	before = min(lagOf(by.Delay, s.Step)+int((by.Hold+s.Step-1)/s.Step), len(s.Values))
+	usage = series.Series{Start: s.Start.Add(-time.Duration(before) * s.Step), Step: s.Step, Values: make([]float64, 0, before+len(s.Values))}
+	usage.Values = append(usage.Values, s.Values[:before]...)
+	slices.Reverse(usage.Values)
+	usage.Values = append(usage.Values, s.Values...)
+	return usage, before
 }
 
 // Add adds the curve of other usage. Samples must be in one of the two only.
@@ -143,10 +160,12 @@ func (c *Curve) At(request float64) (above, added float64, ok bool) {
 type curveReplay struct {
 	curve *Curve
 	usage series.Series
-	by    Reaction
+	// before is the number of samples that are reacted to and not counted.
+	before int
+	by     Reaction
 	// lag is the number of samples after which one is known, hold the number for which a raise holds.
 	lag, hold int
-	// requests are those of the levels; counted has the number of usable samples before each one.
+	// requests are those of the levels; counted has the number of usable samples before each one, from before on.
 	requests []float64
 	counted  []uint32
 	raises   [maxLevels]levelRaise
@@ -162,9 +181,9 @@ type levelRaise struct {
 	from, until int
 }
 
-func newCurveReplay(c *Curve, s series.Series, by Reaction) *curveReplay {
+func newCurveReplay(c *Curve, s series.Series, before int, by Reaction) *curveReplay {
 	r := &curveReplay{
-		curve: c, usage: s, by: by, lag: lagOf(by.Delay, s.Step), hold: int((by.Hold + s.Step - 1) / s.Step),
+		curve: c, usage: s, before: before, by: by, lag: lagOf(by.Delay, s.Step), hold: int((by.Hold + s.Step - 1) / s.Step),
 		requests: make([]float64, len(c.points)), counted: make([]uint32, len(s.Values)+1), firstEnd: math.MaxInt, lowest: math.Inf(1),
 	}
 	for i := range r.requests {
@@ -172,7 +191,7 @@ func newCurveReplay(c *Curve, s series.Series, by Reaction) *curveReplay {
 	}
 	for i, v := range s.Values {
 		r.counted[i+1] = r.counted[i]
-		if usable(v) {
+		if i >= before && usable(v) {
 			r.counted[i+1]++
 		}
 	}
@@ -195,6 +214,9 @@ func (r *curveReplay) run() {
 			}
 		}
 		*last = r.below(v)
+		if i < r.before {
+			continue
+		}
 		for above := r.above(v, *last); above != 0; above &= above - 1 {
 			r.curve.points[bits.TrailingZeros64(above)].above++
 		}

@@ -13,9 +13,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// randomDay is usage of a day with jumps, gaps and values that are no usage.
+// randomDay is usage of a day, but for the first sample, with jumps, gaps and values that are no usage.
 func randomDay(rng *rand.Rand, step time.Duration) series.Series {
-	s := series.Series{Start: firstDay.Start(), Step: step, Values: make([]float64, int(day/step))}
+	s := series.Series{Start: firstDay.Start().Add(step), Step: step, Values: make([]float64, int(day/step)-1)}
 	jump := func() float64 { return math.Exp(3 * rng.Float64()) }
 	level, spread := jump(), 2*rng.Float64()
 	odd := []float64{math.NaN(), math.Inf(1), -1, 0, 0, 1e-12}
@@ -74,6 +74,36 @@ func TestCurveIsTheSimulation(t *testing.T) {
 	}
 }
 
+// TestCurveAtMidnight checks that usage which begins at midnight is replayed as if the usage before it mirrored that after it.
+func TestCurveAtMidnight(t *testing.T) {
+	by := *DefaultSettings().Reaction
+	spared := 0.0
+	for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Minute} {
+		s := randomDay(rand.New(rand.NewPCG(1, uint64(step))), step).Between(firstDay.Start(), firstDay.Start().Add(20*time.Hour))
+		s.Start = firstDay.Start()
+		before := lagOf(by.Delay, step) + int((by.Hold+step-1)/step)
+		whole := series.Series{Start: s.Start, Step: step}
+		for i := range before {
+			whole.Values = append(whole.Values, s.Values[before-1-i])
+		}
+		whole.Values = append(whole.Values, s.Values...)
+		c := NewCurve(s, by)
+		for level := c.first; level < c.end(); level++ {
+			above, added, _ := c.At(requestOf(level))
+			all, allAdded := simulate(whole, requestOf(level), by)
+			first, firstAdded := simulate(whole.Slice(0, before), requestOf(level), by)
+			if math.Abs(above-all+first) > 1e-6 || math.Abs(added-allAdded+firstAdded) > 1e-4*(1+allAdded) {
+				t.Fatalf("step %v, level %d: %v above and %v added, the simulation has %v and %v", step, level, above, added, all-first, allAdded-firstAdded)
+			}
+			cold, _ := simulate(s, requestOf(level), by)
+			spared += cold - above
+		}
+	}
+	if spared <= 0 {
+		t.Errorf("a raise that holds at midnight spares %v samples", spared)
+	}
+}
+
 // TestCurvesAddUp checks that the sum of the curves of pods is that of their simulations in each order, also where levels had to be dropped.
 func TestCurvesAddUp(t *testing.T) {
 	by := *DefaultSettings().Reaction
@@ -124,7 +154,7 @@ func TestCurvesAddUp(t *testing.T) {
 // TestCurveOfExactLevels checks that usage above a level by exactly the excess that one sample reacts to is not taken for more.
 func TestCurveOfExactLevels(t *testing.T) {
 	by := *DefaultSettings().Reaction
-	s := series.Series{Start: firstDay.Start(), Step: time.Minute, Values: make([]float64, 600)}
+	s := series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: make([]float64, 600)}
 	for i := range s.Values {
 		if i%10 == 0 {
 			s.Values[i] = bigExcess
@@ -169,7 +199,7 @@ func TestCurveOfOddUsage(t *testing.T) {
 			t.Errorf("%s: %v above, %v added, %v", name, above, added, ok)
 		}
 	}
-	wide := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
+	wide := NewCurve(series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
 	if _, _, ok := wide.At(1); ok || len(wide.points) != maxLevels {
 		t.Errorf("%d levels, one far below the highest is known: %v", len(wide.points), ok)
 	}
