@@ -4,12 +4,9 @@
 package prometheus
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"math"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,51 +177,19 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startVictoriaMetrics runs victoria-metrics and imports the history.
+// startVictoriaMetrics runs victoria-metrics on the history until the test ends.
 func startVictoriaMetrics(t *testing.T, binary string, w *fixture) string {
 	t.Helper()
-	address := freeAddress(t)
-	url := startServer(t, address, binary, "-storageDataPath="+t.TempDir(), "-retentionPeriod=100y", "-httpListenAddr="+address, "-search.latencyOffset=0s")
-	for _, series := range w.series {
-		response, err := http.Post(url+"/api/v1/import", "application/json", bytes.NewReader(importLine(t, w.grid, series)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusNoContent {
-			t.Fatalf("import: %s", response.Status)
-		}
-	}
-	// Samples are searchable after a flush.
-	response, err := http.Get(url + "/internal/force_flush")
+	server, err := promserver.StartVictoriaMetrics(t.Context(), binary, t.TempDir(), freeAddress(t), w.grid, w.series, "-search.latencyOffset=0s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	response.Body.Close()
-	return url
-}
-
-// importLine returns a series in the import format of VictoriaMetrics.
-func importLine(t *testing.T, grid promserver.Grid, series promserver.Series) []byte {
-	t.Helper()
-	values := make([]float64, grid.Len())
-	series.Fill(values, 0)
-	line := struct {
-		Metric     map[string]string `json:"metric"`
-		Values     []float64         `json:"values"`
-		Timestamps []int64           `json:"timestamps"`
-	}{Metric: series.Labels.Map()}
-	for i, v := range values {
-		if !math.IsNaN(v) {
-			line.Values = append(line.Values, v)
-			line.Timestamps = append(line.Timestamps, grid.Start.Add(time.Duration(i)*grid.Step).UnixMilli())
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
 		}
-	}
-	content, err := json.Marshal(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
+	})
+	return server.URL
 }
 
 // mean returns the mean of the values that are numbers.

@@ -98,8 +98,8 @@ func (w *writer) pod(namespace, name string, born time.Time, cores func(time.Tim
 		"owner_kind", "ReplicaSet", "owner_name", set, "owner_is_controller", "true")
 }
 
-func writeHistory(ctx context.Context, dir string) error {
-	end := time.Now().Truncate(scrape)
+// historyOf returns the history of workloads and nodes before an end.
+func historyOf(end time.Time) *writer {
 	w := &writer{grid: promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}}
 	w.pod("shop", "periodic", time.Time{}, wave)
 	w.pod("shop", "noisy", time.Time{}, noise)
@@ -110,6 +110,12 @@ func writeHistory(ctx context.Context, dir string) error {
 	for _, node := range []string{"node-0", "node-1", "node-2"} {
 		w.node(node)
 	}
+	return w
+}
+
+func writeHistory(ctx context.Context, dir string) error {
+	end := time.Now().Truncate(scrape)
+	w := historyOf(end)
 	if _, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all); err != nil {
 		return err
 	}
