@@ -82,7 +82,7 @@ func TestFileSizes(t *testing.T) {
 // TestPackageComments checks that each package comment starts with a sentence in the form "Package name ...", or
 // "Command name ..." for a main package.
 func TestPackageComments(t *testing.T) {
-	for _, p := range listPackages(t, "./...") {
+	for _, p := range listPackages(t) {
 		if len(p.GoFiles) == 0 {
 			continue
 		}
@@ -97,7 +97,7 @@ func TestPackageComments(t *testing.T) {
 }
 
 func TestNoCatchAllPackages(t *testing.T) {
-	for _, p := range listPackages(t, "./...") {
+	for _, p := range listPackages(t) {
 		for _, word := range []string{"util", "utils", "common", "helper", "helpers", "misc"} {
 			if slices.Contains(strings.Split(p.ImportPath, "/"), word) {
 				t.Errorf("%s: name the package after its content, not %q", p.ImportPath, word)
@@ -110,7 +110,7 @@ func TestNoCatchAllPackages(t *testing.T) {
 // recommendation.
 func TestSimilarSiblings(t *testing.T) {
 	seen := map[string]string{}
-	for _, p := range listPackages(t, "./...") {
+	for _, p := range listPackages(t) {
 		stem := filepath.Dir(p.ImportPath) + "/" + stemOf(filepath.Base(p.ImportPath))
 		if other, ok := seen[stem]; ok {
 			t.Errorf("%s and %s have names that are too similar: rename one", other, p.ImportPath)

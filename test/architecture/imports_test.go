@@ -5,13 +5,16 @@ package architecture
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,28 +31,45 @@ type goPackage struct {
 	GoFiles    []string
 }
 
-func listPackages(t *testing.T, patterns ...string) []goPackage {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{
-		"list", "-e", "-json=ImportPath,Dir,Name,Doc,Imports,Deps,GoFiles",
-	}, patterns...)...)
-	cmd.Dir = root(t)
+// packages lists all packages of the repository once for all tests.
+var packages = sync.OnceValues(func() ([]goPackage, error) {
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-e", "-json=ImportPath,Dir,Name,Doc,Imports,Deps,GoFiles", "./...")
+	cmd.Dir = filepath.Join("..", "..")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list %v: %v\n%s", patterns, err, stderr.String())
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
 	}
 	var pkgs []goPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p goPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return pkgs
+			return pkgs, nil
 		} else if err != nil {
-			t.Fatalf("decoding go list: %v", err)
+			return nil, fmt.Errorf("decoding go list: %w", err)
 		}
 		pkgs = append(pkgs, p)
 	}
+})
+
+// listPackages returns the packages of the repository below some folders; all without folders.
+func listPackages(t *testing.T, folders ...string) []goPackage {
+	t.Helper()
+	all, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folders) == 0 {
+		return all
+	}
+	var out []goPackage
+	for _, p := range all {
+		if slices.ContainsFunc(folders, func(f string) bool { return below(p.ImportPath, []string{module + "/" + f}) }) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func root(t *testing.T) string {
@@ -162,7 +182,7 @@ var rules = []rule{
 }
 
 func TestImportRules(t *testing.T) {
-	pkgs := listPackages(t, "./...")
+	pkgs := listPackages(t)
 	for _, r := range rules {
 		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {
 			for _, p := range pkgs {
@@ -200,17 +220,26 @@ func below(path string, prefixes []string) bool {
 	})
 }
 
-// TestRulesBite plants a violation of each rule and expects it to be reported: a rule with a mistyped path would
-// otherwise always pass.
+// TestRulesBite plants violations of each rule and expects them to be reported, and requires that every path of a rule exists: a rule
+// with a mistyped path would otherwise always pass.
 func TestRulesBite(t *testing.T) {
+	var known []string
+	for _, p := range listPackages(t) {
+		known = append(append(known, p.ImportPath), p.Deps...)
+	}
 	for _, r := range rules {
-		planted := goPackage{
-			ImportPath: r.from[0] + "/planted",
-			Imports:    []string{r.deny[0] + "/planted"},
-			Deps:       []string{r.deny[0] + "/planted"},
+		for _, path := range slices.Concat(r.from, r.except, r.deny, r.allow) {
+			if !slices.ContainsFunc(known, func(p string) bool { return below(p, []string{path}) }) {
+				t.Errorf("rule %q names %s, which no package is or imports", r.name, path)
+			}
 		}
-		if len(r.violations(planted)) == 0 && !below(planted.Imports[0], r.allow) {
-			t.Errorf("rule %q does not report that %s imports %s", r.name, planted.ImportPath, planted.Imports[0])
+		for _, from := range r.from {
+			for _, deny := range r.deny {
+				planted := goPackage{ImportPath: from + "/planted", Imports: []string{deny + "/planted"}, Deps: []string{deny + "/planted"}}
+				if len(r.violations(planted)) == 0 {
+					t.Errorf("rule %q does not report that %s imports %s", r.name, planted.ImportPath, planted.Imports[0])
+				}
+			}
 		}
 	}
 }

@@ -61,7 +61,7 @@ func subjectViolations(p goPackage) []string {
 
 func TestSubjectsImportLowerLayers(t *testing.T) {
 	subjects := map[string]bool{}
-	for _, p := range listPackages(t, "./internal/...") {
+	for _, p := range listPackages(t, "internal") {
 		subjects[subjectOf(p.ImportPath)] = true
 		for _, v := range subjectViolations(p) {
 			t.Error(v)
@@ -92,7 +92,7 @@ func controllerViolations(p goPackage) []string {
 }
 
 func TestControllersAreImportedByCranedAlone(t *testing.T) {
-	for _, p := range listPackages(t, "./cmd/...", "./internal/...", "./pkg/...") {
+	for _, p := range listPackages(t, "cmd", "internal", "pkg") {
 		for _, v := range controllerViolations(p) {
 			t.Error(v)
 		}
@@ -122,7 +122,7 @@ func (p goPackage) isTestOnly() bool {
 }
 
 func TestPackageNamesAreUnique(t *testing.T) {
-	for _, v := range duplicateNames(listPackages(t, "./...")) {
+	for _, v := range duplicateNames(listPackages(t)) {
 		t.Error(v)
 	}
 }
