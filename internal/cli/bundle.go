@@ -52,13 +52,9 @@ func newBundleCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			config, err := access.config()
+			clients, _, err := access.clientset()
 			if err != nil {
 				return err
-			}
-			clients, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("API server %s: %w", config.Host, err)
 			}
 			b := &bundle{client: c, logs: podLogs(clients), namespace: namespace, now: time.Now()}
 			return writeBundle(cmd.Context(), s, b, output)

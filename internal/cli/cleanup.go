@@ -50,12 +50,9 @@ func newCleanupCommand(s Streams) *cobra.Command {
 			if c.image == "" {
 				return usageError(errors.New("--image: set the image of crane-agent that was installed"))
 			}
-			config, err := access.config()
-			if err != nil {
+			var err error
+			if c.clients, _, err = access.clientset(); err != nil {
 				return err
-			}
-			if c.clients, err = kubernetes.NewForConfig(config); err != nil {
-				return fmt.Errorf("API server %s: %w", config.Host, err)
 			}
 			return c.run(cmd.Context(), names)
 		},

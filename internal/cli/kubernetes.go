@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -115,6 +116,19 @@ func (k *kubernetesFlags) objectClient() (client.Client, error) {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
 	return k.newClient(config, scheme)
+}
+
+// clientset returns a typed client of Kubernetes' own kinds, and its configuration.
+func (k *kubernetesFlags) clientset() (kubernetes.Interface, *rest.Config, error) {
+	config, err := k.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("API server %s: %w", config.Host, err)
+	}
+	return clients, config, nil
 }
 
 // defaultNamespace returns the namespace of the kubeconfig's context.

@@ -29,13 +29,9 @@ func newPauseCommand(s Streams, paused bool) *cobra.Command {
 		Use: "pause", Short: "Stop all writes of Crane to objects that are not Crane's", Long: pauseLong, Args: noArgs,
 		Example: "  crane pause --reason 'incident 7'\n  crane resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := access.config()
+			clients, _, err := access.clientset()
 			if err != nil {
 				return err
-			}
-			clients, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("API server %s: %w", config.Host, err)
 			}
 			return setPaused(cmd.Context(), s.Out, clients, namespace, paused, reason)
 		},

@@ -46,13 +46,9 @@ func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namesp
 		found, err := fetchFrom(ctx, strings.TrimSuffix(o.scheduler, "/"), pod)
 		return found, notRecordedError(pod, err)
 	}
-	config, err := o.kubernetes.config()
+	client, config, err := o.kubernetes.clientset()
 	if err != nil {
 		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector, FieldSelector: "status.phase=Running"})
 	if err != nil {
