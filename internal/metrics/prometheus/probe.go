@@ -155,7 +155,7 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 	}
 	if flavour == "" {
 		if err != nil {
-			return "", nil //nolint:nilerr // the error is reported in the returned value or passes by itself
+			return "", nil //nolint:nilerr // some compatible servers do not serve their version, which stays unknown
 		}
 		flavour = "Prometheus or compatible"
 	}

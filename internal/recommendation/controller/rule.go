@@ -145,7 +145,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	proposals := p.decide(work.tasks, targets, data)
 	tracing.End(decision, nil)
 	if ctx.Err() != nil {
-		return outcome{}, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
+		return outcome{}, nil //nolint:nilerr // the process is stopping; nothing was written
 	}
 	writing, written := tracing.Start(ctx, "recommendation.act")
 	defer written.End()
@@ -163,7 +163,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	when, invalid := parseSchedule(rule)
 	wait, never := when.wait(rule, r.Clock.Now())
 	if invalid != nil || (never || wait > 0) && !hasYoungTargets(rule) {
-		return rule, nil //nolint:nilerr // the error is reported in the returned value or passes by itself
+		return rule, nil //nolint:nilerr // planPass reports an invalid interval
 	}
 	live := &analysisv1alpha1.RecommendationRule{}
 	return live, r.Live.Get(ctx, req.NamespacedName, live)
