@@ -146,12 +146,12 @@ func TestWaterMarks(t *testing.T) {
 	if len(r.Evictions) > 0 {
 		t.Errorf("evictions below the mark: %+v", r.Evictions)
 	}
-	told := false
+	reported := false
 	for _, rule := range r.Rules {
-		told = told || strings.Contains(rule.Why, "water mark")
+		reported = reported || strings.Contains(rule.Why, "water mark")
 	}
-	if !told {
-		t.Errorf("nobody says why: %+v", r.Rules)
+	if !reported {
+		t.Errorf("no rule has the reason: %+v", r.Rules)
 	}
 }
 

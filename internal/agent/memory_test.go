@@ -162,7 +162,7 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	end := n.start()
 	defer end()
 	if n.loop.memory != nil {
-		t.Error("there is somebody who changes memory")
+		t.Error("memory is changed by a host without memory.high")
 	}
 	for range 5 {
 		if plan := n.tick(1536 << 20); len(plan.MemoryThrottles) > 0 {

@@ -124,7 +124,7 @@ func TestDocumented(t *testing.T) {
 	}
 	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
-			t.Errorf("docs/reference/agent.md does not tell of %s", w)
+			t.Errorf("docs/reference/agent.md does not mention %s", w)
 		}
 	}
 }

@@ -339,7 +339,7 @@ func reclaimThenEvict(t *testing.T) {
 		if len(plan.Evictions) > 0 {
 			evicted = second
 			if drops {
-				t.Errorf("%d s: somebody is evicted while page cache is reclaimed", second)
+				t.Errorf("%d s: a pod is evicted while page cache is reclaimed", second)
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func (f *accessFilter) decide(req *http.Request) int {
 	return status
 }
 
-// review asks the API server who the owner of a token is and whether it may get a path.
+// review requests from the API server the owner of a token and whether it may get a path.
 func (f *accessFilter) review(ctx context.Context, token, path string) (int, error) {
 	who, err := f.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

@@ -153,7 +153,7 @@ func (c *podChanges) evictable(in Input, s State, p Pod) bool {
 	return false
 }
 
-// createdBeforeChange reports whether the pod is older than the moment at which the webhook for new pods knew the size.
+// createdBeforeChange reports whether the pod is older than the moment from which the webhook for new pods applied the size.
 func createdBeforeChange(in Input, s State, p Pod) bool {
 	return p.Created.Before(changedAt(in, s).Add(webhookDelay - time.Second))
 }

@@ -36,7 +36,7 @@ type Use[T Amount] struct {
 	Total, Elastic T
 	// Exclusive is held exclusively by containers and idle.
 	Exclusive T
-	// Reason says why there is no measurement.
+	// Reason is the reason why there is no measurement.
 	Reason string
 }
 

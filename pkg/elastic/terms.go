@@ -27,7 +27,7 @@ const (
 // Terms holds the terms of the formula in one unit. Unknown terms are 0, with the reason in Problem.
 type Terms[T Amount] struct {
 	Allocatable, Reserve T
-	// Forecast and Use are both candidates for Need; NeedSource says which it is.
+	// Forecast and Use are both candidates for Need; NeedSource names the one that was used.
 	Forecast, Use, Need T
 	NeedSource          Source
 	Margin              T

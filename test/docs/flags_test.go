@@ -65,7 +65,7 @@ func writeFlagTable(b *strings.Builder, flags *pflag.FlagSet) {
 	b.WriteString("\n| flag | type | default | description |\n| --- | --- | --- | --- |\n" + strings.Join(rows, ""))
 }
 
-// portable replaces what depends on the machine that generates the page, and drops defaults that say nothing.
+// portable replaces what depends on the machine that generates the page, and drops empty defaults.
 func portable(value string) string {
 	if value == "[]" {
 		return ""

@@ -36,8 +36,8 @@ const (
 	changeInterval = 100 * time.Millisecond
 )
 
-// TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant beside as many hostile ones as
-// CRANE_TENANTS says. It prints figures and fails if craned is restarted or the honest tenant is not served.
+// TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant beside CRANE_TENANTS
+// hostile ones. It prints figures and fails if craned is restarted or the honest tenant is not served.
 func TestTenants(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("CRANE_TENANTS"))
 	if err != nil {

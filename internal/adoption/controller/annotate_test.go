@@ -290,7 +290,7 @@ func TestOneWriteForOneValue(t *testing.T) {
 	}
 	clock.SetTime(clock.Now().Add(cacheLag))
 	if result, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || applied != 2 || result.RequeueAfter != 0 {
-		t.Errorf("%v, %v after %d writes; somebody took the annotation away", result, err, applied)
+		t.Errorf("%v, %v after %d writes; the annotation was removed", result, err, applied)
 	}
 	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.recentWrites.entries) != 1 {
 		t.Errorf("%v, %d entries", err, len(got.reconciler.recentWrites.entries))

@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller applies Recommendations to their targets as their adoption type says: as an annotation of the target and,
+// Package controller applies Recommendations to their targets by their adoption type: as an annotation of the target and,
 // with Auto, to its running pods, in steps that can be rolled back.
 //
 // Reconcile handles one target with all of its Recommendations. It reads a snapshot (target, pods, budgets), calls pkg/adoption

@@ -74,34 +74,35 @@ func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q 
 	if s.terminating || s.optedOut {
 		return in, BlockReason{}, nil // Nothing else matters.
 	}
-	bar, err := l.want(ctx, s, q, &in)
+	block, err := l.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
-		return in, bar, err
+		return in, block, err
 	}
-	in.Blocked = bar.Message
+	in.Blocked = block.Message
 	in.Template = s.template(q.State.Original, in.DesiredSize)
 	if err := l.readPods(ctx, s); err != nil {
-		return in, bar, err
+		return in, block, err
 	}
 	for i := range s.Pods {
 		in.Pods = append(in.Pods, ConvertPod(&s.Pods[i]))
 	}
 	if err := l.readBudgets(ctx, s); err != nil {
-		return in, bar, err
+		return in, block, err
 	}
 	in.DisruptionsAllowed, in.MinHealthy, in.DesiredReplicas = s.disruptionsAllowed, s.minHealthy, s.desiredReplicas
 	if in.Signals.KilledAt, err = l.killedAt(ctx, s); err != nil {
-		return in, bar, err
+		return in, block, err
 	}
 	if l.Throttling != nil && !in.DesiredSize.Empty() {
 		// Unknown throttling counts neither for nor against a step.
 		in.Signals.Throttled = l.Throttling.Throttled(ctx, s.Pods)
 	}
-	return in, bar, nil
+	return in, block, nil
 }
 
-// want takes from the Recommendation what is wanted, and says what bars it.
-func (l SnapshotReader) want(ctx context.Context, s *TargetSnapshot, q DecisionRequest, in *adoption.Input) (BlockReason, error) {
+// addDesiredSize sets the desired size in the input, and what comes with it from the Recommendation and the autoscaler. It returns the
+// reason why no change to that size may start.
+func (l SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q DecisionRequest, in *adoption.Input) (BlockReason, error) {
 	if err := l.readAutoscaler(ctx, s, q.Type); err != nil {
 		return BlockReason{}, err
 	}
@@ -112,17 +113,17 @@ func (l SnapshotReader) want(ctx context.Context, s *TargetSnapshot, q DecisionR
 	}
 	in.Recommendation = rec.Namespace + "/" + rec.Name
 	in.Reach, in.MinReplicas = reachOf(rec)
-	wanted, err := DesiredSize(rec)
+	desired, err := DesiredSize(rec)
 	if err != nil { // Without a desired size, the current size stays and is still observed.
 		in.DesiredSize = q.State.Current.Clone()
 		return BlockReason{analysisv1alpha1.ReasonFailedUpdateRecommendationValue, err.Error()}, nil //nolint:nilerr // The reason contains it.
 	}
-	in.DesiredSize = wanted
+	in.DesiredSize = desired
 	if meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
-	if bar := s.autoscaler.blockReason(q.Type, rec, s.template(wanted), wanted); bar != (BlockReason{}) {
-		return bar, nil
+	if block := s.autoscaler.blockReason(q.Type, rec, s.template(desired), desired); block != (BlockReason{}) {
+		return block, nil
 	}
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != nil && c.Status == metav1.ConditionFalse {
 		return BlockReason{ReasonNotApplicable, "the recommendation is a proposal alone: " + c.Message}, nil

@@ -57,7 +57,7 @@ func (p Previewer) Preview(
 		out.Refused = fmt.Sprintf("pods of a %s are not adopted", ref.Kind)
 		return out, nil
 	}
-	scene, err := p.Read(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	target, err := p.Read(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	if apierrors.IsNotFound(err) {
 		out.Refused = "the target does not exist"
 		return out, nil
@@ -66,21 +66,21 @@ func (p Previewer) Preview(
 		return out, err
 	}
 	of := rec.Spec.Type
-	state, err := ReadState(scene.Object, of)
+	state, err := ReadState(target.Object, of)
 	if err != nil {
 		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateAnnotations()[of], err)
 		return out, nil
 	}
-	in, bar, err := p.DecisionInput(ctx, scene, DecisionRequest{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
+	in, block, err := p.DecisionInput(ctx, target, DecisionRequest{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
 	if err != nil {
 		return out, err
 	}
-	entry := scene.BudgetKey(of)
+	entry := target.BudgetKey(of)
 	in.Allowance = p.Budgets.AllowanceFor(entry, in.Policy, now)
 	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
-	out.Phase, out.Refused, out.Plan = state.Phase, bar.Message, adoption.Decide(in)
+	out.Phase, out.Refused, out.Plan = state.Phase, block.Message, adoption.Decide(in)
 	p.Budgets.Set(entry, out.Plan.State)
-	out.Requests, err = scene.Requests(of, state, out.Plan)
+	out.Requests, err = target.Requests(of, state, out.Plan)
 	return out, err
 }
 

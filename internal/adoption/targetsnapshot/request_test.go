@@ -117,7 +117,7 @@ func TestScalePoint(t *testing.T) {
 	}{
 		"no autoscaler":               {nil, nil, "", []string{"deployments/web", "pods/web-1-a/resize"}},
 		"not applicable":              {nil, held, "not by itself", nil},
-		"somebody else's":             {[]client.Object{hpa("web", "", cpu)}, nil, "not Crane's", nil},
+		"owned by others":             {[]client.Object{hpa("web", "", cpu)}, nil, "not Crane's", nil},
 		"by requests per second":      {[]client.Object{hpa("web", "", cpu[:1])}, nil, "", []string{"deployments/web", "pods/web-1-a/resize"}},
 		"Crane's":                     {[]client.Object{hpa("web", "e", cpu), effective("e", cpu)}, point(`{"name":"e"}`), "", []string{"deployments/web", "effectivehorizontalpodautoscalers/e", "pods/web-1-a/resize"}},
 		"Crane's, without annotation": {[]client.Object{hpa("web", "e", cpu), effective("e", cpu)}, nil, "", []string{"deployments/web", "effectivehorizontalpodautoscalers/e", "pods/web-1-a/resize"}},

@@ -400,7 +400,7 @@ func TestBudgetGarbage(t *testing.T) {
 		free bool
 	}{
 		"empty":             {coordinationv1.LeaseSpec{}, true},
-		"nobody's":          {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: at(0)}, true},
+		"free":              {coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: at(0)}, true},
 		"without a time":    {coordinationv1.LeaseSpec{HolderIdentity: new("x")}, true},
 		"taken":             {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-30 * time.Second)}, false},
 		"taken for longer":  {coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: at(-90 * time.Second), LeaseDurationSeconds: new(int32(120))}, false},

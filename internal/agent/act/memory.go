@@ -169,7 +169,7 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 	return m.cfg.Journal.Change(Unit{Key: key, Subject: t.Pod.String(), Changes: []Change{change}})
 }
 
-// reclaim asks the kernel to drop up to the given amount of a cgroup's page cache, which needs no undo.
+// reclaim requests that the kernel drop up to the given amount of a cgroup's page cache, which needs no undo.
 func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
 	file, ok := m.cfg.Layout.ReclaimFile(group)
 	how := withoutSwap

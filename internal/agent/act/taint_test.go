@@ -28,7 +28,7 @@ import (
 
 var others = []corev1.Taint{
 	{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule},
-	{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectNoExecute, Value: "somebody's"},
+	{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectNoExecute, Value: "other"},
 }
 
 func calmNode() *corev1.Node {
@@ -93,7 +93,7 @@ func TestTaintAndBack(t *testing.T) {
 		t.Errorf("a calm node is asked for: %v", client.Actions())
 	}
 	if !sync(true, "rule a/b is firing") {
-		t.Error("not told of")
+		t.Error("the change is not reported")
 	}
 	node := stored(t, client)
 	if !IsTainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
@@ -123,7 +123,7 @@ func TestTaintAndBack(t *testing.T) {
 		t.Errorf("condition: %+v", c)
 	}
 	if !sync(false, "no rule has fired") {
-		t.Error("not told of")
+		t.Error("the change is not reported")
 	}
 	node = stored(t, client)
 	if !slices.Equal(node.Spec.Taints, others) {
@@ -200,8 +200,8 @@ func TestTaintReportedOnce(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	var told []TaintOutcome
-	tainter.cfg.Report = func(o TaintOutcome) { told = append(told, o) }
+	var reports []TaintOutcome
+	tainter.cfg.Report = func(o TaintOutcome) { reports = append(reports, o) }
 	bring := func(what string, want, fails bool) {
 		t.Helper()
 		if err := tainter.apply(t.Context(), stored(t, client), &taintState{want, what}); (err != nil) != fails {
@@ -215,13 +215,13 @@ func TestTaintReportedOnce(t *testing.T) {
 	bring("the condition is overtaken", false, false)
 	bring("calm", false, false)
 	var changes []bool
-	for _, o := range told {
+	for _, o := range reports {
 		if o.Err == nil {
 			changes = append(changes, o.Avoided)
 		}
 	}
 	if !slices.Equal(changes, []bool{true, false}) || IsTainted(stored(t, client)) {
-		t.Errorf("told %+v", told)
+		t.Errorf("reports %+v", reports)
 	}
 }
 
@@ -259,11 +259,11 @@ func TestTainterRuns(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	var mu sync.Mutex
 	gone, asked := true, 0
-	var told []TaintOutcome
+	var reports []TaintOutcome
 	tainter.cfg.Report = func(o TaintOutcome) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, o)
+		reports = append(reports, o)
 	}
 	client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		mu.Lock()
@@ -315,8 +315,8 @@ func TestTainterRuns(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if last := told[len(told)-1]; last.Avoided || last.Err != nil || told[0].Err == nil {
-		t.Errorf("told: %+v", told)
+	if last := reports[len(reports)-1]; last.Avoided || last.Err != nil || reports[0].Err == nil {
+		t.Errorf("reports: %+v", reports)
 	}
 }
 

@@ -107,7 +107,7 @@ func (t *Tainter) desiredState() *taintState {
 // Run applies the desired state until ctx ends and then removes the taint. Without any desired state the node is left unchanged.
 func (t *Tainter) Run(ctx context.Context) error {
 	t.cfg.Beat("begin")
-	pause, told := time.Duration(0), ""
+	pause, logged := time.Duration(0), ""
 	for {
 		// After a failure a new desired state waits too, so that not all nodes load a failing API server.
 		wait, wake := compareInterval, t.wake
@@ -126,13 +126,13 @@ func (t *Tainter) Run(ctx context.Context) error {
 		err := t.apply(ctx, t.cfg.Node(), t.desiredState())
 		t.cfg.Beat("compare")
 		if err == nil {
-			pause, told = 0, ""
+			pause, logged = 0, ""
 			continue
 		}
 		pause = min(max(2*pause, minRetry), maxRetry)
-		if told != err.Error() && ctx.Err() == nil {
-			told = err.Error()
-			t.cfg.Log.Info("failed to update the taint or condition of the node; will retry", "error", told)
+		if logged != err.Error() && ctx.Err() == nil {
+			logged = err.Error()
+			t.cfg.Log.Info("failed to update the taint or condition of the node; will retry", "error", logged)
 		}
 	}
 }

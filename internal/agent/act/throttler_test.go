@@ -178,7 +178,7 @@ func TestRestoreUntracked(t *testing.T) {
 		}
 		has("the other is gone", th.RestoreUntracked(func(string) bool { return false }), 1, "100000 80")
 		if got := strings.TrimSuffix(n.get(t, n.group, quota), period); got != "45000" || len(th.journal.Entries()) > 0 {
-			t.Errorf("v1 %t: what somebody else has set is %s, left %+v", v1, got, th.journal.Entries())
+			t.Errorf("v1 %t: the value of another process is %s, left %+v", v1, got, th.journal.Entries())
 		}
 		has("nothing is left", th.RestoreUntracked(func(string) bool { return false }), 0, "100000 80")
 	}

@@ -129,7 +129,7 @@ func TestBadFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	journal, err := durablefile.Seal(version, []string{"somebody", "else's"})
+	journal, err := durablefile.Seal(version, []string{"another", "version"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,9 +162,9 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this host has no /dev/full: ", err)
 	}
-	var told []string
+	var logged []string
 	path := filepath.Join(t.TempDir(), "baselines.json")
-	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{})})
+	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})})
 	k.Save(learnt(), now())
 	run(t, k)
 	// The temporary file of the replacement does not fit and is removed.
@@ -175,8 +175,8 @@ func TestFullDisk(t *testing.T) {
 		k.Save(nil, now().Add(time.Duration(i)*time.Minute))
 		run(t, k)
 	}
-	if len(told) != 1 || !strings.Contains(told[0], "no space left") {
-		t.Errorf("told %q, want once that there is no space", told)
+	if len(logged) != 1 || !strings.Contains(logged[0], "no space left") {
+		t.Errorf("logged %q, want the full disk once", logged)
 	}
 	if list, err := k.Load(now()); err != nil || len(list) != 1 {
 		t.Errorf("the file of before: %v, %v", list, err)

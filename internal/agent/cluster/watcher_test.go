@@ -223,7 +223,7 @@ func TestMissingKind(t *testing.T) {
 	w.rules.PrependReactor("list", "nodeqoss", refuse)
 	w.start(t)
 	<-w.Answered()
-	w.until(t, "told", func(s *State) bool {
+	w.until(t, "reported", func(s *State) bool {
 		return s.Node != nil && len(s.Unavailable) == 1 && strings.Contains(s.Unavailable[0], "CustomResourceDefinition is not installed")
 	})
 	missing.Store(false)
@@ -283,7 +283,7 @@ func TestForbidden(t *testing.T) {
 	})
 	gone.Store(true)
 	w.start(t)
-	w.until(t, "told", func(s *State) bool {
+	w.until(t, "reported", func(s *State) bool {
 		return !s.KnowsPods && slices.ContainsFunc(s.Unavailable, func(p string) bool {
 			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "no objects are known")
 		})
@@ -335,7 +335,7 @@ func TestUnknownNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(t)
-	w.until(t, "told", func(s *State) bool {
+	w.until(t, "reported", func(s *State) bool {
 		return s.Node == nil && slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "there is no Node node-1") })
 	})
 }
@@ -361,11 +361,11 @@ func TestSilence(t *testing.T) {
 	defer close(release)
 	w.until(t, "the others are known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
 	if w.beats.Load() != 0 {
-		t.Error("it counts as at work, and rules were not heard of")
+		t.Error("it counts as ready before the rules were listed")
 	}
 	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > 0 })
 	if s := w.State(); s.KnowsRules {
-		t.Error("rules are known that nobody has told of")
+		t.Error("rules are known before they were listed")
 	}
 }
 

@@ -73,7 +73,7 @@ type Config struct {
 
 // Status is the state of a Manager.
 type Status struct {
-	// Active is false if no CPUs are assigned; Reason says why.
+	// Active is false if no CPUs are assigned; Reason is the cause.
 	Active bool
 	Reason string
 	// Unsupported means that this host cannot assign CPUs.

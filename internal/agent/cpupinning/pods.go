@@ -32,7 +32,7 @@ type nodePod struct {
 	containers map[string]string
 	// request is nil for a pod that only shares.
 	request *cpumanager.Pod
-	// problem says why a pod that requests CPUs of its own shares; empty for none.
+	// problem is the reason why a pod that requests exclusive CPUs shares CPUs; empty for none.
 	problem string
 }
 

@@ -166,9 +166,9 @@ const (
 type forecastState struct {
 	// tsp is nil if there is none.
 	tsp *predictionv1alpha1.TimeSeriesPrediction
-	// requested means that a template or an object asks for forecasts.
+	// requested is set if a template or an object requests forecasts.
 	requested bool
-	// reason says why a requested forecast is missing.
+	// reason is the reason why a requested forecast is missing.
 	reason string
 }
 

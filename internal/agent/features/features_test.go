@@ -30,7 +30,7 @@ func report(t *testing.T, dir string) map[string]string {
 	out := map[string]string{}
 	for _, f := range List(Host{Root: host.Root(dir), KubeletRoot: "/var/lib/kubelet", Layout: present, LayoutError: err, UnusedReasons: map[string]string{MemoryHigh: "nobody asks"}}, o.Collect(time.Now())) {
 		if f.State != On && f.Reason == "" {
-			t.Errorf("%s is %s and nobody says why", f.Name, f.State)
+			t.Errorf("%s is %s without a reason", f.Name, f.State)
 		}
 		out[f.Name] = f.String()
 	}

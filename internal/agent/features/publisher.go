@@ -67,7 +67,7 @@ func (a *Publisher) Run(ctx context.Context) error {
 	defer soon.Stop()
 	for {
 		a.publish(ctx)
-		a.config.Beat("tell")
+		a.config.Beat("publish")
 		select {
 		case <-ctx.Done():
 			return nil

@@ -44,7 +44,7 @@ func TestPublish(t *testing.T) {
 	a := NewPublisher(PublisherConfig{List: func() []Feature { return list }, Node: read, Client: client, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	a.publish(t.Context())
 	if patches() != 0 || testutil.CollectAndCount(a) != 0 {
-		t.Error("something is told before anything is known")
+		t.Error("published before anything was detected")
 	}
 	list = []Feature{on("cgroups", "cgroup v2"), unsupported("cpi", "no counters")}
 	a.publish(t.Context())
@@ -95,6 +95,6 @@ func TestPublishMetricOnly(t *testing.T) {
 	})
 	a.publish(t.Context())
 	if testutil.CollectAndCount(a) != 1 {
-		t.Error("the metric tells nothing")
+		t.Error("the metric has no series")
 	}
 }

@@ -28,7 +28,7 @@ func TestHeartbeats(t *testing.T) {
 	default:
 		t.Error("a part that was seen has not begun")
 	}
-	if p.Started("nobody") != nil {
+	if p.Started("unknown") != nil {
 		t.Error("a part that is not there can be waited for")
 	}
 	if got := p.Overdue(30 * time.Second); len(got) != 1 || got[0] != "cluster was not seen for 1m0s" {

@@ -79,7 +79,7 @@ func TestPages(t *testing.T) {
 	}
 	for _, path := range []string{"/", "/debug/pprof/", "/debug/pprof/heap"} {
 		if status, _ := get(t, url+path); status != http.StatusNotFound {
-			t.Errorf("%s: %d, and nobody asked for it", path, status)
+			t.Errorf("%s: %d, want it disabled", path, status)
 		}
 	}
 }

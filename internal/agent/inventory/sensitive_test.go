@@ -59,6 +59,6 @@ func TestDistributed(t *testing.T) {
 		}
 	}
 	if got := (Pods{}).Distributed(); got.CPU != nil || got.Memory != nil {
-		t.Error("nobody knows the node")
+		t.Error("the node is unknown")
 	}
 }

@@ -44,7 +44,7 @@ type Node struct {
 	Pressure Pressures
 	// ExclusiveIdle is the idle part of exclusive CPUs; unknown if no CPU manager assigns any.
 	ExclusiveIdle Known[series.MilliCPU]
-	// DiskIOUnsupported says why the kernel has no disk I/O of pods; DiskIOPartial means that it leaves out delayed writes. Both are
+	// DiskIOUnsupported is the reason why the kernel has no disk I/O of pods; DiskIOPartial means that it leaves out delayed writes. Both are
 	// empty unless sampling is enabled.
 	DiskIOUnsupported string
 	DiskIOPartial     bool

@@ -17,15 +17,15 @@ import (
 func (t *Reporter) ReportPlan(plan *qos.Plan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, told := range t.rules {
-		told.seen = false
+	for _, status := range t.rules {
+		status.seen = false
 	}
 	for i := range plan.Rules {
 		t.reportRule(plan, &plan.Rules[i])
 	}
-	for name, told := range t.rules {
-		if !told.seen {
-			t.reportEnded(name, told, "the rule was deleted")
+	for name, status := range t.rules {
+		if !status.seen {
+			t.reportEnded(name, status, "the rule was deleted")
 			t.metrics.removeRule(name)
 			delete(t.rules, name)
 		}
@@ -39,31 +39,31 @@ func (t *Reporter) ReportPlan(plan *qos.Plan) {
 }
 
 func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
-	told := t.rules[f.Rule]
-	if told == nil {
-		told = &ruleStatus{key: keyOf(f.Rule), reported: map[string]bool{}}
-		t.rules[f.Rule] = told
+	status := t.rules[f.Rule]
+	if status == nil {
+		status = &ruleStatus{key: keyOf(f.Rule), reported: map[string]bool{}}
+		t.rules[f.Rule] = status
 	}
-	told.seen, told.action = true, f.Action
+	status.seen, status.action = true, f.Action
 	fires := f.Phase == qos.Firing || f.Phase == qos.Falling || f.Phase == qos.Held
-	t.metrics.setRule(told.key, f, fires)
+	t.metrics.setRule(status.key, f, fires)
 	t.setPreviewMetrics(plan, f)
-	if told.phase != f.Phase {
+	if status.phase != f.Phase {
 		t.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
-		told.phase = f.Phase
+		status.phase = f.Phase
 	}
 	switch {
-	case fires && !told.firing:
-		t.reportFiring(plan, f, told)
-	case !fires && told.firing:
+	case fires && !status.firing:
+		t.reportFiring(plan, f, status)
+	case !fires && status.firing:
 		why := describeMeasurement(f, "not above")
 		if f.Phase == qos.Unknown {
 			why = f.Reason
 		}
-		t.reportEnded(f.Rule, told, why)
+		t.reportEnded(f.Rule, status, why)
 	}
-	if by := f.Withheld; by != told.withheld && f.Phase == qos.Firing {
-		told.withheld = by
+	if by := f.Withheld; by != status.withheld && f.Phase == qos.Firing {
+		status.withheld = by
 		t.reportWithheld(f)
 	}
 }
@@ -78,8 +78,8 @@ func describeMeasurement(f *qos.Finding, side string) string {
 }
 
 // reportFiring reports that a rule fires.
-func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus) {
-	told.firing = true
+func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, status *ruleStatus) {
+	status.firing = true
 	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
 	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, describeMeasurement(f, "above"))
 	if doing := t.plannedActions(plan, f); doing != "" {
@@ -98,17 +98,17 @@ func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, told *ruleStatus
 }
 
 // reportEnded reports that a rule has ended.
-func (t *Reporter) reportEnded(rule string, told *ruleStatus, why string) {
-	clear(told.reported)
-	told.withheld = qos.NotWithheld
-	if !told.firing {
+func (t *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
+	clear(status.reported)
+	status.withheld = qos.NotWithheld
+	if !status.firing {
 		return
 	}
-	told.firing = false
+	status.firing = false
 	t.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
-	t.cfg.Log.Info("rule has ended", "rule", rule, "action", told.action, "why", why)
-	t.writeAudit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: told.action, Reason: why})
-	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, told.action, why))
+	t.cfg.Log.Info("rule has ended", "rule", rule, "action", status.action, "why", why)
+	t.writeAudit(Record{Action: RuleEnds, Outcome: Done, Rule: rule, AvoidanceAction: status.action, Reason: why})
+	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, status.action, why))
 }
 
 // reportWithheld reports why a firing rule evicts no or too few pods, once when that begins.
@@ -217,12 +217,12 @@ func (t *Reporter) reportEachOnce(actions qos.Actions, outcome Outcome) {
 }
 
 func (t *Reporter) reportOnce(rule, id string, a Action) {
-	told := t.rules[rule]
+	status := t.rules[rule]
 	key := string(a.Kind) + " " + id
-	if told == nil || told.reported[key] || len(told.reported) >= maxTracked {
+	if status == nil || status.reported[key] || len(status.reported) >= maxTracked {
 		return
 	}
-	told.reported[key] = true
+	status.reported[key] = true
 	if a.Outcome == Previewed {
 		t.metrics.previews.WithLabelValues(rule, string(a.Kind)).Inc()
 	}

@@ -159,7 +159,7 @@ func TestRule(t *testing.T) {
 	plan := qos.Plan{Rules: []qos.Finding{finding(qos.Rising)}}
 	s.ReportPlan(&plan)
 	if len(s.events.list) > 0 {
-		t.Errorf("told too early: %v", s.events.list)
+		t.Errorf("reported too early: %v", s.events.list)
 	}
 	plan.Rules[0] = finding(qos.Firing)
 	plan.Rules[0].Reason = "no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
@@ -597,7 +597,7 @@ func TestUndone(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	s.ReportUndo(nil, "the agent has ended")
 	if len(s.events.list) > 0 {
-		t.Errorf("nothing is told of: %q", s.events.list)
+		t.Errorf("events without an action: %q", s.events.list)
 	}
 	s.ReportUndo([]act.Entry{
 		{Key: "cpu/c1", Subject: "batch/hog", Files: []act.FileRecord{{File: "cpu.max", Set: "70000 100000", Original: "max 100000"}, {File: "cpu.max.burst", Set: "0", Original: "0", Condition: true}}},

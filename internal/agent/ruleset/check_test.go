@@ -89,8 +89,8 @@ func TestParseList(t *testing.T) {
 // TestNeverFires checks that an unreachable threshold, such as a percentage for a ratio, is reported.
 func TestNeverFires(t *testing.T) {
 	for metric, test := range map[string]struct {
-		value string
-		told  bool
+		value    string
+		reported bool
 	}{
 		"node_cpu_usage_ratio":                  {"70", true},
 		"cpu_total_utilization":                 {"100", true},
@@ -107,8 +107,8 @@ func TestNeverFires(t *testing.T) {
 			t.Fatal(err)
 		}
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
-		if told := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "never fires") }); told != test.told || len(policy.Rules) != 1 {
-			t.Errorf("%s above %s: %q, want it told: %t", metric, test.value, problems, test.told)
+		if reported := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "never fires") }); reported != test.reported || len(policy.Rules) != 1 {
+			t.Errorf("%s above %s: %q, reported: want %t", metric, test.value, problems, test.reported)
 		}
 	}
 }

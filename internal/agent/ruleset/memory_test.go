@@ -25,7 +25,7 @@ func TestMemoryThrottle(t *testing.T) {
 			if len(policy.Rules) != 1 || policy.Rules[0].Action.ThrottleMemory == nil || policy.Rules[0].Action.ThrottleMemory.Reclaim != reclaim {
 				t.Errorf("%s %s: %+v", metric, text, policy.Rules)
 			}
-			if told := len(problems) == 1 && strings.Contains(problems[0], "throttles no memory"); told != useless || len(problems) > 1 {
+			if reported := len(problems) == 1 && strings.Contains(problems[0], "throttles no memory"); reported != useless || len(problems) > 1 {
 				t.Errorf("%s %s: %v", metric, text, problems)
 			}
 		}

@@ -62,7 +62,7 @@ func (s *Spool) Dropped() int64 { return s.dropped.Load() }
 func (s *Spool) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
-	told := ""
+	logged := ""
 	for ctx.Err() == nil {
 		s.cfg.Beat("write")
 		select {
@@ -71,13 +71,13 @@ func (s *Spool) Run(ctx context.Context) error {
 		case line := <-s.lines:
 			err := s.cfg.Write(line)
 			if err == nil {
-				told = ""
+				logged = ""
 				continue
 			}
 			s.CountDropped()
-			if told != err.Error() {
-				told = err.Error()
-				s.cfg.Log.Info(s.cfg.FailureMessage, "error", told)
+			if logged != err.Error() {
+				logged = err.Error()
+				s.cfg.Log.Info(s.cfg.FailureMessage, "error", logged)
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	return k, nil
 }
 
-// applyStateFile sets a policy to static if a state file of the kubelet says so.
+// applyStateFile sets a policy to static if a state file of the kubelet has it.
 func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletConfig) {
 	if *isStatic {
 		return

@@ -46,7 +46,7 @@ func TestOptionalFile(t *testing.T) {
 	}
 	look()
 	if len(refused) != 0 || f.State().Invalid {
-		t.Errorf("that nothing is there is told: %v", refused)
+		t.Errorf("a missing file is reported: %v", refused)
 	}
 	write("one")
 	look()

@@ -299,7 +299,7 @@ func TestKeeperTellsWhoForgot(t *testing.T) {
 	if _, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Update(t.Context(), next, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually(t, "told again", func() error { return w.checkServed(k) })
+	w.eventually(t, "served again", func() error { return w.checkServed(k) })
 }
 
 func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {

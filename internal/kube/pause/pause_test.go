@@ -61,7 +61,7 @@ func configMap(paused string) *corev1.ConfigMap {
 	}
 }
 
-// TestSwitch: the transport refuses writes as soon as the ConfigMap says so, and sends them again when it does not.
+// TestSwitch checks that the transport refuses writes while the ConfigMap pauses Crane, and sends them otherwise.
 func TestSwitch(t *testing.T) {
 	api := fake.NewClientset()
 	watching := make(chan struct{}) // The fake API server loses what changes between a list and its watch.

@@ -19,7 +19,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
-// TestErrorsNameNoAddress checks that the answer to a tenant's request says why the query failed, and not where Prometheus is.
+// TestErrorsNameNoAddress checks that the answer to a tenant's request has the cause of the failure, and not the address of Prometheus.
 func TestErrorsNameNoAddress(t *testing.T) {
 	rules, err := promadapter.Parse([]byte("externalRules: [{seriesQuery: depth, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}]"), nil)
 	if err != nil {

@@ -132,7 +132,7 @@ func TestGet(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if _, err := f.Resolve(t.Context(), ServiceAddress{Namespace: "mon", Name: "nobody"}); err == nil || !strings.Contains(err.Error(), "mon/nobody") {
+	if _, err := f.Resolve(t.Context(), ServiceAddress{Namespace: "mon", Name: "missing"}); err == nil || !strings.Contains(err.Error(), "mon/missing") {
 		t.Errorf("a service that is not there: %v", err)
 	}
 }

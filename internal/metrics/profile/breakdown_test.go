@@ -168,7 +168,7 @@ func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held flo
 	if large < 4*small || *r.Target.MemoryRequest < large {
 		t.Errorf("large %d, small %d, all %d", large, small, *r.Target.MemoryRequest)
 	}
-	if told := r.Memory.Estimate < 9e8; told != (basis == rightsize.WithoutActiveFile) {
+	if lowered := r.Memory.Estimate < 9e8; lowered != (basis == rightsize.WithoutActiveFile) {
 		t.Errorf("basis %d: estimate %v", basis, r.Memory.Estimate)
 	}
 }

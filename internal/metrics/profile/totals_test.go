@@ -47,7 +47,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("%v", memory.Values)
 	}
 	if cpu, memory := u.Totals(workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "other"}); len(cpu.Values)+len(memory.Values) > 0 {
-		t.Error("use of nobody")
+		t.Error("usage of a workload that was not requested")
 	}
 	if cpu, _ := (&Usage{}).Totals(ref); len(cpu.Values) > 0 {
 		t.Error("totals that were not asked for")

@@ -282,7 +282,7 @@ func FuzzServe(f *testing.F) {
 		_, _, _ = rules.ExternalExpr(listing, metric, "shop", nil)
 		_, label, found, err := rules.CustomExpr(listing, metric, promadapter.Objects{Resource: "pods", Namespace: "shop", Names: []string{object}}, nil)
 		if found && err == nil && label == "" {
-			t.Error("a query whose objects cannot be told apart")
+			t.Error("a query whose objects cannot be distinguished")
 		}
 	})
 }

@@ -142,7 +142,7 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q tells a secret or has several lines", err)
+				t.Errorf("error %q contains a secret or has several lines", err)
 			}
 			public := metrics.PublicMessage(err)
 			if strings.Contains(public, "127.0.0.1") || strings.Contains(public, "sso.example") || public == "" {
@@ -162,8 +162,8 @@ func TestUnreachableServersGiveClearErrors(t *testing.T) {
 	t.Cleanup(tlsServer.Close)
 	plain, _ := serve(t, answerWith(200, "application/json", emptyVector))
 	for _, c := range []struct{ name, address, want string }{
-		{"nobody listens", "http://127.0.0.1:1", "nothing listens there"},
-		{"certificate of nobody known", tlsServer.URL, "CA file"},
+		{"no listener", "http://127.0.0.1:1", "nothing listens there"},
+		{"certificate of an unknown authority", tlsServer.URL, "CA file"},
 		{"plain HTTP behind https", strings.Replace(plain, "http:", "https:", 1), "plain HTTP"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

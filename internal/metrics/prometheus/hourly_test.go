@@ -146,7 +146,7 @@ func TestHourlyThrottling(t *testing.T) {
 	add("held", 10, 4)
 	add("free", 10, 0)
 	add("still", 0, 0)
-	add("half-told", 10, -1)
+	add("half-known", 10, -1)
 	add("wrong", 1, 5)
 	got := ask(t, w, metrics.ContainerThrottled, byWorkload, "shop")
 	want(t, got, "shop/StatefulSet/db/db-0/held", 0.4, 0.4, 0.4)

@@ -176,9 +176,9 @@ func (c *Controller) applyPolicy(ctx context.Context, now time.Time) {
 	c.policy = policy
 	c.schedule.retain(policy.Metrics)
 	c.cfg.Metrics.retain(policy.Metrics)
-	for told := range c.reportedProblems {
-		if !named(policy.Metrics, told.metric) {
-			delete(c.reportedProblems, told)
+	for reported := range c.reportedProblems {
+		if !named(policy.Metrics, reported.metric) {
+			delete(c.reportedProblems, reported)
 		}
 	}
 	maps.DeleteFunc(c.reportedUndated, func(metric string, _ bool) bool { return !named(policy.Metrics, metric) })

@@ -91,7 +91,7 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 		f.Reload(o)
 		f.Reload(o)
 		if len(o.refused) != i+1 || !strings.Contains(o.refused[i], b.want) || !strings.Contains(o.refused[i], path) {
-			t.Fatalf("told %q, want %q with the path", o.refused, b.want)
+			t.Fatalf("reported %q, want %q with the path", o.refused, b.want)
 		}
 		if f.Policy() != first {
 			t.Fatalf("%q is in force", b.content)
@@ -102,7 +102,7 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	}
 	f.Reload(o)
 	if len(o.refused) != len(bad)+1 || f.Policy() != first {
-		t.Errorf("a file that is gone: told %q", o.refused[len(bad):])
+		t.Errorf("a file that is gone: reported %q", o.refused[len(bad):])
 	}
 	if err := testutil.CollectAndCompare(f, strings.NewReader(`
 		# HELP crane_nodeload_policy_loads_total Loaded contents of the policy file, by result.

@@ -175,7 +175,7 @@ func TestWantedClaims(t *testing.T) {
 	}
 }
 
-// TestThrottlePatchTakesNoRequestAway: a patch that raises a limit says nothing of requests, not even null.
+// TestThrottlePatchTakesNoRequestAway checks that a patch that raises a limit omits requests: null would remove them.
 func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	from, to := "500m", "750m"
 	before, after := changeOf("app", workload.App, corev1.ResourceCPU, from, to, false)

@@ -15,8 +15,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestStatusOfUnlikeNodes: the value is one for each container, and the description says what each group of nodes needs,
-// which one rules, and what a DaemonSet for each would ask for less.
+// TestStatusOfUnlikeNodes checks that each container has one value, and that the description has the need of each group of nodes, the
+// decisive group, and the saving of one DaemonSet for each.
 func TestStatusOfUnlikeNodes(t *testing.T) {
 	now := time.Date(2026, 3, 12, 0, 0, 0, 0, time.UTC)
 	all := rightsize.NewProfile()

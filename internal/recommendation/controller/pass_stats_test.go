@@ -100,7 +100,7 @@ func TestYoungTargetsOutliveAnOutage(t *testing.T) {
 	}
 }
 
-// TestRefusedTargets: targets that the configuration does not accept are not said to be evaluated.
+// TestRefusedTargets checks that targets that the configuration does not accept are not reported as evaluated.
 func TestRefusedTargets(t *testing.T) {
 	f := newFixture(t, testRule("1h"), deployment("web"))
 	settings, err := ParseSettings([]byte(`

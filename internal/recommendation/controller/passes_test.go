@@ -160,7 +160,7 @@ func TestMissedWish(t *testing.T) {
 	}
 }
 
-// clearing is a recommender that has something to say of a target until it is clear.
+// clearing is a recommender that has a finding about a target until clear is set.
 type clearing struct{ clear *bool }
 
 func (clearing) gather(context.Context, *passData, []workload.Workload) error { return nil }
@@ -264,7 +264,7 @@ func TestTwentyThousandPods(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeepsValue: a target that cannot be read keeps its last value, and says why it is not a new one.
+// TestUnreadableKeepsValue checks that a target that cannot be read keeps its last value, with the reason.
 func TestUnreadableKeepsValue(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()

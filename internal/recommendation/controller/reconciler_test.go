@@ -97,7 +97,7 @@ func TestTargetGone(t *testing.T) {
 		},
 	}, deployment("web"))
 	if got.err != nil || got.rec == nil || cached != 1 {
-		t.Errorf("deleted on the word of a cache: %+v", got)
+		t.Errorf("deleted because of a stale cache: %+v", got)
 	}
 }
 

@@ -155,9 +155,9 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// TestCutOffAndTakenUp: whatever write a process dies before, the next one finishes the round without doing twice what
-// was done.
-func TestCutOffAndTakenUp(t *testing.T) {
+// TestRoundSurvivesCrash checks that a new process finishes the round of one that crashed before any of its writes, and repeats no
+// write.
+func TestRoundSurvivesCrash(t *testing.T) {
 	for survived := range 4 {
 		t.Run(fmt.Sprintf("after %d writes", survived), func(t *testing.T) {
 			f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
@@ -256,8 +256,8 @@ func TestNamespaceTerminating(t *testing.T) {
 	}
 }
 
-// TestValueIsKept: a workload whose history is gone keeps its last value and says why; one whose target is gone loses
-// its recommendation.
+// TestValueIsKept checks that a workload whose history is gone keeps its last value, with the reason, and that the recommendation of a
+// deleted target is deleted.
 func TestValueIsKept(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("gone"))
 	f.source.deployments = []string{"web", "gone"}
@@ -410,7 +410,7 @@ func TestWriteFailureAfterOutage(t *testing.T) {
 	}
 }
 
-// TestRuleWithoutTargets checks that a rule that can select nothing says so and why.
+// TestRuleWithoutTargets checks that the condition of a rule that can select nothing has the reason.
 func TestRuleWithoutTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		change          func(*analysisv1alpha1.RecommendationRuleSpec)

@@ -40,7 +40,7 @@ func (p *pricer) Prices(context.Context) (*cost.Tariff, workload.Placement, erro
 	return tariff, placed, err
 }
 
-// TestSavings: a round says what its change saves, asks for prices once, and keeps what it said while there are none.
+// TestSavings checks that a round reports the saving of its change, reads prices once, and keeps the last saving while there are none.
 func TestSavings(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	p := &pricer{}
@@ -75,7 +75,7 @@ func TestSavings(t *testing.T) {
 	}
 }
 
-// TestNoPricer: without prices a recommendation says nothing of money.
+// TestNoPricer checks that a recommendation has no saving without prices.
 func TestNoPricer(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()

@@ -41,7 +41,7 @@ type Options struct {
 	Output string
 	// Parallel runs at once.
 	Parallel int
-	// Herd asks for the burst instead of scenarios.
+	// Herd simulates the burst instead of scenarios.
 	Herd bool
 	// Quiet disables progress output.
 	Quiet bool

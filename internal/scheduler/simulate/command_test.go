@@ -138,7 +138,7 @@ func TestHerdCommand(t *testing.T) {
 	}
 }
 
-// TestTraceAbsent checks that a scenario without its trace is skipped, and that the report says why.
+// TestTraceAbsent checks that a scenario without its trace is skipped, and that the report has the reason.
 func TestTraceAbsent(t *testing.T) {
 	out, _, err := run(t, "--scenario", "trace", "--traces", t.TempDir(), "-q")
 	if err != nil || !strings.Contains(out, "trace: skipped:") || !strings.Contains(out, "cluster-nodes.csv") {

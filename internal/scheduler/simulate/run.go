@@ -28,7 +28,7 @@ import (
 )
 
 // Run simulates the options. It writes a line to progress after each run; nil for none. A scenario without its trace
-// is skipped, and the report says so.
+// is skipped, and the report names it.
 func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, error) {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {

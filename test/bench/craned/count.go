@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/test/bench/measure"
 )
 
-// progressInterval is the time between two lines that say how far something is.
+// progressInterval is the time between two progress lines.
 const progressInterval = 15 * time.Second
 
 // logf prints a line of progress, with the time.
@@ -66,7 +66,7 @@ func (c counters) since(before counters) counters {
 	}
 }
 
-// total is all writes.
+// total returns the number of all writes.
 func (c counters) total() int64 {
 	sum := int64(0)
 	for _, n := range c.writes {
@@ -75,7 +75,7 @@ func (c counters) total() int64 {
 	return sum
 }
 
-// spent says in one line what has been spent since an earlier time.
+// spent returns a line with the counters since an earlier time.
 func (c counters) spent(before counters) string {
 	d := c.since(before)
 	return fmt.Sprintf("%v: %d queries, %d writes; CPU of craned %v, of the API server %v, of Prometheus %v; peak of craned %d MiB",
@@ -83,7 +83,7 @@ func (c counters) spent(before counters) string {
 		d.server.Round(100*time.Millisecond), d.prometheus.Round(100*time.Millisecond), d.peak>>20)
 }
 
-// table is what the run has found out, a line for each figure.
+// table is the result of the run, with a line for each figure.
 type table struct{ rows [][3]string }
 
 // add adds a figure; aim is empty where there is none.

@@ -118,7 +118,7 @@ func (d *data) serve(server *exec.Cmd) (err error) {
 // long the same history serves one run after the other.
 const dataAhead = 24 * time.Hour
 
-// markName is the file that says when a history of this size ends.
+// markName returns the name of the file with the end of a history of this size.
 func (o options) markName() string {
 	return fmt.Sprintf("end-%d-%d-%d-%d-%v", o.workloads, o.podsPerWorkload, o.namespaces, o.days, o.scrape)
 }

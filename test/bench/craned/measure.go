@@ -94,7 +94,7 @@ func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
 	return ready, len(list.Items), nil
 }
 
-// spent notes what a pass took.
+// spent records the cost of a pass.
 func (m *measurement) spent(indent string, d counters) {
 	m.table.add(indent+"queries", fmt.Sprint(d.queries), "")
 	m.table.add(indent+"CPU of craned, the API server, Prometheus", fmt.Sprintf("%.0f s, %.0f s, %.0f s", d.craned.Seconds(), d.server.Seconds(), d.prometheus.Seconds()), "")

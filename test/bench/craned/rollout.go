@@ -16,7 +16,7 @@ import (
 )
 
 // rollOut changes the templates of workloads again and again, each time with a new pod in the place of the last one, and
-// compares what craned then holds. It ends early, and says so, where that takes too long.
+// compares what craned then holds. It ends early, with a line in the result, where that takes too long.
 func (m *measurement) rollOut(ctx context.Context) error {
 	if m.rollOuts == 0 {
 		return nil

@@ -48,7 +48,7 @@ func (s shape) String() string {
 
 func (s shape) start() time.Time { return s.end.AddDate(0, 0, -s.days) }
 
-// ready is the file that says that a data set is whole.
+// ready is the file that marks a complete data set.
 const ready = "ready.json"
 
 // build writes the data set: what cAdvisor and kube-state-metrics export for that many containers.

@@ -8,7 +8,7 @@
 // With -role recommend it measures the whole command instead: a process of bin/crane that finds the workloads, reads,
 // decides, proves and prints, with an empty cache and again with what the first run has left in it.
 //
-// It prints a table and judges nothing: wall time on a busy machine says little, so CPU time stands beside it.
+// It prints a table and compares with no limit. Wall time varies on a busy machine, so CPU time is printed as well.
 package main
 
 import (

@@ -32,7 +32,7 @@ type Cgroups struct {
 	pod   *corev1.Pod
 }
 
-// Cgroups gives access for the duration of the test. The DaemonSet is started at once for a virtual machine, otherwise with the first
+// Cgroups returns access to cgroups for the duration of the test. The DaemonSet is started at once for a virtual machine, otherwise with the first
 // write.
 func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	t.Helper()

@@ -16,7 +16,8 @@ import (
 	"crane.io/crane/test/integration/harness"
 )
 
-// TestPause: while the ConfigMap crane-pause says so nothing of a workload is changed, which a condition and a metric report; after that it is.
+// TestPause checks that no workload is changed while the ConfigMap crane-pause pauses Crane, that a condition and a metric report it, and
+// that changes follow afterwards.
 // The test does not run beside others, because the ConfigMap is for all of them.
 func TestPause(t *testing.T) {
 	f := newFixture(t)

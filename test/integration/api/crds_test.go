@@ -156,7 +156,7 @@ func TestKindsWithoutStatusHaveNoSubresource(t *testing.T) {
 	}
 }
 
-// TestDefinitionsInstallWithoutWarning applies the definitions once more and listens to what the server has to say.
+// TestDefinitionsInstallWithoutWarning applies the definitions once more and expects no warning of the server.
 func TestDefinitionsInstallWithoutWarning(t *testing.T) {
 	heard := &warnings{}
 	configuration := plane.Config()

@@ -31,7 +31,7 @@ import (
 	"crane.io/crane/config"
 )
 
-// kind is what a definition says of a kind.
+// kind is a kind as its definition describes it.
 type kind struct {
 	resource   schema.GroupVersionResource
 	namespaced bool

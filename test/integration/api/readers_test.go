@@ -21,7 +21,7 @@ import (
 // The schemas describe durations, numbers and cron expressions by regular expressions, the controllers read them by
 // parsers. These tests hold the two together.
 
-// create sends an object without keeping it and returns what the server says.
+// create sends an object in a dry run and returns the error of the server.
 func create(t *testing.T, object *unstructured.Unstructured) error {
 	t.Helper()
 	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
@@ -65,9 +65,9 @@ func TestSchemaAndReaderAgreeOnNumbers(t *testing.T) {
 	}
 }
 
-// TestSchemaTakesEveryCronThatIsRead makes up expressions; the schema has to take those that the parser takes. The
-// contrary does not hold: that a range begins before it ends is more than a regular expression can say.
-func TestSchemaTakesEveryCronThatIsRead(t *testing.T) {
+// TestSchemaAcceptsParsedCrons generates expressions; the schema must accept those that the parser accepts. The contrary does not hold: a
+// regular expression cannot check that a range begins before it ends.
+func TestSchemaAcceptsParsedCrons(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var read []string
 	for tries := 0; len(read) < 1000; tries++ {

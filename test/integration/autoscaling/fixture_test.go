@@ -222,7 +222,7 @@ func (w *fixture) forecast(name, skill string, cores ...float64) {
 	w.forecastWithChoice(name, skill, predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", LeadSeconds: 3600, Why: "it paid"}, cores...)
 }
 
-// forecastWithChoice writes a forecast that is used as choice says, in pods filled to the target of the HPA.
+// forecastWithChoice writes a forecast that is used by choice, in pods filled to the target of the HPA.
 func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alpha1.ScalingChoice, cores ...float64) {
 	w.T.Helper()
 	tsp := harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",

@@ -129,8 +129,8 @@ func TestServicesFindTheirPods(t *testing.T) {
 	}
 }
 
-// TestAgentOfANode: the DaemonSet uses an account of config/, is given no capability, runs on every node, and writes to the host where it
-// says alone.
+// TestAgentOfANode checks that the DaemonSet uses an account of config/, has no capability, runs on every node, and writes only to
+// declared directories of the host.
 func TestAgentOfANode(t *testing.T) {
 	accounts := map[string]bool{}
 	var agent *appsv1.DaemonSet

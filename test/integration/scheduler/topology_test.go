@@ -63,7 +63,7 @@ func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, z
 	return o
 }
 
-// zones is what the pod's annotation says, such as "node0=3 node1=1".
+// zones returns the zones in the pod's annotation, such as "node0=3 node1=1".
 func zones(t testing.TB, pod *corev1.Pod) string {
 	t.Helper()
 	s := pod.Annotations[topology.AnnotationPodTopologyResult]
@@ -86,7 +86,7 @@ const (
 	spread = topology.TopologyManagerPolicyNone
 )
 
-// TestWholeCPUs is the whole way: pods with whole CPUs get zones that fit and an annotation that says which; one too many
+// TestWholeCPUs checks that pods with whole CPUs get zones that fit and an annotation with them, and that one too many
 // waits with the reason and is placed as soon as another has left.
 func TestWholeCPUs(t *testing.T) {
 	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))

@@ -175,9 +175,9 @@ func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	return f.Reader.Get(ctx, key, o, opts...)
 }
 
-// TestOwnerNotSaid: a kill waits for an API server that is busy to say whose it is, and for a while only; what is gone, or may not be read, is
-// an answer.
-func TestOwnerNotSaid(t *testing.T) {
+// TestOwnerLookupFails checks that a kill without a known owner is retried for a bounded time while the API server is busy. An owner that
+// is gone, or that may not be read, is final.
+func TestOwnerLookupFails(t *testing.T) {
 	sets := schema.GroupResource{Group: "apps", Resource: "replicasets"}
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	for name, test := range map[string]struct {

@@ -54,18 +54,18 @@ type coreV1 struct {
 func (c coreV1) Nodes() corev1informers.NodeInformer { return nodeInformer{c.set.nodes} }
 func (c coreV1) Pods() corev1informers.PodInformer   { return podInformer{c.set.pods} }
 
-type nodeInformer struct{ told *fakeInformer }
+type nodeInformer struct{ events *fakeInformer }
 
-func (n nodeInformer) Informer() cache.SharedIndexInformer { return n.told }
+func (n nodeInformer) Informer() cache.SharedIndexInformer { return n.events }
 func (n nodeInformer) Lister() corev1listers.NodeLister {
-	return corev1listers.NewNodeLister(n.told.GetIndexer())
+	return corev1listers.NewNodeLister(n.events.GetIndexer())
 }
 
-type podInformer struct{ told *fakeInformer }
+type podInformer struct{ events *fakeInformer }
 
-func (p podInformer) Informer() cache.SharedIndexInformer { return p.told }
+func (p podInformer) Informer() cache.SharedIndexInformer { return p.events }
 func (p podInformer) Lister() corev1listers.PodLister {
-	return corev1listers.NewPodLister(p.told.GetIndexer())
+	return corev1listers.NewPodLister(p.events.GetIndexer())
 }
 
 // fakeInformer gets its events from the simulation. The embedded informer never runs; its store is kept up to date.
@@ -136,7 +136,7 @@ func (synced) HasSyncedChecker() cache.DoneChecker { return done{} }
 
 type done struct{}
 
-func (done) Name() string { return "told" }
+func (done) Name() string { return "delivered" }
 
 func (done) Done() <-chan struct{} {
 	c := make(chan struct{})

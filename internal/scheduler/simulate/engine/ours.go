@@ -17,14 +17,14 @@ import (
 
 // Ours configures Crane's plugin.
 type Ours struct {
-	// PolicyPath is the absolute path of the policy file, Policy what stands in it.
+	// PolicyPath is the absolute path of the policy file, Policy is its content.
 	PolicyPath string
 	Policy     *nodeload.Policy
 	// Strategy of config.DynamicArgs.
 	Strategy string
 	// Weight of the plugin's scores beside those of the default profile.
 	Weight int32
-	// History gives the plugin the usage of workloads, as recommendations do.
+	// History passes the usage of workloads to the plugin, as recommendations do.
 	History bool
 	// Rebalance moves pods off nodes that stay above the mark evict.
 	Rebalance bool

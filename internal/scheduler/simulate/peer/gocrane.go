@@ -39,7 +39,7 @@ type gocrane struct {
 	format nodeload.Format
 }
 
-// gocraneNode is what the annotations of a node say.
+// gocraneNode holds the parsed annotations of a node.
 type gocraneNode struct {
 	loads map[string]nodeload.Sample
 	hot   nodeload.Hot

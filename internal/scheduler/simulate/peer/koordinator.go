@@ -42,9 +42,9 @@ type koordNode struct {
 	reported, arrived time.Duration
 	known             bool
 	cpu, memory       float64
-	// pods that run here, by index, each with what of its use was in the last report.
+	// pods are the running pods by index, each with the part of its use that the last report included.
 	pods map[int]float64
-	// extraCPU and extraMemory are what estimates are above reported use; dirty asks for them anew.
+	// extraCPU and extraMemory are the excess of estimates over reported use; dirty marks them as outdated.
 	extraCPU, extraMemory float64
 	dirty                 bool
 }
@@ -161,7 +161,7 @@ func estimate(p *simcluster.Pod) (cpu, memory float64) {
 	return cpuFactor * float64(p.CPU), memoryFactor * float64(p.Memory)
 }
 
-// load is what the plugin believes a node uses if the pod comes too, as shares of capacity.
+// load returns the use of a node that the plugin expects with the pod on it, as shares of capacity.
 func (k *koordinator) load(pod int, i int) (cpu, memory float64) {
 	w, n := k.env.World(), &k.nodes[i]
 	if n.dirty {

@@ -41,7 +41,7 @@ type Env interface {
 	Random(a, b int) float64
 }
 
-// Factory makes a plugin, as the framework's registry wants it.
+// Factory creates a plugin, in the form of the framework's registry.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
 // Policy is one way to schedule: the default profile with another plugin, or without its own scores.

@@ -59,7 +59,7 @@ func TestSummarise(t *testing.T) {
 	normal := []quality.Run{{Sigma: 0.2, Hot: 10, Placements: "a"}, {Sigma: 0.1, Hot: 0, Placements: "b"}}
 	oracle := []quality.Run{{Sigma: 0.1}, {Sigma: 0.05}}
 	s := quality.Summarise([]quality.Run{{Sigma: 0.1, Hot: 5, Placements: "a"}, {Sigma: 0.1, Placements: "c"}}, normal, oracle)
-	// The second seed has no hot node to begin with, so that it says nothing of that gap.
+	// The second seed has no hot node to begin with, so it does not count for that gap.
 	if !near(s.SigmaRatio.Mean, 0.75) || !near(s.SigmaClosed.Mean, 0.5) || !near(s.HotClosed.Mean, 0.5) || s.LikeDefault != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -30,8 +30,8 @@ const maxPods = 5_000_000
 // fill is the time over which the pods that are there from the start arrive.
 const fill = 10 * time.Minute
 
-// Generate draws the world of a scenario without a trace. It depends on nothing but its arguments. The error says which
-// part asks for too much.
+// Generate draws the world of a scenario without a trace. It depends on nothing but its arguments. The error names the
+// part that exceeds a bound.
 func Generate(s *simscenario.Scenario, seed uint64) (*World, error) {
 	if s.Trace != nil {
 		return nil, fmt.Errorf("scenario %s needs a trace", s.Name)
@@ -93,9 +93,9 @@ func (w *World) drawWorkloads(k simscenario.Workloads, rng *rand.Rand) []float64
 	return shares
 }
 
-// scale brings the mean use per request, weighed by requests and shares, to mean. No workload's is above most times it.
+// scale scales the mean use per request, weighted by requests and shares, to mean. That of a workload is at most most times mean.
 func (w *World) scale(shares []float64, mean, most float64) {
-	// What is cut off at the top has to be made up by the others: two rounds come close, ten are exact for all purposes.
+	// The others compensate for what is cut off at the top: two rounds come close, ten are exact for all purposes.
 	for range 10 {
 		var used, requested float64
 		for i, work := range w.Workloads {

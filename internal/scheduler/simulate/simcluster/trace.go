@@ -105,7 +105,7 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng 
 	return nil
 }
 
-// scaleToLoad brings the mean use over the measured time to what the scenario wants, if every pod ran as soon as it came.
+// scaleToLoad scales the mean use over the measured time to that of the scenario, as if every pod ran from its arrival on.
 func (w *World) scaleToLoad(s *simscenario.Scenario) {
 	from, to := s.Time.WarmUp.Duration, s.Length()
 	var used float64

@@ -201,8 +201,8 @@ func (t *Truth) Since(pod int) time.Duration { return t.since[pod] }
 // PodUse is what a running pod used at the last Sample, in thousandths of a core.
 func (t *Truth) PodUse(pod int) float64 { return float64(t.use[pod]) }
 
-// Sample works out what every node uses at time now. cpu and memory are by node shares of its capacity; demand for CPU is above
-// 1 where pods want more than there is. They are overwritten.
+// Sample computes the use of every node at time now. cpu and memory hold a share of the capacity of each node and are overwritten;
+// the CPU is above 1 where the demand of pods exceeds the capacity.
 func (t *Truth) Sample(now time.Duration, cpu, memory []float64) {
 	clear(t.cpu)
 	for i := range t.cycle {

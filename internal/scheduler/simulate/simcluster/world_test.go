@@ -47,8 +47,8 @@ func TestWorldFollowsFromTheSeed(t *testing.T) {
 	}
 }
 
-// TestWorldIsAsFullAsAsked holds what runs at a time, if every pod ran as soon as it came, against what the scenario says.
-func TestWorldIsAsFullAsAsked(t *testing.T) {
+// TestWorldHasLoadOfScenario compares the load of the running pods, if every pod ran from its arrival on, with that of the scenario.
+func TestWorldHasLoadOfScenario(t *testing.T) {
 	s := steady(t, 400)
 	// Use at one time of the day is not the mean of the day.
 	s.Workloads.Diurnal.Share = 0

@@ -226,14 +226,14 @@ func (c *checker) invalid(path *field.Path, value any, why string) {
 	c.errs = append(c.errs, field.Invalid(path, value, why))
 }
 
-// within wants low <= v <= high; NaN is neither.
+// within requires low <= v <= high and rejects NaN.
 func (c *checker) within(path *field.Path, v, low, high float64) {
 	if !(v >= low && v <= high) {
 		c.invalid(path, v, fmt.Sprintf("must be from %v to %v", low, high))
 	}
 }
 
-// above wants low < v <= high.
+// above requires low < v <= high.
 func (c *checker) above(path *field.Path, v, low, high float64) {
 	if !(v > low && v <= high) {
 		c.invalid(path, v, fmt.Sprintf("must be above %v and at most %v", low, high))

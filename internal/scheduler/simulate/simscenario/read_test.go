@@ -49,7 +49,7 @@ time: {start: 8h, warmUp: 10m, measure: 20m}
 metrics: {scrape: 30s, delay: 30s}
 `
 
-// TestBadScenarios: an error says where.
+// TestBadScenarios checks that an error has the path of the field.
 func TestBadScenarios(t *testing.T) {
 	if _, err := simscenario.Parse([]byte(good)); err != nil {
 		t.Fatal(err)

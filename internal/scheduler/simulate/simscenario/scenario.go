@@ -29,7 +29,7 @@ type Scenario struct {
 	Trace *Trace `json:"trace,omitempty"`
 }
 
-// Nodes says how many nodes there are and of which shapes.
+// Nodes is the number of nodes and their shapes.
 type Nodes struct {
 	// Count from 2 to 20,000. `--nodes` replaces it.
 	Count int `json:"count"`
@@ -44,7 +44,7 @@ type NodeShape struct {
 	Weight float64           `json:"weight"`
 }
 
-// Load says how full the cluster is on average. Both are shares of all nodes' CPU.
+// Load is the average load of the cluster. Both are shares of all nodes' CPU.
 type Load struct {
 	// Requested is the sum of the requests of running pods, above 0, up to 0.95.
 	Requested float64 `json:"requested"`
@@ -52,7 +52,7 @@ type Load struct {
 	Used float64 `json:"used"`
 }
 
-// Workloads says what runs. A workload's pods are alike but for a spread.
+// Workloads describes the workloads. The pods of one differ by a spread alone.
 type Workloads struct {
 	// Count of different workloads, from 1 to 10,000.
 	Count int `json:"count"`
@@ -70,7 +70,7 @@ type Workloads struct {
 	Diurnal Diurnal `json:"diurnal"`
 	// Lifetime of pods, lognormal.
 	Lifetime Lifetime `json:"lifetime"`
-	// Batch is the mean number of pods of one workload that are made at once, geometric, from 1 to 1,000.
+	// Batch is the mean number of pods of one workload that are created at once, geometric, from 1 to 1,000.
 	Batch float64 `json:"batch"`
 	// Startup is how long a pod takes from its placement to its first use.
 	Startup metav1.Duration `json:"startup"`
@@ -119,7 +119,7 @@ type Lifetime struct {
 	Sigma float64 `json:"sigma"`
 }
 
-// Time says what is simulated.
+// Time is the simulated and the measured time.
 type Time struct {
 	// Start is the time of day at which the simulation begins.
 	Start metav1.Duration `json:"start"`
@@ -129,7 +129,7 @@ type Time struct {
 	Measure metav1.Duration `json:"measure"`
 }
 
-// Metrics says how load is measured and how it reaches the scheduler.
+// Metrics describes how load is measured and how it reaches the scheduler.
 type Metrics struct {
 	// Scrape is the time between two samples of a node, from 5 s to 5 min.
 	Scrape metav1.Duration `json:"scrape"`
@@ -141,7 +141,7 @@ type Metrics struct {
 	Loss float64 `json:"loss,omitempty"`
 	// Broken is the share of nodes that never report, from 0 to 1.
 	Broken float64 `json:"broken,omitempty"`
-	// Dead is the share of nodes whose exporter dies at DeadFrom after the start, from 0 to 1.
+	// Dead is the share of nodes whose exporter stops at DeadFrom after the start, from 0 to 1.
 	Dead     float64         `json:"dead,omitempty"`
 	DeadFrom metav1.Duration `json:"deadFrom"`
 	// Outages are times, from the start, in which nothing is measured.

@@ -44,10 +44,10 @@ type Row struct {
 	Course []float64 `json:"-"`
 }
 
-// Formats that Write knows.
+// Formats returns the formats of Write.
 func Formats() []string { return []string{"table", "json", "markdown", "svg"} }
 
-// Write shows the report in a format. An unknown one is an error.
+// Write writes the report in a format. An unknown one is an error.
 func (r *Report) Write(w io.Writer, format string) error {
 	var content string
 	switch format {

@@ -105,7 +105,7 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 	return out, t.countStalls(waited, span)
 }
 
-// branch is a group as the scheduler sees it.
+// branch is a group in the view of the scheduler.
 type branch struct {
 	dir      string
 	children map[string]*branch
