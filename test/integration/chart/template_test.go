@@ -55,7 +55,7 @@ func TestSameObjectsAsConfig(t *testing.T) {
 	}
 	want = append(want, dashboard...)
 	rendered := map[string]*unstructured.Unstructured{}
-	for _, o := range render(t, "--set", "namespace.create=true", "--set", "recommendationRules.create=false", "--set", "dashboard.enabled=true") {
+	for _, o := range render(t, "--skip-tests", "--set", "namespace.create=true", "--set", "recommendationRules.create=false", "--set", "dashboard.enabled=true") {
 		rendered[nameOf(o)] = o
 	}
 	for _, o := range want {

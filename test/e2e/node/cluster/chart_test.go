@@ -6,6 +6,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"crane.io/crane/internal/cli"
 	"crane.io/crane/internal/testbed/realcluster"
@@ -72,6 +76,9 @@ func TestChart(t *testing.T) {
 		t.Logf("%s: %s", list[i].Spec.TargetRef.Name, list[i].Status.Change)
 	}
 
+	testRelease(t, chart, first)
+	elapsed("helm test")
+
 	u := watchUpgrade(t, first)
 	var labels []string
 	for _, component := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
@@ -96,6 +103,38 @@ func TestChart(t *testing.T) {
 	deleteNamespace(t, first, realcluster.Namespace)
 	first.Eventually(t, "the objects of before are left", func() error { return compareSnapshot(before, snapshot(t, first)) })
 	elapsed("removed")
+}
+
+// testRelease runs `helm test` on the running installation, and once more without metric-adapter, which must fail and name it.
+func testRelease(t *testing.T, chart realcluster.Chart, n *node.Node) {
+	t.Helper()
+	helmTest := func() error {
+		return chart.Run(t.Context(), "test", realcluster.Release, "--timeout", "2m", "--logs")
+	}
+	n.Eventually(t, "helm test passes", helmTest)
+	scaleAdapter(t, n, 0)
+	if err := helmTest(); err == nil || !strings.Contains(err.Error(), "scaled to zero") || !strings.Contains(err.Error(), "metric-adapter") {
+		t.Errorf("helm test without metric-adapter: %v", err)
+	}
+	scaleAdapter(t, n, replicas)
+	n.Eventually(t, "helm test passes again", helmTest)
+}
+
+// scaleAdapter sets the replicas of metric-adapter and waits until that many are ready.
+func scaleAdapter(t *testing.T, n *node.Node, replicas int32) {
+	t.Helper()
+	deployments := n.Client.AppsV1().Deployments(realcluster.Namespace)
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "metric-adapter", Namespace: realcluster.Namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if _, err := deployments.UpdateScale(t.Context(), "metric-adapter", scale, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.Eventually(t, "metric-adapter is scaled", func() error {
+		d, err := deployments.Get(t.Context(), "metric-adapter", metav1.GetOptions{})
+		if err == nil && d.Status.ReadyReplicas != replicas {
+			err = fmt.Errorf("%d of %d replicas are ready", d.Status.ReadyReplicas, replicas)
+		}
+		return err
+	})
 }
 
 // cleanNodes runs `crane cleanup node`, as after the end of the DaemonSet.
