@@ -307,6 +307,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep' ./test/integration/migrate
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
+	CRANE_NIGHTLY=1 CRANE_CLI=$(BIN)/crane CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestManyRecommendations ./test/integration/dashboard
 	$(MAKE) test-autoscaler
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release

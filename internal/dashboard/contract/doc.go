@@ -12,7 +12,7 @@
 //   - Every route but those of the session accepts ?cluster=NAME; without it, the first cluster of the session answers.
 //   - Answers that are large are compressed and have an ETag; a request with If-None-Match gets 304.
 //
-// Served by crane dashboard: all routes but PathForecast, POST PathRules and PathLogin, which answer NotServed. Of PathOverview, the trend, OOM
+// Served: all routes but PathForecast and POST PathRules, which answer NotServed, and PathLogin by crane dashboard serve alone. Of PathOverview, the trend, OOM
 // kills and realised savings are empty; PathCost has neither labels nor windows other than 1h; PathNodes has neither zones nor water marks.
 // Session.Pages lists the pages that a server fills.
 package contract

@@ -54,7 +54,8 @@ type Cluster struct {
 
 // Rights are what the user may do, as far as the UI has to know before a click. Every request is checked again.
 type Rights struct {
-	// ClusterTotals is true if the user may list Recommendations of all namespaces: totals of the cluster are complete.
+	// ClusterTotals is true if the user may read the totals of the cluster: on a laptop by listing Recommendations of all namespaces, in a
+	// cluster by listing all nodes and pods.
 	ClusterTotals bool `json:"clusterTotals"`
 	// Nodes is true if the user may list nodes.
 	Nodes bool `json:"nodes"`
