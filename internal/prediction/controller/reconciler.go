@@ -46,6 +46,7 @@ type Reconciler struct {
 	Frequency time.Duration
 	Clock     clock.PassiveClock
 
+	queries queryCache
 	// waiting tracks since when objects wait for their history; the interval doubles with each reconciliation.
 	waiting firstseen.Tracker
 }
@@ -61,6 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Predictor.Forget(callerName(req.NamespacedName))
 		r.Metrics.forget(req.NamespacedName)
 		r.waiting.Forget(req.NamespacedName)
+		r.queries.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -84,10 +86,11 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction, refus
 	seen := make([]metricState, len(tsp.Spec.PredictionMetrics))
 	var requests []predictor.Request
 	var at []int
+	queries := r.queries.get(tsp, func() []specQuery { return queriesOf(tsp, r.Selector, r.Isolation) })
 	for i := range tsp.Spec.PredictionMetrics {
 		m := &tsp.Spec.PredictionMetrics[i]
 		seen[i].identifier = m.ResourceIdentifier
-		request, err := requestOf(tsp, m, r.Selector, r.Isolation)
+		request, err := requestOf(tsp, m, queries[i])
 		err = cmp.Or(refused, err)
 		if err != nil {
 			seen[i].refused = err

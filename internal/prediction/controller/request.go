@@ -36,47 +36,44 @@ type Selector func(metric string, own ...prometheus.Matcher) (string, error)
 // kindNode is the kind of targets that are nodes; as in gocrane it is case-insensitive.
 const kindNode = "Node"
 
-// requestOf converts a metric of the spec into a request. Errors are written for users.
-func requestOf(
+// QueryOf returns the query of a metric of a prediction. Errors are written for users.
+func QueryOf(
 	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector, isolation Isolation,
-) (predictor.Request, error) {
-	r := predictor.Request{Algorithm: string(m.Algorithm.AlgorithmType), Options: OptionsOf(m.Algorithm)}
-	if p := m.Algorithm.Percentile; p != nil {
-		r.Aggregated = p.Aggregated
-	}
-	var err error
+) (q predictor.Query, err error) {
 	switch m.Type {
 	case predictionv1alpha1.ResourceQueryMetricType:
-		r.Query, err = resourceQuery(tsp, m.ResourceQuery)
+		q, err = resourceQuery(tsp, m.ResourceQuery)
 	case predictionv1alpha1.MetricQueryMetricType:
-		r.Query.Expression, err = metricQuery(m.MetricQuery, selector)
-		r.Query.Expression = canonical.Expression(r.Query.Expression)
+		q.Expression, err = metricQuery(m.MetricQuery, selector)
+		q.Expression = canonical.Expression(q.Expression)
 	case predictionv1alpha1.ExpressionQueryMetricType:
 		if m.ExpressionQuery == nil || strings.TrimSpace(m.ExpressionQuery.Expression) == "" {
 			err = errors.New("expressionQuery: the expression is empty")
 			break
 		}
-		r.Query.Expression = canonical.Expression(m.ExpressionQuery.Expression)
+		q.Expression = canonical.Expression(m.ExpressionQuery.Expression)
 	default:
 		err = fmt.Errorf("type %q: want %s, %s or %s", m.Type, predictionv1alpha1.ResourceQueryMetricType,
 			predictionv1alpha1.MetricQueryMetricType, predictionv1alpha1.ExpressionQueryMetricType)
 	}
 	if err != nil {
-		return r, err
+		return q, err
 	}
-	if r.Query, err = isolation.restrict(tsp, r.Query); err != nil {
-		return r, err
-	}
-	r.Scaling, err = scalingOf(tsp, m)
-	return r, err
+	return isolation.restrict(tsp, q)
 }
 
-// QueryOf returns the query of a metric of a prediction. Errors are written for users.
-func QueryOf(
-	tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, selector Selector, isolation Isolation,
-) (predictor.Query, error) {
-	r, err := requestOf(tsp, m, selector, isolation)
-	return r.Query, err
+// requestOf returns the request of a metric with a query. Errors are written for users.
+func requestOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric, q specQuery) (predictor.Request, error) {
+	r := predictor.Request{Query: q.query, Algorithm: string(m.Algorithm.AlgorithmType), Options: OptionsOf(m.Algorithm)}
+	if p := m.Algorithm.Percentile; p != nil {
+		r.Aggregated = p.Aggregated
+	}
+	if q.err != nil {
+		return r, q.err
+	}
+	var err error
+	r.Scaling, err = scalingOf(tsp, m)
+	return r, err
 }
 
 func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev1.ResourceName) (predictor.Query, error) {

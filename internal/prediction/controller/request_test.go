@@ -92,7 +92,7 @@ func TestRequestOf(t *testing.T) {
 		"expression is nil":     {deployment, predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ExpressionQueryMetricType}, predictor.Query{}, "empty"},
 		"no type":               {deployment, predictionv1alpha1.PredictionMetric{}, predictor.Query{}, "want ResourceQuery"},
 	} {
-		got, err := requestOf(c.tsp, &c.metric, testSelector(t), Isolation{})
+		got, err := newRequest(t, c.tsp, &c.metric)
 		switch {
 		case c.err == "" && (err != nil || got.Query != c.want):
 			t.Errorf("%s: %+v, %v; want %+v", name, got.Query, err, c.want)
@@ -116,11 +116,11 @@ func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 		Type:            predictionv1alpha1.ExpressionQueryMetricType,
 		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum( http_requests{ job="web", code =~ "2.." } )`},
 	}
-	one, err := requestOf(tsp, &byMetric, testSelector(t), Isolation{})
+	one, err := newRequest(t, tsp, &byMetric)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := requestOf(tsp, &byExpression, testSelector(t), Isolation{})
+	other, err := newRequest(t, tsp, &byExpression)
 	if err != nil || one.Query != other.Query {
 		t.Errorf("%q and %q are two queries (%v)", one.Query.Expression, other.Query.Expression, err)
 	}
@@ -208,4 +208,11 @@ func TestIsolation(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}
 	}
+}
+
+// newRequest returns the request of a metric without isolation.
+func newRequest(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alpha1.PredictionMetric) (predictor.Request, error) {
+	t.Helper()
+	q, err := QueryOf(tsp, m, testSelector(t), Isolation{})
+	return requestOf(tsp, m, specQuery{q, err})
 }

@@ -51,6 +51,17 @@ func (e *entry) namespaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(e.callers)))
 }
 
+// owner returns the first of the namespaces, which is that of most entries.
+func (e *entry) owner() string {
+	first, some := "", false
+	for _, ns := range e.callers {
+		if !some || ns < first {
+			first, some = ns, true
+		}
+	}
+	return first
+}
+
 // charge adds bytes to the total, and to the budgets of namespaces.
 func (b *budgets) charge(bytes int64, namespaces ...string) {
 	b.total += bytes

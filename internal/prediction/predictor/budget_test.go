@@ -176,3 +176,35 @@ func TestOverloadingExpression(t *testing.T) {
 		}
 	})
 }
+
+// TestManyExpressions: one dispatch considers a bounded number of expressions of a namespace, and all are read in the end.
+func TestManyExpressions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, &fakeSource{use: dailyWave}, nil)
+		var all []RequestResult
+		for n := range 3 {
+			var requests []Request
+			for i := range 100 {
+				requests = append(requests, Request{Namespace: fmt.Sprint("ns-", n), Query: Query{Expression: fmt.Sprint("a", n, "_", i)}})
+			}
+			all = append(all, p.Set(fmt.Sprint("c", n), requests)...)
+		}
+		p.mu.Lock()
+		var due []*entry
+		for _, e := range p.entries {
+			e.phase = toFetch
+			due = append(due, e)
+		}
+		if n := len(p.batches(due, time.Now())); n != 3*expressionCandidates {
+			t.Errorf("a dispatch considers %d reads, want %d", n, 3*expressionCandidates)
+		}
+		p.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, r := range all {
+			if s := p.Status(r.Key); r.Err != nil || s.State != Empty {
+				t.Fatalf("%v, %+v a minute after the request, want Empty", r.Err, s)
+			}
+		}
+	})
+}

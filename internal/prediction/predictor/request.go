@@ -4,7 +4,6 @@
 package predictor
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,10 +12,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
-	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
@@ -83,6 +80,7 @@ const (
 type plan struct {
 	key           Key
 	query         Query
+	expression    expressionKey
 	name          string
 	algorithm     forecast.Algorithm
 	step, history time.Duration
@@ -138,6 +136,10 @@ func newPlan(r Request, zone *time.Location) (plan, error) {
 		return plan{}, fmt.Errorf("the key of %s: %w", p.query, err)
 	}
 	p.key = sha256.Sum256(text)
+	if p.query.Resource == "" {
+		digest := sha256.Sum256([]byte(p.query.Expression))
+		p.expression = expressionKey(digest[:])
+	}
 	return p, nil
 }
 
@@ -163,14 +165,11 @@ func durations(interval, length string, fallback time.Duration) (step, history t
 }
 
 // read queries the source for a batch and adds the answer to its entries.
-func (p *Predictor) read(ctx context.Context, b batch) (err error) {
+func (p *Predictor) read(ctx context.Context, b batch) error {
 	ctx, cancel := context.WithTimeout(ctx, p.config.ReadTimeout)
 	defer cancel()
-	ctx, span := tracing.Start(ctx, "prediction.forecast", "namespace", cmp.Or(b.namespace, b.group.namespace), "series", strconv.Itoa(len(b.plans)))
-	defer func() { tracing.End(span, err) }()
-	reading, read := tracing.Start(ctx, "prediction.read")
-	found, err := p.querySource(reading, b)
-	if tracing.End(read, err); err != nil {
+	found, err := p.querySource(ctx, b)
+	if err != nil {
 		return err
 	}
 	now := p.config.Clock.Now()
@@ -191,8 +190,8 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 
 // querySource returns the answer as a function of the entry.
 func (p *Predictor) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
-	if b.group.expression != "" {
-		all, err := p.config.Source.Range(ctx, b.group.expression, b.window)
+	if b.isExpression() {
+		all, err := p.config.Source.Range(metrics.Yielding(ctx), b.plans[0].plan.query.Expression, b.window)
 		if err != nil {
 			return nil, err
 		}

@@ -58,17 +58,25 @@ type batch struct {
 type group struct {
 	namespace, kind string
 	resource        metrics.UsageKind
-	expression      string
-	step            time.Duration
+	// expression is a digest, because expressions are long and all due entries are compared at each dispatch; zero for a resource.
+	expression expressionKey
+	step       time.Duration
 }
+
+type expressionKey [16]byte
+
+// expressionCandidates is the maximum number of expressions of one namespace and phase that one dispatch considers.
+const expressionCandidates = 20
 
 func (e *entry) group() group {
 	q := e.plan.query
 	if q.Resource == "" {
-		return group{expression: q.Expression, step: e.plan.step}
+		return group{expression: e.plan.expression, step: e.plan.step}
 	}
 	return group{namespace: q.Target.Namespace, kind: q.Target.Kind, resource: q.Resource, step: e.plan.step}
 }
+
+func (b *batch) isExpression() bool { return b.group.resource == "" && b.phase != toLoad }
 
 // dispatch starts due reads as far as workers are free and returns the latest time of the next check.
 func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
@@ -127,7 +135,7 @@ func (p *Predictor) canStart(b *batch) bool {
 	if p.pauses > 0 && b.phase != toLoad {
 		free = min(free, 1-(p.busy-slow))
 	}
-	isExpression, half := b.group.expression != "", max(1, p.config.Workers/2)
+	isExpression, half := b.isExpression(), max(1, p.config.Workers/2)
 	switch {
 	case isExpression && (slow >= half || p.pauses > 0 && slow > 0):
 		return false
@@ -145,13 +153,13 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 		e.running = true
 	}
 	p.busy++
-	if b.phase == toFetch && b.group.expression == "" {
+	if b.phase == toFetch && !b.isExpression() {
 		p.reading++
 	}
 	if p.starts++; b.namespace != "" {
 		p.served[b.namespace] = p.starts
 	}
-	if b.group.expression != "" {
+	if b.isExpression() {
 		p.expressions[b.namespace]++
 	}
 	p.workers.Go(func() {
@@ -208,9 +216,9 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 func (p *Predictor) releaseWorker(b batch) {
 	p.busy--
 	switch {
-	case b.group.expression == "" && b.phase == toFetch:
+	case !b.isExpression() && b.phase == toFetch:
 		p.reading--
-	case b.group.expression != "":
+	case b.isExpression():
 		if p.expressions[b.namespace]--; p.expressions[b.namespace] == 0 {
 			delete(p.expressions, b.namespace)
 		}
@@ -233,7 +241,7 @@ func (p *Predictor) recordSource(err error, now time.Time) {
 // isExpensive reports whether a failure is that of an expression and not of the source, since the source has answered another query lately, or
 // after the expression last failed; mu is held. Without it, expressions that overload the source would pause all reads again and again.
 func (p *Predictor) isExpensive(b batch, now time.Time) bool {
-	if b.group.expression == "" || p.answered.IsZero() {
+	if !b.isExpression() || p.answered.IsZero() {
 		return false
 	}
 	return now.Sub(p.answered) <= p.config.Refresh || slices.ContainsFunc(b.plans, func(e *entry) bool {
@@ -265,7 +273,7 @@ func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now tim
 func (p *Predictor) nextRefresh(e *entry, now time.Time) time.Time {
 	g := e.group()
 	h := fnv.New64a()
-	for _, part := range []string{g.namespace, g.kind, string(g.resource), g.expression} {
+	for _, part := range []string{g.namespace, g.kind, string(g.resource), string(g.expression[:])} {
 		_, _ = h.Write([]byte(part + "\x00")) // never fails
 	}
 	every := max(p.config.Refresh, e.plan.step)
@@ -288,7 +296,12 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 		phase phase
 		class int
 	}
+	type origin struct {
+		namespace string
+		phase     phase
+	}
 	byJoint := map[joint]*batch{}
+	candidates := map[origin]int{}
 	var loading batch
 	for _, e := range due {
 		if e.phase == toLoad {
@@ -305,6 +318,11 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 		j := joint{group: e.group(), phase: e.phase, class: bits.Len(uint(points))}
 		b := byJoint[j]
 		if b == nil {
+			if from := (origin{e.owner(), e.phase}); e.plan.query.Resource == "" {
+				if candidates[from]++; candidates[from] > expressionCandidates {
+					continue // one of the reads before it wakes the scheduler
+				}
+			}
 			b = &batch{group: j.group, phase: j.phase, window: w}
 			byJoint[j] = b
 		}
@@ -321,11 +339,11 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 		out = append(out, b.split()...)
 	}
 	for i := range out {
-		out[i].namespace = out[i].plans[0].namespaces()[0]
+		out[i].namespace = out[i].plans[0].owner()
 	}
 	slices.SortFunc(out, func(a, b batch) int {
 		return cmp.Or(cmp.Compare(rank(a.phase), rank(b.phase)), cmp.Compare(a.group.namespace, b.group.namespace),
-			cmp.Compare(a.group.expression, b.group.expression))
+			slices.Compare(a.group.expression[:], b.group.expression[:]))
 	})
 	return out
 }
@@ -340,7 +358,7 @@ func rank(p phase) int {
 
 // split bounds the names and samples of one read. Entries of one name stay together, so that it is read once.
 func (b *batch) split() []batch {
-	if b.group.expression != "" {
+	if b.isExpression() {
 		return []batch{*b}
 	}
 	points := max(1, int(b.window.End.Sub(b.window.Start)/b.window.Step))

@@ -20,7 +20,7 @@ var matcher = regexp.MustCompile("^[\\w.:]+(=~|!~|!=|=)(\"(\\\\.|[^\"\\\\])*\"|'
 // in braces and no plain list of conditions stays as it is, since the source may speak more than PromQL.
 func Expression(expression string) string {
 	expression = strings.TrimSpace(expression)
-	var out strings.Builder
+	out := make([]byte, 0, len(expression))
 	braces := -1 // where in out the open braces begin
 	for i := 0; i < len(expression); i++ {
 		switch c := expression[i]; {
@@ -31,28 +31,26 @@ func Expression(expression string) string {
 			if end < 0 {
 				return expression
 			}
-			out.WriteString(expression[i : end+1])
+			out = append(out, expression[i:end+1]...)
 			i = end
 		case space(c):
 			for i+1 < len(expression) && space(expression[i+1]) {
 				i++
 			}
-			if text := out.String(); i+1 < len(expression) && text != "" && apart(text[len(text)-1], expression[i+1]) {
-				out.WriteByte(' ')
+			if i+1 < len(expression) && len(out) > 0 && apart(out[len(out)-1], expression[i+1]) {
+				out = append(out, ' ')
 			}
 		case c == '{':
-			braces = out.Len()
-			out.WriteByte(c)
+			braces = len(out)
+			out = append(out, c)
 		case c == '}' && braces >= 0:
-			text := out.String()
-			out.Reset()
-			out.WriteString(text[:braces] + ordered(text[braces+1:], braces > 0 && word(text[braces-1])))
+			out = append(out[:braces], ordered(string(out[braces+1:]), braces > 0 && word(out[braces-1]))...)
 			braces = -1
 		default:
-			out.WriteByte(c)
+			out = append(out, c)
 		}
 	}
-	return out.String()
+	return string(out)
 }
 
 // closing returns where the quote that opens at i ends, -1 where it does not.
