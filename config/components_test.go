@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,6 +47,19 @@ func TestWebhookReplicasAreReady(t *testing.T) {
 
 // TestRunQueueWait: with the component the agent's pods are in the host's PID namespace, and nothing else is another.
 func TestRunQueueWait(t *testing.T) {
+	plain, with := renderAgent(t, ""), renderAgent(t, "run-queue-wait")
+	if plain.Spec.Template.Spec.HostPID || !with.Spec.Template.Spec.HostPID {
+		t.Errorf("hostPID is %t without, %t with the component", plain.Spec.Template.Spec.HostPID, with.Spec.Template.Spec.HostPID)
+	}
+	with.Spec.Template.Spec.HostPID = false
+	if diff := cmp.Diff(plain, with); diff != "" {
+		t.Errorf("the component changes more (-without +with):\n%s", diff)
+	}
+}
+
+// renderAgent returns the agent's DaemonSet with a component; empty for none.
+func renderAgent(t *testing.T, component string) *appsv1.DaemonSet {
+	t.Helper()
 	kubectl, err := exec.LookPath(filepath.Join("..", "bin", "kubectl"))
 	if err != nil {
 		if kubectl, err = exec.LookPath("kubectl"); err != nil {
@@ -56,42 +70,68 @@ func TestRunQueueWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	render := func(components string) *appsv1.DaemonSet {
-		t.Helper()
-		dir := t.TempDir()
-		up, err := filepath.Rel(dir, here)
-		if err != nil {
+	dir := t.TempDir()
+	up, err := filepath.Rel(dir, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile("crane-agent/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := "resources: [daemonset.yaml]\n"
+	if component != "" {
+		content += "components: [" + filepath.Join(up, "components", component) + "]\n"
+	}
+	for name, text := range map[string][]byte{"daemonset.yaml": manifest, "kustomization.yaml": []byte(content)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		manifest, err := os.ReadFile("crane-agent/daemonset.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		content := "resources: [daemonset.yaml]\n"
-		if components != "" {
-			content += "components: [" + filepath.Join(up, "components", components) + "]\n"
-		}
-		for name, text := range map[string][]byte{"daemonset.yaml": manifest, "kustomization.yaml": []byte(content)} {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-				t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	set := &appsv1.DaemonSet{}
+	if err := yaml.UnmarshalStrict(out, set); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return set
+}
+
+// TestAgentSeesNoSecretsOfTheNode: what the kubelet keeps for pods, drivers and itself is hidden below the mount of its directory.
+func TestAgentSeesNoSecretsOfTheNode(t *testing.T) {
+	mounts := func(component string) map[string]string {
+		set := renderAgent(t, component)
+		kinds := map[string]string{}
+		for _, v := range set.Spec.Template.Spec.Volumes {
+			switch {
+			case v.EmptyDir != nil:
+				kinds[v.Name] = "empty"
+			case v.HostPath != nil:
+				kinds[v.Name] = v.HostPath.Path
 			}
 		}
-		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+		out := map[string]string{}
+		for _, m := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
+			if dir, ok := strings.CutPrefix(m.MountPath, "/host/var/lib/kubelet"); ok {
+				if !m.ReadOnly {
+					t.Errorf("%s is writable", m.MountPath)
+				}
+				out[dir] = filepath.Join(kinds[m.Name], m.SubPath)
+			}
 		}
-		set := &appsv1.DaemonSet{}
-		if err := yaml.UnmarshalStrict(out, set); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return set
+		return out
 	}
-	plain, with := render(""), render("run-queue-wait")
-	if plain.Spec.Template.Spec.HostPID || !with.Spec.Template.Spec.HostPID {
-		t.Errorf("hostPID is %t without, %t with the component", plain.Spec.Template.Spec.HostPID, with.Spec.Template.Spec.HostPID)
+	want := map[string]string{
+		"": "/var/lib/kubelet", "/pods": "empty", "/plugins": "empty", "/plugins_registry": "empty", "/device-plugins": "empty",
+		"/pki": "/var/lib/kubelet/pki/crane-agent-empty",
 	}
-	with.Spec.Template.Spec.HostPID = false
-	if diff := cmp.Diff(plain, with); diff != "" {
-		t.Errorf("the component changes more (-without +with):\n%s", diff)
+	if diff := cmp.Diff(want, mounts("")); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	delete(want, "/pki")
+	if diff := cmp.Diff(want, mounts("kubelet-certificate")); diff != "" {
+		t.Errorf("mounts with the component (-want +got):\n%s", diff)
 	}
 }

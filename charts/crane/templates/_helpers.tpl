@@ -88,9 +88,11 @@ args (replace those with the same name of config/), drop (names of arguments to 
 {{- end }}
 {{- $_ := set $container "args" (concat $args (default (list) .args) $values.extraArgs) }}
 {{- with concat (default (list) $container.env) (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
-{{- with concat (default (list) $container.volumeMounts) (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}
+{{- $dropped := default (list) .dropVolumes }}{{ $mounts := list }}
+{{- range default (list) $container.volumeMounts }}{{ if not (has .name $dropped) }}{{ $mounts = append $mounts . }}{{ end }}{{ end }}
+{{- with concat $mounts (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}
 {{- $given := concat (default (list) .volumes) $values.extraVolumes }}
-{{- $names := list }}
+{{- $names := $dropped }}
 {{- range $given }}{{ $names = append $names .name }}{{ end }}
 {{- $volumes := list }}
 {{- range $pod.volumes }}{{ if not (has .name $names) }}{{ $volumes = append $volumes . }}{{ end }}{{ end }}
