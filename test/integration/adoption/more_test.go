@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/pkg/adoption"
@@ -38,6 +39,30 @@ func testReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.AwaitReady("web", 2)
+}
+
+// testReplicasOfStatefulSet checks that the replicas of a StatefulSet are raised.
+func testReplicasOfStatefulSet(t *testing.T) {
+	f := newFixture(t)
+	labels := map[string]string{"app": "db"}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}},
+			},
+		},
+	}
+	f.CreateAll(set)
+	ref := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: f.Name, Name: "db"}
+	setReplicas(t, f.createRecommendation(ref, "db", analysisv1alpha1.AnalysisTypeReplicas, auto), 3)
+	harness.Await(f.Namespace, &appsv1.StatefulSet{}, "db", "has 3 replicas", func(s *appsv1.StatefulSet) error {
+		if *s.Spec.Replicas != 3 {
+			return fmt.Errorf("%d replicas", *s.Spec.Replicas)
+		}
+		return nil
+	})
 }
 
 // testTemplate checks that the template of a Deployment with annotation adopt-template is changed with a rollout, and that the

@@ -93,6 +93,20 @@ func TestOOMRecorder(t *testing.T) {
 	if text := fmt.Sprint(aside.Data); !strings.Contains(text, "please do not touch") {
 		t.Errorf("copy of the unreadable record: %s", text)
 	}
+	// A second one is added to the same ConfigMap.
+	if err := admin.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"data":"nor this"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	kill(3)
+	f.Eventually("both unreadable records are set aside", func(ctx context.Context) error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(aside), aside); err != nil {
+			return err
+		}
+		if text := fmt.Sprint(aside.Data); !strings.Contains(text, "please do not touch") || !strings.Contains(text, "nor this") {
+			return fmt.Errorf("copies: %s", text)
+		}
+		return nil
+	})
 	ids := map[string]bool{}
 	for _, k := range awaitKills("the kills are recorded") {
 		if ids[k.ID] {

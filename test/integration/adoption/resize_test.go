@@ -41,6 +41,7 @@ func TestAdoption(t *testing.T) {
 		"namespace deleted":         testNamespaceDeleted,
 		"unreadable state":          testUnreadableState,
 		"replicas":                  testReplicas,
+		"replicas of a StatefulSet": testReplicasOfStatefulSet,
 		"template":                  testTemplate,
 		"QoS classes":               testQOSClasses,
 		"recommendation deleted":    testRecommendationDeleted,

@@ -379,7 +379,27 @@ func TestElasticAgent(t *testing.T) {
 		err = json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all)
 		return cpu, memory, all.Ended, err
 	}
+	template := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
+		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
+	}
+	harness.Create(t, c, template)
+	followsTemplate := func(window int64) {
+		t.Helper()
+		eventually(t, "the forecast follows the template", func(ctx context.Context) error {
+			tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+			key := client.ObjectKey{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourcePrefix + "enforced"}
+			if err := c.Get(ctx, key, tsp); err != nil {
+				return err
+			}
+			if int64(tsp.Spec.PredictionWindowSeconds) != window {
+				return fmt.Errorf("window %d", tsp.Spec.PredictionWindowSeconds)
+			}
+			return nil
+		})
+	}
 	a := startAgent(t, "enforced", "--enforce=node-resource", "--node-resource-reserved=cpu=25%")
+	followsTemplate(3600)
 	eventually(t, "the node says why nothing is offered", func(ctx context.Context) error {
 		// The host's files do not change, so the CPU use is unknown; memory is measured each time.
 		cpu, memory, ended, err := account(ctx, "enforced")
@@ -395,6 +415,13 @@ func TestElasticAgent(t *testing.T) {
 	if _, _, ended, err := account(t.Context(), "enforced"); err != nil || !ended {
 		t.Errorf("has not withdrawn: %v", err)
 	}
+	template.Data[predictionv1alpha1.NodeResourceTemplateKey] = strings.Replace(nodeTemplate, "3600", "7200", 1)
+	if err := c.Update(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	again := startAgent(t, "enforced", "--enforce=node-resource")
+	followsTemplate(7200)
+	again.Stop(t)
 	dry := startAgent(t, "dry")
 	eventually(t, "the dry run has decided", func(ctx context.Context) error {
 		_, err := dry.metric(ctx, `crane_agent_elastic_memory_bytes{term="offer"}`)

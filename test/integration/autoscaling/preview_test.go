@@ -6,15 +6,18 @@ package autoscaling_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/test/integration/harness"
 )
 
 func preview(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview }
@@ -234,4 +237,51 @@ func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	w.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	w.wantReplicas("web", 2)
+}
+
+// TestPreviewFollowsItsTarget checks that a preview neither uses a stand-in of others nor keeps the target of an earlier spec, and that its HPA
+// goes when another autoscaler comes, whose metrics craned then reads itself.
+func TestPreviewFollowsItsTarget(t *testing.T) {
+	w := newFixture(t)
+	foreign := &autoscalingv1alpha1.Substitute{Spec: autoscalingv1alpha1.SubstituteSpec{
+		SubstituteTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"},
+	}}
+	foreign.Name = "ehpa-web"
+	perPod := func(e *ehpa) {
+		e.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "absent"},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: new(resource.MustParse("1"))},
+		}}}
+	}
+	w.CreateAll(deployment("web", 2, 250), deployment("other", 2, 250), foreign, scaler("web", preview, perPod))
+	w.awaitCondition("web", "Ready=False/FailedReconcileSubstitute")
+	w.Remove(foreign)
+	standsFor := func(target string) {
+		t.Helper()
+		harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-web", "stands for "+target, func(s *autoscalingv1alpha1.Substitute) error {
+			if s.Spec.SubstituteTargetRef.Name != target {
+				return fmt.Errorf("spec %+v", s.Spec)
+			}
+			return nil
+		})
+	}
+	w.change("web", func(e *ehpa) { e.Labels = map[string]string{"again": "1"} })
+	standsFor("web")
+	w.change("web", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "other" })
+	standsFor("other")
+	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"}, MaxReplicas: 3,
+	}}
+	theirs.Name = "theirs"
+	w.CreateAll(theirs)
+	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
+	w.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+	w.awaitScaler("web", "names the metric without value", func(e *ehpa) error {
+		for _, p := range e.Status.Proposals {
+			if strings.Contains(fmt.Sprint(p), "absent") {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %+v", e.Status)
+	})
 }

@@ -28,7 +28,7 @@ func TestEffectiveVPA(t *testing.T) {
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
 			"two of one target": testTwoOfOneTarget, "foreign VPA": testForeignVPA, "target deleted": testTargetDeleted, "killed": testOOMKill,
 			"estimators": testEstimators, "effective HPA": testEffectiveHPA, "foreign HPA": testForeignHPA, "a rule beside it": testBesideRule,
-			"version not served": testVersionNotServed, "shared decision": testSharedDecision,
+			"version not served": testVersionNotServed, "shared decision": testSharedDecision, "finalizer": testFinalizer,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -36,6 +36,18 @@ func TestEffectiveVPA(t *testing.T) {
 			})
 		}
 	})
+}
+
+// testFinalizer checks that gocrane's finalizer does not keep a deleted autoscaler.
+func testFinalizer(w *fixture) {
+	w.Deploy("web", 1)
+	e := autoscaler("web", "", "web")
+	e.Finalizers = []string{autoscalingv1alpha1.Finalizer}
+	w.CreateAll(e)
+	if err := admin.Delete(w.T.Context(), e); err != nil {
+		w.T.Fatal(err)
+	}
+	w.AwaitGone(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, "web")
 }
 
 // testOff checks that the status has targets, bounds, estimators and reasons, and that nothing is applied.
