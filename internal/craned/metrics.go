@@ -12,20 +12,16 @@ import (
 )
 
 // metricsServer returns the options of the server of /metrics. A client needs a token with the right to "get /metrics", which the
-// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more. Profiles need the right to get their path.
+// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more.
 func (o *Options) metricsServer() metricsserver.Options {
 	if !o.MetricsSecure {
 		return metricsserver.Options{BindAddress: o.MetricsBindAddress}
 	}
-	out := metricsserver.Options{
+	return metricsserver.Options{
 		BindAddress: o.MetricsBindAddress, SecureServing: true, CertDir: o.MetricsCertDir,
 		FilterProvider: filters.WithAuthenticationAndAuthorization,
 		TLSOpts:        []func(*tls.Config){modernTLS},
 	}
-	if o.Diagnostics.Profiling {
-		out.ExtraHandlers = profileHandlers()
-	}
-	return out
 }
 
 // modernTLS requires TLS 1.2 and disables HTTP/2, whose streams have no advantage for a scraper.

@@ -75,8 +75,6 @@ type Options struct {
 	OOM                 OOM
 	Adoption            Adoption
 	Webhook             Webhook
-	Notifications       Notifications
-	Diagnostics         Diagnostics
 
 	Controllers  []string
 	FeatureGates corefeaturegate.MutableFeatureGate
@@ -140,7 +138,6 @@ func NewOptions() *Options {
 		OOM:                             newOOM(),
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
-		Diagnostics:                     newDiagnostics(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    featuregate.New(),
 		Log:                             logging.DefaultOptions(),
@@ -201,8 +198,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.OOM.addFlags(fs)
 	o.Adoption.addFlags(fs)
 	o.Webhook.addFlags(fs)
-	o.Notifications.addFlags(fs)
-	o.Diagnostics.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)

@@ -54,11 +54,11 @@ func worstObject(kind, namespace string, i int) string {
 	}
 }
 
-// longExpression returns a valid expression of nearly 8 KiB that differs by name.
+// longExpression returns an expression that differs by name: 100 of them have as many bytes as one object may have.
 func longExpression(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `sum(max_over_time({name=~"%s|.+"}[7d]))`, name)
-	for i := 0; b.Len() < 8000; i++ {
+	for i := 0; b.Len() < 600; i++ {
 		fmt.Fprintf(&b, ` + sum(max_over_time({__name__=~".+",x!="%d"}[7d]))`, i)
 	}
 	return b.String()

@@ -63,6 +63,7 @@ func TestTenants(t *testing.T) {
 		t.Logf("%s: alone %s, beside %d hostile tenants %s, ratio %.2f; all samples %v and %v", what, a, n, b, float64(b)/float64(a), alone[what], beside[what])
 	}
 	t.Logf("craned: %+v", f.read(t))
+	t.Log("seconds per request of each controller, waiting and working:", f.controllers(t))
 }
 
 // tenants is a playground with tenants.
@@ -221,11 +222,52 @@ func (f *tenants) changeTenants(ctx context.Context, n int) {
 	}
 }
 
+// controllers returns how long requests of craned's controllers waited and how long they took, on average, with their number.
+func (f *tenants) controllers(t *testing.T) string {
+	t.Helper()
+	sums, names, label := map[string]float64{}, []string{}, regexp.MustCompile(`\bname="([^"]*)"`)
+	f.scan(t, func(name, labels string, v float64) {
+		m := label.FindStringSubmatch(labels)
+		if m == nil {
+			return
+		}
+		controller := m[1]
+		if name == "workqueue_queue_duration_seconds_count" && v > 0 {
+			names = append(names, controller)
+		}
+		sums[name+controller] += v
+	})
+	slices.Sort(names)
+	var out strings.Builder
+	for _, c := range slices.Compact(names) {
+		n := sums["workqueue_queue_duration_seconds_count"+c]
+		fmt.Fprintf(&out, "\n%s: %.3f, %.3f, %.0f", c, sums["workqueue_queue_duration_seconds_sum"+c]/n, sums["workqueue_work_duration_seconds_sum"+c]/n, n)
+	}
+	return out.String()
+}
+
 // figures are counters of craned.
 type figures struct{ CPU, Memory, APIRequests, Queries float64 }
 
 // read returns the counters of craned and of the proxy in front of Prometheus.
 func (f *tenants) read(t *testing.T) figures {
+	t.Helper()
+	out := figures{Queries: float64(f.proxy.requests.Load())}
+	f.scan(t, func(name, _ string, v float64) {
+		switch name {
+		case "process_cpu_seconds_total":
+			out.CPU += v
+		case "process_resident_memory_bytes":
+			out.Memory += v
+		case "rest_client_requests_total":
+			out.APIRequests += v
+		}
+	})
+	return out
+}
+
+// scan calls a function for each sample of craned's metrics.
+func (f *tenants) scan(t *testing.T, use func(name, labels string, v float64)) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.metrics, http.NoBody)
 	if err != nil {
@@ -236,27 +278,20 @@ func (f *tenants) read(t *testing.T) figures {
 		t.Fatalf("craned does not serve its metrics: %v", err)
 	}
 	defer response.Body.Close()
-	out := figures{Queries: float64(f.proxy.requests.Load())}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		name, _, _ := strings.Cut(strings.ReplaceAll(lines.Text(), "{", " "), " ")
-		v, err := strconv.ParseFloat(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], 64)
-		if err != nil {
-			continue
+		series, number, _ := strings.Cut(lines.Text(), "} ")
+		if number == "" {
+			series, number, _ = strings.Cut(lines.Text(), " ")
 		}
-		switch name {
-		case "process_cpu_seconds_total":
-			out.CPU += v
-		case "process_resident_memory_bytes":
-			out.Memory += v
-		case "rest_client_requests_total":
-			out.APIRequests += v
+		name, labels, _ := strings.Cut(series, "{")
+		if v, err := strconv.ParseFloat(number, 64); err == nil {
+			use(name, labels, v)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return out
 }
 
 // printCosts prints what the most expensive object of each kind costs craned.

@@ -21,8 +21,6 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
-	"crane.io/crane/internal/component/notification"
-	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/pkg/adoption"
 )
@@ -48,8 +46,6 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Reactor finds usage above the request within the day; nil for no reaction.
 	Reactor *Reactor
-	// Notify receives rollbacks, stops and the opening of the circuit breaker; nil for none.
-	Notify func(notification.Event)
 
 	recentWrites recentWrites
 	refusals     refusals
@@ -57,8 +53,6 @@ type Reconciler struct {
 	mu            sync.Mutex // guards the fields below; held during a decision
 	budgets       *adoption.BudgetTracker
 	budgetsLoaded bool
-	// breakerNotified is set while the circuit breaker is known to be open.
-	breakerNotified bool
 }
 
 // NewReconciler returns a Reconciler whose budgets are not loaded yet.
@@ -176,9 +170,7 @@ func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto r
 			r.forgetBudget(key, kind) // Most targets end here, without a request to the API server.
 			continue
 		}
-		adopting, span := tracing.Start(ctx, "adoption.evaluate", "type", string(kind), "target", key.String())
-		o, err := r.adoptTarget(adopting, key, kind, rec)
-		tracing.End(span, err)
+		o, err := r.adoptTarget(ctx, key, kind, rec)
 		errs = append(errs, err)
 		outcomes[kind] = o
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,8 +24,8 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
-	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -48,8 +47,6 @@ type Config struct {
 	// ReactionInterval is the time between two readings of usage by Reaction; 0 for no reaction.
 	ReactionInterval time.Duration
 	Reaction         Querier
-	// Notify is that of Reconciler.
-	Notify func(notification.Event)
 	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.WithTicker
@@ -59,13 +56,14 @@ type Config struct {
 func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills, r.Throttling, r.SystemNamespace = cfg.Kills, cfg.Throttling, cfg.SystemNamespace
-	r.Pause, r.Notify = cfg.Pause, cfg.Notify
+	r.Pause = cfg.Pause
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}
+	shares := fairqueue.New(cfg.Clock, func(k targetindex.Key) string { return k.Namespace })
 	b := builder.TypedControllerManagedBy[targetindex.Key](mgr).
 		Named("adoption").
-		WithOptions(controller.TypedOptions[targetindex.Key]{MaxConcurrentReconciles: maxConcurrentTargets}).
+		WithOptions(shares.Options(maxConcurrentTargets)).
 		Watches(&analysisv1alpha1.Recommendation{}, enqueueRecommendationTargets())
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
@@ -88,7 +86,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 			},
 		}))
 	}
-	if err := b.Complete(enqueue.OnConflict(r)); err != nil {
+	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(r))); err != nil {
 		return fmt.Errorf("building the controller of adoption: %w", err)
 	}
 	return nil

@@ -37,7 +37,7 @@ type client struct {
 	base      *url.URL
 	transport http.RoundTripper
 	headers   *headerSource
-	slots     chan struct{}
+	slots     *slots
 	compress  bool
 	wait      func(ctx context.Context, d time.Duration) error
 	getOnly   sync.Map // Endpoints that reject POST.
@@ -71,7 +71,7 @@ func newClient(cfg Config) (*client, error) {
 	}
 	return &client{
 		cfg: cfg, base: base, transport: transport, headers: &headerSource{fixed: cfg.Headers, path: cfg.HeadersFile},
-		slots:    make(chan struct{}, cfg.Concurrency),
+		slots:    newSlots(cfg.Concurrency, sleep),
 		compress: !isLoopback(base),
 		wait:     sleep,
 	}, nil
@@ -100,12 +100,11 @@ type request struct {
 // call sends a request until read has consumed a response or a retry is useless. Each attempt calls read again, which must then discard the
 // results of earlier attempts.
 func (c *client) call(ctx context.Context, r request, read func(io.Reader) error) error {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	release, err := c.slots.acquire(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-c.slots }()
+	defer release()
 	delay := firstDelay
 	for attempt := 1; ; attempt++ {
 		err := c.attempt(ctx, r, read)

@@ -15,6 +15,9 @@ import (
 // contain a million nested parentheses.
 const MaxExpression = 16 << 10
 
+// MaxSelectors is the maximum number of selectors of an expression that is restricted: each is read for the whole history.
+const MaxSelectors = 20
+
 // Parse parses an expression. experimental permits experimental functions.
 func Parse(text string, experimental bool) (expr parser.Expr, err error) {
 	if len(text) > MaxExpression {
@@ -29,18 +32,23 @@ func Parse(text string, experimental bool) (expr parser.Expr, err error) {
 }
 
 // Restrict returns an expression that reads only series with this value of a label. Every selector gets the matcher beside its own, so that a
-// selector of another value matches nothing. Experimental functions are refused, because info() reads series without a selector, and so is
-// what is not PromQL.
+// selector of another value matches nothing. Experimental functions are refused, because info() reads series without a selector, and so are
+// more than MaxSelectors selectors and what is not PromQL.
 func Restrict(text, label, value string) (string, error) {
 	expr, err := Parse(text, false)
 	if err != nil {
 		return "", err
 	}
+	selectors := 0
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if s, ok := node.(*parser.VectorSelector); ok {
+			selectors++
 			s.LabelMatchers = append(s.LabelMatchers, &labels.Matcher{Type: labels.MatchEqual, Name: label, Value: value})
 		}
 		return nil
 	})
+	if selectors > MaxSelectors {
+		return "", fmt.Errorf("the expression has %d selectors, more than %d", selectors, MaxSelectors)
+	}
 	return expr.String(), nil
 }

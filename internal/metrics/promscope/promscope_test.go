@@ -89,3 +89,14 @@ func FuzzRestrict(f *testing.F) {
 		}
 	})
 }
+
+// TestManySelectors: each selector reads the history once more, so their number is limited.
+func TestManySelectors(t *testing.T) {
+	text := "a" + strings.Repeat(" + a", MaxSelectors-1)
+	if _, err := Restrict(text, "namespace", "shop"); err != nil {
+		t.Errorf("%d selectors: %v", MaxSelectors, err)
+	}
+	if _, err := Restrict(text+" + rate(a[5m])", "namespace", "shop"); err == nil {
+		t.Errorf("a selector more is accepted")
+	}
+}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,6 +22,7 @@ import (
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 )
 
 // Config configures the controller of TimeSeriesPredictions.
@@ -46,15 +46,16 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of predictions: %w", err)
 	}
+	shares := fairqueue.ByNamespace(cfg.Clock)
 	err := builder.ControllerManagedBy(mgr).
 		Named("timeseriesprediction").
 		// The status is written by this controller: only changes of the spec matter.
 		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.MaxConcurrent}).
-		Complete(enqueue.OnConflict(&Reconciler{
+		WithOptions(shares.Options(cfg.MaxConcurrent)).
+		Complete(shares.Reconciler(enqueue.OnConflict(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
 			Isolation: cfg.Isolation, NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock}, Frequency: cfg.Frequency, Clock: cfg.Clock,
-		}))
+		})))
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
 	}

@@ -31,11 +31,16 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/pkg/settings"
 )
 
-// defaultPeriod is gocrane's default period of a periodical Analytics.
-const defaultPeriod = 24 * time.Hour
+const (
+	// defaultPeriod is gocrane's default period of a periodical Analytics.
+	defaultPeriod = 24 * time.Hour
+	// minTenantPeriod is the shortest period of an Analytics outside Crane's own namespace.
+	minTenantPeriod = time.Minute
+)
 
 // AnalyticsReconciler creates a RecommendationRule for each Analytics, and deletes it with the Analytics. A cluster-scoped
 // rule cannot be owned by a namespaced object, so an annotation holds the UID of the Analytics.
@@ -70,13 +75,15 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 		}
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "orphans"}}}
 	})
+	shares := fairqueue.ByNamespace(cfg.Clock)
 	err := builder.ControllerManagedBy(mgr).
 		Named("analytics").
 		For(&analysisv1alpha1.Analytics{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.RecommendationRule{}, orphans, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.RecommendationRule{}, r.enqueueLater()).
 		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
-		Complete(enqueue.OnConflict(r))
+		WithOptions(shares.Options(1)).
+		Complete(shares.Reconciler(enqueue.OnConflict(r)))
 	if err != nil {
 		return fmt.Errorf("building the controller of analytics: %w", err)
 	}
@@ -273,7 +280,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
 			ResourceSelectors: a.Spec.ResourceSelectors,
 			NamespaceSelector: analysisv1alpha1.NamespaceSelector{MatchNames: []string{a.Namespace}},
-			RunInterval:       intervalOf(a.Spec.CompletionStrategy),
+			RunInterval:       intervalOf(a.Spec.CompletionStrategy, r.minPeriod(a)),
 			Recommenders:      []analysisv1alpha1.Recommender{recommender},
 		},
 	}
@@ -283,8 +290,17 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 	return rule
 }
 
-// intervalOf returns the interval of a completion strategy in the form of rules; empty for once.
-func intervalOf(s *analysisv1alpha1.CompletionStrategy) string {
+// minPeriod returns the shortest period of an Analytics. A tenant's is that of new samples, so that a short one does not read all history at
+// each turn.
+func (r *AnalyticsReconciler) minPeriod(a *analysisv1alpha1.Analytics) time.Duration {
+	if a.Namespace == r.Namespace {
+		return 0
+	}
+	return minTenantPeriod
+}
+
+// intervalOf returns the interval of a completion strategy in the form of rules, the given one at least; empty for once.
+func intervalOf(s *analysisv1alpha1.CompletionStrategy, least time.Duration) string {
 	if s == nil || s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical {
 		return ""
 	}
@@ -292,7 +308,7 @@ func intervalOf(s *analysisv1alpha1.CompletionStrategy) string {
 	if s.PeriodSeconds != nil && *s.PeriodSeconds > 0 {
 		period = time.Duration(min(*s.PeriodSeconds, int64(time.Duration(1<<63-1)/time.Second))) * time.Second
 	}
-	return period.String()
+	return max(period, least).String()
 }
 
 // deleteOrphans deletes the rules of deleted Analytics. It lists Analytics from the API server, since a stale cache could

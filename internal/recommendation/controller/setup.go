@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -28,6 +28,7 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/component/configfile"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/optionalcrd"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
@@ -90,14 +91,15 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: cfg.Clock,
 		Namespace: cfg.Namespace,
 	}
+	shares := fairqueue.ByNamespace(cfg.Clock)
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").
 		For(&analysisv1alpha1.Recommendation{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentRecommendations})
+		WithOptions(shares.Options(maxConcurrentRecommendations))
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
-	if err := b.Complete(enqueue.OnConflict(one)); err != nil {
+	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(one))); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
 	}
 	return nil
@@ -109,6 +111,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	if err != nil {
 		return err
 	}
+	shares := fairqueue.New(cfg.Clock, namespaceOfRule(mgr.GetClient()))
 	reloaded := make(chan event.GenericEvent, 1)
 	err = builder.ControllerManagedBy(mgr).
 		Named("recommendationrule").
@@ -116,8 +119,8 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentPasses}).
-		Complete(enqueue.OnConflict(rules))
+		WithOptions(shares.Options(maxConcurrentPasses)).
+		Complete(shares.Reconciler(enqueue.OnConflict(rules)))
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)
 	}
@@ -137,6 +140,17 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		return fmt.Errorf("following the recommendation configuration: %w", err)
 	}
 	return nil
+}
+
+// namespaceOfRule returns a function that returns the namespace of the Analytics that a rule was made of; empty for other rules.
+func namespaceOfRule(reader client.Reader) func(reconcile.Request) string {
+	return func(r reconcile.Request) string {
+		rule := &analysisv1alpha1.RecommendationRule{}
+		if reader.Get(context.Background(), r.NamespacedName, rule) != nil || rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
+			return ""
+		}
+		return strings.Join(rule.Spec.NamespaceSelector.MatchNames, ",")
+	}
 }
 
 // mapToRule returns a request for the rule that created a Recommendation.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,6 +29,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -94,6 +94,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}
 	reader := mgr.GetClient()
+	shares := fairqueue.ByNamespace(cfg.Clock)
 	err = builder.ControllerManagedBy(mgr).
 		Named("effectivehpa").
 		For(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, builder.WithPredicates(changedByOthers())).
@@ -106,8 +107,8 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		Complete(enqueue.OnConflict(r))
+		WithOptions(shares.Options(maxConcurrentReconciles)).
+		Complete(shares.Reconciler(enqueue.OnConflict(r)))
 	if err != nil {
 		return fmt.Errorf("building the controller of effective HPAs: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -26,6 +25,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 )
@@ -71,15 +71,16 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		return fmt.Errorf("registering the metrics of effective VPAs: %w", err)
 	}
 	reader := mgr.GetClient()
+	shares := fairqueue.New(cfg.Clock, func(r reconcile.Request) string { return r.Name })
 	b := builder.ControllerManagedBy(mgr).
 		Named("effectivevpa").
 		Watches(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueNamespace), builder.WithPredicates(changedByOthers())).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(enqueueForRecommendation), builder.WithPredicates(exceptCreation())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentNamespaces})
+		WithOptions(shares.Options(maxConcurrentNamespaces))
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
-	if err := b.Complete(enqueue.OnConflict(r)); err != nil {
+	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(r))); err != nil {
 		return fmt.Errorf("building the controller of effective VPAs: %w", err)
 	}
 	return nil

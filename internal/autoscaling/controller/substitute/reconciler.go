@@ -14,11 +14,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/enqueue"
+	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/firstseen"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -44,15 +44,16 @@ type Reconciler struct {
 
 // AddToManager adds the controller. The manager must not have started.
 func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
+	shares := fairqueue.ByNamespace(clk)
 	err := builder.ControllerManagedBy(mgr).
 		Named("substitute").
 		For(&autoscalingv1alpha1.Substitute{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentReconciles}).
-		Complete(enqueue.OnConflict(&Reconciler{
+		WithOptions(shares.Options(maxConcurrentReconciles)).
+		Complete(shares.Reconciler(enqueue.OnConflict(&Reconciler{
 			Client:  mgr.GetClient(),
 			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 			Clock:   clk,
-		}))
+		})))
 	if err != nil {
 		return fmt.Errorf("building the controller of substitutes: %w", err)
 	}

@@ -1,0 +1,117 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fairqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func requestOf(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// fixture is a queue whose reconciler takes a second for each request.
+type fixture struct {
+	clock      *testingclock.FakePassiveClock
+	shares     *Shares[reconcile.Request]
+	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
+	reconciler reconcile.Reconciler
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{clock: testingclock.NewFakePassiveClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}
+	f.shares = ByNamespace(f.clock)
+	f.queue = f.shares.Options(1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(f.queue.ShutDown)
+	f.reconciler = f.shares.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+		return reconcile.Result{RequeueAfter: time.Minute}, errors.New("kept")
+	}))
+	return f
+}
+
+// next reconciles the next request and returns its namespace.
+func (f *fixture) next(t *testing.T) string {
+	t.Helper()
+	r, _ := f.queue.Get()
+	result, err := f.reconciler.Reconcile(t.Context(), r)
+	if result.RequeueAfter != time.Minute || err == nil || *result.Priority != 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	f.queue.Done(r)
+	return r.Namespace
+}
+
+// TestNamespaceThatUsesLessGoesFirst: requests of a namespace that has used workers wait for those of others, however many they are and
+// however they are added.
+func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
+	f := newFixture(t)
+	f.queue.Add(requestOf("hostile", "first"))
+	f.next(t)
+	adds := []func(reconcile.Request){
+		f.queue.Add,
+		func(r reconcile.Request) { f.queue.AddAfter(r, 0) },
+		func(r reconcile.Request) {
+			f.queue.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{}, r)
+		},
+	}
+	for i := range 100 {
+		adds[i%3](requestOf("hostile", fmt.Sprint(i)))
+	}
+	for i, add := range adds {
+		add(requestOf(fmt.Sprint("honest-", i), "a"))
+	}
+	for range adds {
+		if ns := f.next(t); ns == "hostile" {
+			t.Error("a request of the namespace that used a worker comes first")
+		}
+	}
+	if ns := f.next(t); ns != "hostile" {
+		t.Errorf("%s comes next, want the waiting namespace", ns)
+	}
+}
+
+// TestUseDecays: a namespace gets its priority back, and is forgotten.
+func TestUseDecays(t *testing.T) {
+	f := newFixture(t)
+	f.queue.Add(requestOf("a", "first"))
+	f.next(t)
+	before := f.shares.steps("a")
+	f.clock.SetTime(f.clock.Now().Add(20 * halfLife))
+	if after := f.shares.steps("a"); before != 6 || after != 0 {
+		t.Errorf("%d steps after a second of use, %d after 20 minutes, want 6 and 0", before, after)
+	}
+	f.queue.Add(requestOf("b", "first"))
+	f.next(t)
+	if len(f.shares.used) != 1 {
+		t.Errorf("%d namespaces are kept, want 1", len(f.shares.used))
+	}
+}
+
+// TestLowPriorityStaysLow: what is found at the start of the process waits for what changes, also if the latter's namespace has used much.
+func TestLowPriorityStaysLow(t *testing.T) {
+	f := newFixture(t)
+	for range 5 {
+		f.queue.Add(requestOf("busy", "first"))
+		f.next(t)
+	}
+	low := handler.LowPriority
+	f.queue.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: &low}, requestOf("idle", "old"))
+	f.queue.Add(requestOf("busy", "changed"))
+	if ns := f.next(t); ns != "busy" {
+		t.Errorf("%s comes first, want what has changed", ns)
+	}
+}
