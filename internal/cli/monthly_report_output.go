@@ -86,7 +86,8 @@ func (r *monthlyReport) notes() []string {
 func formatHours(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 func renderReportTable(w io.Writer, r *monthlyReport) error {
-	text := r.title() + "\n"
+	var text strings.Builder
+	text.WriteString(r.title() + "\n")
 	for _, data := range r.tables() {
 		t := newTable()
 		t.AppendHeader(toRow(data.Header))
@@ -95,13 +96,13 @@ func renderReportTable(w io.Writer, r *monthlyReport) error {
 		}
 		t.AppendFooter(toRow(data.Footer))
 		t.SetColumnConfigs(columnConfigs(append(toRow(data.Header), ""), 1, maxNoteWidth)[:len(data.Header)])
-		text += "\n" + data.Currency + "\n" + t.Render() + "\n"
+		text.WriteString("\n" + data.Currency + "\n" + t.Render() + "\n")
 	}
-	text += "\n"
+	text.WriteString("\n")
 	for _, note := range r.notes() {
-		text += wrapText("", note, terminalWidth(w))
+		text.WriteString(wrapText("", note, terminalWidth(w)))
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
