@@ -24,11 +24,11 @@ continues where it ended.`
 // newMigrateCommand returns `crane migrate`.
 func newMigrateCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Move a cluster from gocrane to Crane, and back", Long: migrateLong, Args: noArgs,
+		Use: "migrate", Short: "Move a cluster from gocrane to Crane and back, or away from Crane", Long: migrateLong, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newMigrateCheckCommand(s), newMigrateExportCommand(s), newMigratePlanCommand(s), newMigrateRunCommand(s), newMigrateStatusCommand(s), newMigrateUndoCommand(s),
-		newMigrateFinishCommand(s))
+		newMigrateFinishCommand(s), newMigrateAwayCommand(s))
 	return cmd
 }
 

@@ -125,6 +125,16 @@ func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
 			}
 		}
 	}
+	for _, f := range plan.Findings {
+		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", f.Severity, f.Reason, f.Message); err != nil {
+			return fmt.Errorf("failed to write the plan: %w", err)
+		}
+		for _, object := range f.Objects {
+			if _, err := fmt.Fprintf(s.Out, "   - %s\n", object); err != nil {
+				return fmt.Errorf("failed to write the plan: %w", err)
+			}
+		}
+	}
 	for _, dropped := range plan.Settings.Dropped {
 		if _, err := fmt.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
 			return fmt.Errorf("failed to write the plan: %w", err)
@@ -152,11 +162,7 @@ Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the 
 			if err != nil {
 				return err
 			}
-			err = m.Run(cmd.Context(), o.choices, manifests, confirmed, dryRun)
-			if errors.Is(err, migrate.ErrPaused) {
-				return &exitError{exitFailOn, err}
-			}
-			return err
+			return runMigration(cmd.Context(), m, o.choices, manifests, confirmed, dryRun)
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -164,6 +170,15 @@ Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the 
 	cmd.Flags().BoolVar(&confirmed, "continue", false, "continue after the pause")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the server check all writes and store none")
 	return cmd
+}
+
+// runMigration runs a migration; a pause has an exit code of its own.
+func runMigration(ctx context.Context, m *migrate.Migration, choices migrate.Options, manifests []*migrate.Object, confirmed, dryRun bool) error {
+	err := m.Run(ctx, choices, manifests, confirmed, dryRun)
+	if errors.Is(err, migrate.ErrPaused) {
+		return &exitError{exitFailOn, err}
+	}
+	return err
 }
 
 func newMigrateStatusCommand(s Streams) *cobra.Command {
@@ -207,14 +222,18 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 		}
 		t.AppendRow(table.Row{step.Name, step.State, at})
 	}
-	_, err = fmt.Fprintf(s.Out, "migration of %s: %s\n%s\n", j.Started.Format(time.RFC3339), j.Phase, t.Render())
+	what := "migration"
+	if j.Options.Away {
+		what = "removal of Crane"
+	}
+	_, err = fmt.Fprintf(s.Out, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, t.Render())
 	return err
 }
 
 func newMigrateUndoCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	cmd := &cobra.Command{
-		Use: "undo", Short: "Bring gocrane back", Args: noArgs,
+		Use: "undo", Short: "Bring gocrane back, or Crane after crane migrate away", Args: noArgs,
 		Long: "Undo undoes the steps of the recorded migration in reverse order and removes its records. Objects of users stay as they are. It can be interrupted and repeated.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, _, err := o.migration(s)

@@ -32,6 +32,8 @@ type state struct {
 	Continued []string `json:"continued,omitempty"`
 	// Requested are the extended resources that pods request, by node.
 	Requested map[string][]string `json:"requested,omitempty"`
+	// Templates are requests of running pods that templates lack, where Crane is removed.
+	Templates []TemplateRequests `json:"templates,omitempty"`
 }
 
 // storedItem is an item with its object.

@@ -101,6 +101,10 @@ func (e *env) restore(ctx context.Context, ref Ref) error {
 	if original == nil {
 		return e.remove(ctx, ref, propagateDefault)
 	}
+	original, err := e.withOwners(ctx, original)
+	if err != nil {
+		return err
+	}
 	return e.replace(ctx, original, func(now *Object) bool { return sameContent(now, original) })
 }
 

@@ -40,33 +40,41 @@ type Release struct {
 // gocraneCharts are the names of gocrane's charts.
 func gocraneCharts() []string { return []string{"crane", "scheduler", "fadvisor", "cost-exporter"} }
 
+// helmRelease is the part of a record of Helm that is read.
+type helmRelease struct {
+	Name, Namespace, Manifest string
+	Version                   int
+	Config                    map[string]any
+	Info                      struct{ Status string }
+	Chart                     struct {
+		Metadata struct{ Name, Version, AppVersion string }
+	}
+}
+
+// parseRelease decodes a Secret of Helm.
+func parseRelease(secret *Object) (*helmRelease, error) {
+	encoded, err := base64.StdEncoding.DecodeString(stringAt(secret, "data", "release"))
+	if err != nil {
+		return nil, err
+	}
+	content, err := base64.StdEncoding.DecodeString(string(encoded))
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
+		if content, err = unzip(content, maxReleaseBytes); err != nil {
+			return nil, err
+		}
+	}
+	r := &helmRelease{}
+	return r, json.Unmarshal(content, r)
+}
+
 // decodeRelease decodes a Secret of Helm. It returns nil for a release of another chart: Crane's own chart is called crane as well, and
 // its templates are told from gocrane's by an image of gocrane in the manifest.
 func decodeRelease(secret *Object) (*Release, error) {
-	encoded, err := base64.StdEncoding.DecodeString(stringAt(secret, "data", "release"))
+	r, err := parseRelease(secret)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
-	}
-	zipped, err := base64.StdEncoding.DecodeString(string(encoded))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
-	}
-	content := zipped
-	if bytes.HasPrefix(zipped, []byte{0x1f, 0x8b}) {
-		if content, err = unzip(zipped, maxReleaseBytes); err != nil {
-			return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
-		}
-	}
-	var r struct {
-		Name, Namespace, Manifest string
-		Version                   int
-		Config                    map[string]any
-		Info                      struct{ Status string }
-		Chart                     struct {
-			Metadata struct{ Name, Version, AppVersion string }
-		}
-	}
-	if err := json.Unmarshal(content, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
 	}
 	if !slices.Contains(gocraneCharts(), r.Chart.Metadata.Name) || !gocraneImage(r.Manifest) {

@@ -69,7 +69,7 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 		s, err = loadState(ctx, m.Client, j)
 		o = j.Options
 	} else {
-		s, err = m.gather(ctx, o, manifests, p)
+		s, err = m.read(ctx, o, manifests, p)
 	}
 	if err != nil {
 		return nil, err
@@ -89,6 +89,14 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 		p.Steps = append(p.Steps, planned)
 	}
 	return p, nil
+}
+
+// read reads the cluster and checks that Crane may be installed, or removed.
+func (m *Migration) read(ctx context.Context, o Options, manifests []*Object, p *Plan) (*state, error) {
+	if o.Away {
+		return m.gatherAway(ctx, o, p)
+	}
+	return m.gather(ctx, o, manifests, p)
 }
 
 // gather reads the cluster and checks that a migration may start.
@@ -170,6 +178,8 @@ func (m *Migration) Run(ctx context.Context, o Options, manifests []*Object, con
 		if dryRun {
 			return nil
 		}
+	case j.Options.Away != o.Away:
+		return fmt.Errorf("%s is in progress: end it with its own command and crane migrate finish, or with crane migrate undo", map[bool]string{true: "crane migrate away", false: "a migration from gocrane"}[j.Options.Away])
 	case j.Phase == PhaseUndoing:
 		return errors.New("an undo is in progress: end it with crane migrate undo")
 	case j.Phase == PhaseMigrated:
@@ -192,7 +202,7 @@ func (m *Migration) start(ctx context.Context, j *Journal, o Options, manifests 
 			return nil, errors.New("the migration was started with --manifests: give the file again, or undo")
 		}
 	}
-	s, err := m.gather(ctx, o, manifests, &Plan{})
+	s, err := m.read(ctx, o, manifests, &Plan{})
 	if err != nil {
 		return nil, err
 	}
@@ -251,13 +261,21 @@ func (m *Migration) continueRun(ctx context.Context, e *env, j *Journal, all []s
 			if err := j.setPhase(ctx, e, PhasePaused); err != nil {
 				return err
 			}
-			return fmt.Errorf("%w before %s (%s): look at the cluster, then crane migrate run --continue, or crane migrate undo", ErrPaused, st.name, st.purpose)
+			return fmt.Errorf("%w before %s (%s): look at the cluster, then %s --continue, or crane migrate undo", ErrPaused, st.name, st.purpose, command(j.Options))
 		}
 		if err := m.runStep(ctx, e, j, st); err != nil {
 			return fmt.Errorf("step %s: %w", st.name, err)
 		}
 	}
 	return j.setPhase(ctx, e, PhaseMigrated)
+}
+
+// command returns the command that continues a migration.
+func command(o Options) string {
+	if o.Away {
+		return "crane migrate away run"
+	}
+	return "crane migrate run"
 }
 
 func (m *Migration) runStep(ctx context.Context, e *env, j *Journal, st step) error {

@@ -60,14 +60,10 @@ const gocraneObjects = `
 `
 
 func testKinds() []schema.GroupVersionKind {
-	kinds := append(clusterKinds(), namespaceKinds()...)
-	for _, k := range []string{"Namespace"} {
-		kinds = append(kinds, schema.GroupVersionKind{Version: "v1", Kind: k})
-	}
-	for _, k := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		kinds = append(kinds, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: k})
-	}
-	return append(kinds,
+	return append(craneKinds(), schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
+		schema.GroupVersionKind{Group: "autoscaling.crane.io", Version: "v1alpha1", Kind: "EffectiveHorizontalPodAutoscaler"},
+		schema.GroupVersionKind{Group: "autoscaling.crane.io", Version: "v1alpha1", Kind: "Substitute"},
+		schema.GroupVersionKind{Group: "prediction.crane.io", Version: "v1alpha1", Kind: "TimeSeriesPrediction"},
 		schema.GroupVersionKind{Group: "autoscaling.crane.io", Version: "v1alpha1", Kind: "EffectiveVerticalPodAutoscaler"},
 		schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"},
 		schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"},

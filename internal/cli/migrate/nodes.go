@@ -31,6 +31,7 @@ const (
 	taintKey           = "interference.crane.io"
 	nodeCondition      = "interference-identified"
 	reservePrefix      = "reserve.node.gocrane.io/"
+	agentPrefix        = "ensurance.crane.io/" // of Crane's agent
 	labelTopologyAware = "topology.crane.io/topology-awareness"
 )
 
@@ -38,7 +39,7 @@ const (
 func marksOf(node *Object, metrics []string) NodeMarks {
 	m := NodeMarks{Annotations: map[string]string{}, Labels: map[string]string{}}
 	for key, value := range node.GetAnnotations() {
-		if key == hotValueKey || slices.Contains(metrics, key) || strings.HasPrefix(key, reservePrefix) {
+		if key == hotValueKey || slices.Contains(metrics, key) || strings.HasPrefix(key, reservePrefix) || strings.HasPrefix(key, agentPrefix) {
 			m.Annotations[key] = value
 		}
 	}

@@ -18,6 +18,11 @@ type Options struct {
 	EVPA string `json:"evpa,omitempty"`
 	// ExternalMetrics is keep or take, where another adapter serves external metrics.
 	ExternalMetrics string `json:"externalMetrics,omitempty"`
+	// Away reports whether Crane is removed and not installed. Requests is pods or template, Scheduler and MetricAdapter are keep or remove.
+	Away          bool   `json:"away,omitempty"`
+	Requests      string `json:"requests,omitempty"`
+	Scheduler     string `json:"scheduler,omitempty"`
+	MetricAdapter string `json:"metricAdapter,omitempty"`
 	// Manifests reports whether the manifests are those of a file.
 	Manifests bool `json:"manifests,omitempty"`
 }
@@ -29,16 +34,23 @@ const (
 	KeepAPI  = "keep"
 	TakeAPI  = "take"
 	imageTag = "latest"
+
+	RequestsPods     = "pods"
+	RequestsTemplate = "template"
+	Keep             = "keep"
+	Remove           = "remove"
 )
 
 // Validate reports unknown values.
 func (o Options) Validate() error {
 	var errs []error
-	if !slices.Contains([]string{"", EVPAOff, EVPAAct}, o.EVPA) {
-		errs = append(errs, fmt.Errorf("--evpa %q: want off or act", o.EVPA))
-	}
-	if !slices.Contains([]string{"", KeepAPI, TakeAPI}, o.ExternalMetrics) {
-		errs = append(errs, fmt.Errorf("--external-metrics %q: want keep or take", o.ExternalMetrics))
+	for _, choice := range []struct{ flag, value, one, other string }{
+		{"evpa", o.EVPA, EVPAOff, EVPAAct}, {"external-metrics", o.ExternalMetrics, KeepAPI, TakeAPI},
+		{"requests", o.Requests, RequestsPods, RequestsTemplate}, {"scheduler", o.Scheduler, Keep, Remove}, {"metric-adapter", o.MetricAdapter, Keep, Remove},
+	} {
+		if !slices.Contains([]string{"", choice.one, choice.other}, choice.value) {
+			errs = append(errs, fmt.Errorf("--%s %q: want %s or %s", choice.flag, choice.value, choice.one, choice.other))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -51,6 +63,9 @@ func undecided(all []Finding, o Options) error {
 		case f.Severity != SeverityDecision:
 		case f.Reason == "EVPAActs" && o.EVPA != "":
 		case f.Reason == "ForeignExternalMetrics" && o.ExternalMetrics != "":
+		case o.Away && f.Reason == "RequestsOfPods" && o.Requests != "":
+		case o.Away && f.Reason == "PodsOfScheduler" && o.Scheduler != "":
+		case o.Away && f.Reason == "MetricsOfAdapter" && o.MetricAdapter != "":
 		default:
 			errs = append(errs, fmt.Errorf("%s: %s", f.Reason, f.Message))
 		}

@@ -38,7 +38,16 @@ const (
 // steps returns the steps after the backup, in their order. They follow from the state and the options alone. Steps without operations are left out.
 func steps(s *state, o Options) []step {
 	b := &builder{state: s, options: o, originals: s.originals()}
-	all := []step{
+	all := b.awaySteps()
+	if !o.Away {
+		all = b.migrationSteps()
+	}
+	return slices.DeleteFunc(all, func(s step) bool { return len(s.operations) == 0 })
+}
+
+// migrationSteps returns the steps that replace gocrane by Crane.
+func (b *builder) migrationSteps() []step {
+	return []step{
 		{stepWebhooks, "gocrane's webhooks refuse writes once its craned has stopped", false, b.webhooks()},
 		{stepHelm, "`helm uninstall` or `helm upgrade` of gocrane would delete or overwrite Crane", false, b.helm()},
 		{stepStop, "only one of both may write; metric-adapter and crane-scheduler go on", false, b.stop()},
@@ -54,7 +63,6 @@ func steps(s *state, o Options) []step {
 		{stepScheduler, "pods that name crane-scheduler wait until it is ready", false, b.scheduler()},
 		{stepRetire, "what nothing uses any more, among it the Secret whose key is public", true, b.leftovers()},
 	}
-	return slices.DeleteFunc(all, func(s step) bool { return len(s.operations) == 0 })
 }
 
 // builder makes the operations of steps.

@@ -1,0 +1,211 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/config"
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// craneKinds are the kinds of Crane's objects, beside those of its API groups.
+func craneKinds() []schema.GroupVersionKind {
+	return append(clusterKinds(), append(namespaceKinds(),
+		schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
+		schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"},
+		schema.GroupVersionKind{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "FlowSchema"},
+		schema.GroupVersionKind{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Kind: "PriorityLevelConfiguration"},
+		schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+		schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+	)...)
+}
+
+// createdByCrane reports whether Crane's processes create an object of their namespace.
+func createdByCrane(o *Object) bool {
+	switch o.GetKind() {
+	case "Secret":
+		return slices.Contains([]string{"craned-certificates", "metric-adapter-certificate"}, o.GetName())
+	case "Lease":
+		return o.GetName() == componentCraned || o.GetName() == componentScheduler || strings.HasPrefix(o.GetName(), "crane-agent-eviction-")
+	case "ConfigMap":
+		return slices.Contains([]string{"oom-record", "oom-record-unreadable", "crane-opt-outs", "crane-pause"}, o.GetName())
+	}
+	return false
+}
+
+// craneObjects finds the objects of a Crane installation.
+type craneObjects struct {
+	namespace string
+	manifests map[Ref]bool
+	items     []Item
+	// pods, replicaSets and workloads are those of the whole cluster, hpas those that no EffectiveHorizontalPodAutoscaler controls.
+	pods, replicaSets, workloads, hpas []*Object
+	requested                          map[string][]string
+	metrics                            []string
+	unreadable                         map[string]string
+}
+
+// readCrane reads what Crane has in the cluster.
+func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
+	builtin, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		return nil, err
+	}
+	out := &craneObjects{manifests: map[Ref]bool{}, requested: map[string][]string{}, unreadable: map[string]string{}}
+	for _, o := range builtin {
+		out.manifests[RefOf(o)] = true
+	}
+	r := &reader{Reader: c, unreadable: out.unreadable}
+	var all []*Object
+	for _, kind := range craneKinds() {
+		found, err := r.list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	for _, o := range all {
+		if o.GetKind() == "Deployment" && o.GetName() == componentCraned && (o.GetLabels()[labelPartOf] == "crane" || out.manifests[RefOf(o)]) && !gocraneWorkload(o) {
+			out.namespace = o.GetNamespace()
+		}
+	}
+	if out.namespace == "" {
+		return nil, errors.New("crane is not installed: there is no Deployment craned of Crane")
+	}
+	out.metrics = policyMetrics(nil, nil)
+	for _, o := range all {
+		if o.GetKind() == "ConfigMap" && o.GetNamespace() == out.namespace && o.GetName() == "crane-node-load-policy" {
+			for _, text := range stringMapAt(o, "data") {
+				out.metrics = append(out.metrics, metricsIn(text)...)
+			}
+		}
+	}
+	for _, o := range all {
+		out.add(o)
+	}
+	return out, out.readCustomResources(ctx, r, all)
+}
+
+// add sorts an object.
+func (c *craneObjects) add(o *Object) {
+	item := func(component string) {
+		c.items = append(c.items, Item{Ref: RefOf(o), Component: component, Fate: FateRemoved, object: o})
+	}
+	ours := c.manifests[RefOf(o)] || o.GetLabels()[labelPartOf] == "crane" && (o.GetNamespace() == "" || o.GetNamespace() == c.namespace || o.GetNamespace() == "kube-system")
+	switch o.GetKind() {
+	case "Pod":
+		c.pods = append(c.pods, o)
+		node := stringAt(o, "spec", "nodeName")
+		c.requested[node] = append(c.requested[node], elasticRequests(o)...)
+		return
+	case "ReplicaSet":
+		c.replicaSets = append(c.replicaSets, o)
+		return
+	case "Node":
+		if marksOf(o, c.metrics).any() {
+			item(componentNodes)
+		}
+		return
+	case "HorizontalPodAutoscaler":
+		if o.GetLabels()[labelManagedBy] == ehpaManager {
+			item(componentObjects)
+			return
+		}
+		c.hpas = append(c.hpas, o)
+		return
+	case "CustomResourceDefinition":
+		if slices.Contains(gocraneGroups(), stringAt(o, "spec", "group")) {
+			item(componentCraned)
+		}
+		return
+	case "Secret":
+		if o.GetNamespace() == c.namespace && stringAt(o, "type") == helmSecretType && craneRelease(o) {
+			item(componentHelm)
+			return
+		}
+	case "APIService":
+		if !strings.HasSuffix(o.GetName(), ".metrics.k8s.io") || apiOwner(o) != c.namespace+"/"+componentAdapter {
+			return
+		}
+		ours = true
+	}
+	if ours || o.GetNamespace() == c.namespace && createdByCrane(o) {
+		item(componentOfCrane(o))
+		return
+	}
+	if o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet" || o.GetKind() == "DaemonSet" {
+		c.workloads = append(c.workloads, o)
+	}
+}
+
+// craneRelease reports whether a Secret of Helm records a release whose manifest has Crane's craned. The name of the release is free.
+func craneRelease(secret *Object) bool {
+	r, err := parseRelease(secret)
+	return err == nil && strings.Contains(r.Manifest, labelPartOf+": crane") && !gocraneImage(r.Manifest)
+}
+
+// componentOfCrane returns the component of an object by its name.
+func componentOfCrane(o *Object) string {
+	for _, name := range []string{componentAdapter, componentScheduler, componentAgent} {
+		if strings.Contains(o.GetName(), name) || o.GetLabels()["app.kubernetes.io/name"] == name {
+			return name
+		}
+	}
+	if o.GetKind() == "APIService" {
+		return componentAdapter
+	}
+	return componentCraned
+}
+
+func (c *craneObjects) readCustomResources(ctx context.Context, r *reader, all []*Object) error {
+	inv := &Inventory{Unreadable: c.unreadable}
+	if err := inv.readCustomResources(ctx, r, slices.DeleteFunc(slices.Clone(all), func(o *Object) bool { return o.GetKind() != "CustomResourceDefinition" })); err != nil {
+		return err
+	}
+	for _, item := range inv.Items {
+		item.Fate = FateRemoved
+		c.items = append(c.items, item)
+	}
+	return nil
+}
+
+// gatherAway reads the cluster and checks that Crane may be removed.
+func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	inv, err := ReadInventory(ctx, m.Client)
+	if err != nil {
+		return nil, err
+	}
+	if inv.hasComponents() {
+		return nil, errors.New("gocrane is installed as well: remove it first, or move to Crane with crane migrate run")
+	}
+	c, err := readCrane(ctx, m.Client)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.unreadable) > 0 {
+		return nil, fmt.Errorf("a backup would be incomplete: %v", c.unreadable)
+	}
+	p.Findings = c.findings()
+	if err := undecided(p.Findings, o); err != nil {
+		return nil, fmt.Errorf("decisions are missing:\n%w", err)
+	}
+	s := &state{Metrics: c.metrics, Requested: c.requested, Templates: c.templates()}
+	for _, item := range c.items {
+		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
+	}
+	return s, nil
+}
