@@ -37,7 +37,10 @@ func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
 		b.WriteString("\nOther projects:\n")
 	}
 	for _, i := range r.Imports {
-		line := i.Source + " " + i.Object + " -> " + i.To
+		line := i.Source + " " + i.Object + " -> nothing"
+		if i.To != "" {
+			line = i.Source + " " + i.Object + " -> " + i.To
+		}
 		if len(i.Unmapped) > 0 {
 			line += "; without counterpart: " + strings.Join(i.Unmapped, ", ")
 		}

@@ -91,6 +91,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 			return o.run(cmd.Context(), s)
 		},
 	}
+	addRecommendVerbs(cmd, s)
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)

@@ -24,7 +24,7 @@ type Settings struct {
 	Recommendation bool `json:"recommendation,omitempty"`
 	// LocalCrons reports whether cron windows are evaluated in the zone of gocrane's image.
 	LocalCrons bool `json:"localCrons,omitempty"`
-	// Dropped are gocrane's flags that have no counterpart.
+	// Dropped are gocrane's flags that are not carried over, with the reason.
 	Dropped []string `json:"dropped,omitempty"`
 }
 
@@ -36,19 +36,46 @@ func carriedFlags(component string) []string {
 			"feature-gates", "prediction-update-frequency-duration", "datasource", "extension-labels", "prometheus-auth-username", "prometheus-auth-password", "prometheus-auth-bearertoken",
 			"prometheus-query-concurrency", "prometheus-insecure-skip-verify", "prometheus-timeout", "prometheus-maxpoints", "grpc-ds-address", "grpc-ds-timeout", "model-update-interval", "api-qps", "api-burst", "v",
 			"ehpa-propagation-label-prefixes", "ehpa-propagation-annotation-prefixes", "ehpa-propagation-labels", "ehpa-propagation-annotations", "oom-record-max-number",
-			"time-series-prediction-max-concurrent-reconciles", "recommendation-outdate-interval",
+			"time-series-prediction-max-concurrent-reconciles", "recommendation-outdate-interval", "prometheus-keepalive", "prometheus-adapter-extension-labels",
+			"lease-duration", "lease-retry-period", "lease-renew-period",
 		}
 	case componentAdapter:
-		return []string{"remote-adapter", "remote-adapter-service-namespace", "remote-adapter-service-name", "remote-adapter-service-port", "api-qps", "api-burst", "v"}
+		return []string{"discovery-interval", "remote-adapter", "remote-adapter-service-namespace", "remote-adapter-service-name", "remote-adapter-service-port", "api-qps", "api-burst", "v"}
 	case componentAgent:
-		return []string{"feature-gates", "node-resource-reserved", "collect-interval", "max-inactivity", "default-cpu-policy", "v"}
+		return []string{"feature-gates", "node-resource-reserved", "collect-interval", "max-inactivity", "default-cpu-policy", "execute-excess", "cpu-manager-reconcile-period", "kubelet-root-path", "v"}
 	}
 	return nil
 }
 
 // setByManifest are flags that Crane's manifests set themselves.
 func setByManifest() []string {
-	return []string{"prometheus-address", "recommendation-configuration-file", "secure-port", "leader-elect", "metrics-bind-address", "health-probe-bind-address"}
+	return []string{
+		"prometheus-address", "recommendation-configuration-file", "secure-port", "leader-elect", "metrics-bind-address", "health-probe-bind-address",
+		"bind-address", "hostname-override", "webhook-enabled", "server-bind-address", "server-bind-port", "kubeconfig", "lister-kubeconfig",
+	}
+}
+
+// droppedFlags are gocrane's flags that are not carried over, with the reason.
+func droppedFlags() map[string]string {
+	const (
+		file      = "names a file: mount it and set the flag with --manifests"
+		dashboard = "Crane has no Grafana dashboard in craned"
+		logging   = "of klog: the log goes to standard error"
+		right     = "craned needs the right to read it: grant it and set the flag with --manifests"
+	)
+	return map[string]string{
+		"prometheus-adapter-config": file, "qos-config-file": file, "seed-file": "use --datasource=csv with --csv-dir",
+		"prometheus-adapter-configmap-namespace": right, "prometheus-adapter-configmap-name": right, "prometheus-adapter-configmap-key": right,
+		"prometheus-bratelimit": "--prometheus-query-concurrency always holds", "recommendation-config-file": "had no effect in gocrane",
+		"cache-unstructured": "objects of custom kinds are not cached", "recommendation-monitor-interval": "the age of recommendations is computed at each scrape",
+		"server-enable-profiling": "use --pprof-bind-address", "server-enable-metrics": "requests are always counted", "server-mode": "use --v",
+		"server-enable-grafana": dashboard, "server-grafana-config": dashboard, "server-store": dashboard,
+		"msg": "had no effect", "runtime-endpoint": "no container runtime is called", "cgroup-driver": "is detected", "sys-path": "use --host-root",
+		"ifaces": "all interfaces are measured", "enable-profiling": "had no effect in gocrane; use --pprof-bind-address",
+		"alsologtostderr": logging, "logtostderr": logging, "log-dir": logging, "log_dir": logging, "log-file": logging, "log_file": logging, "stderrthreshold": logging, "vmodule": logging,
+		"log_file_max_size": logging, "log-file-max-size": logging, "skip_headers": logging, "skip-headers": logging, "skip_log_headers": logging, "skip-log-headers": logging,
+		"add_dir_header": logging, "add-dir-header": logging, "log_backtrace_at": logging, "log-backtrace-at": logging, "one_output": logging, "one-output": logging,
+	}
 }
 
 // translate reads the configuration of gocrane's workloads.
@@ -85,7 +112,11 @@ func (s *Settings) addFlags(component string, flags map[string]string) {
 		case slices.Contains(carriedFlags(component), name):
 			s.Args[component] = append(s.Args[component], "--"+name+"="+value)
 		case component == componentCraned || component == componentAdapter || component == componentAgent:
-			s.Dropped = append(s.Dropped, component+" --"+name+"="+value)
+			reason := droppedFlags()[name]
+			if reason == "" {
+				reason = "is no flag of gocrane 0.11"
+			}
+			s.Dropped = append(s.Dropped, component+" --"+name+"="+value+": "+reason)
 		}
 	}
 }

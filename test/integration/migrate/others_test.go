@@ -1,0 +1,159 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/test/integration/harness"
+)
+
+// otherKinds are the definitions of other projects, without their schemas, so that hostile objects are stored as well.
+const otherKinds = `
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: verticalpodautoscalers.autoscaling.k8s.io, annotations: {api-approved.kubernetes.io: 'https://github.com/kubernetes/kubernetes/pull/63797'}}, spec: {group: autoscaling.k8s.io, scope: Namespaced, names: {kind: VerticalPodAutoscaler, plural: verticalpodautoscalers}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: scaledobjects.keda.sh}, spec: {group: keda.sh, scope: Namespaced, names: {kind: ScaledObject, plural: scaledobjects}, versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+`
+
+const otherObjects = `
+{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {goldilocks.fairwinds.com/enabled: 'true', goldilocks.fairwinds.com/vpa-update-mode: auto, goldilocks.fairwinds.com/other: x}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: unwatched, labels: {goldilocks.fairwinds.com/enabled: 'false'}}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: full, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, recommenders: [{name: other}], updatePolicy: {updateMode: InPlaceOrRecreate, minReplicas: 2}, resourcePolicy: {containerPolicies: [{containerName: main, mode: Auto, minAllowed: {cpu: 100m}, maxAllowed: {cpu: '4', memory: 8Gi}, controlledResources: [cpu, memory], controlledValues: RequestsOnly, oomBumpUpRatio: '1.5'}, {containerName: sidecar, mode: 'Off'}]}}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: plain, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: unknown-mode, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, updatePolicy: {updateMode: Sometimes}}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: no-target, namespace: shop}, spec: {updatePolicy: 7}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: hostile, namespace: shop}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, updatePolicy: [1], resourcePolicy: {containerPolicies: 5}}}
+---
+{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: goldilocks-web, namespace: shop, labels: {creator: Fairwinds}}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}
+---
+{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: office, namespace: shop}, spec: {scaleTargetRef: {name: web}, minReplicaCount: 0, maxReplicaCount: 20, cooldownPeriod: 300, fallback: {replicas: 3}, advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 120}}}}, triggers: [{type: cron, metadata: {timezone: Europe/Berlin, start: 0 8 * * 1-5, end: 0 18 * * 1-5, desiredReplicas: '10'}}, {type: prometheus, metadata: {query: sum(x)}}, {type: cron, metadata: {timezone: UTC, start: 0 22 * * *, end: 0 23 * * *, desiredReplicas: '4'}}]}}
+---
+{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: queue, namespace: shop}, spec: {scaleTargetRef: {name: web}, triggers: [{type: kafka, metadata: {topic: t}}]}}
+---
+{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: hostile, namespace: shop}, spec: {scaleTargetRef: {kind: StatefulSet}, minReplicaCount: '2', triggers: [{type: cron, metadata: {timezone: Mars/Phobos, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: '1'}}, {type: cron, metadata: {timezone: UTC, start: every day, end: 0 9 * * *, desiredReplicas: '1'}}, {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: 5x}}, {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *, desiredReplicas: '-3'}}, {type: cron}, 7]}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: prometheus-adapter, namespace: shop}, data: {config.yaml: "rules:\n- seriesQuery: 'http_requests_total{namespace!=\"\",pod!=\"\"}'\n  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}\n  name: {matches: '^(.*)_total', as: '${1}_per_second'}\n  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'\nresourceRules: {}\n"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: broken-adapter, namespace: shop}, data: {config.yaml: "rules:\n- seriesQuery: 'a{'\n  metricsQuery: '<<.Nonsense'\n"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: no-yaml, namespace: shop}, data: {config.yaml: "seriesQuery metricsQuery: [ : }"}}
+`
+
+// TestOthers checks the importers with realistic and hostile objects: each is listed, what has no counterpart is named with a reason, and the API
+// server accepts each manifest that an importer writes.
+func TestOthers(t *testing.T) {
+	f := newFixture(t)
+	if err := harness.Install(t.Context(), f.control.Config(), "test", func(kind string) bool { return kind == "CustomResourceDefinition" }); err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := manifest.ParseString(otherKinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.installation = &installation{owned: map[migrate.Ref]bool{}, uids: map[migrate.Ref]string{}}
+	f.create("kubectl", false, definitions...)
+	f.awaitServed(definitions[1:])
+	vpas := definitions[0]
+	list := namespaced("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "default", "x", nil)
+	f.eventually(vpas.GetName()+" is served", func(ctx context.Context) error {
+		return client.IgnoreNotFound(f.client.Get(ctx, client.ObjectKeyFromObject(list), list))
+	})
+	objects, err := manifest.ParseString(otherObjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := f.client.Create(t.Context(), o); err != nil {
+			t.Fatalf("%s: %v", migrate.RefOf(o), err)
+		}
+	}
+	f.grant("reader", []string{"get", "list"}, "*")
+	out, errOut, _ := f.crane(f.user("reader"), "migrate", "check", "-o", "json")
+	var report migrate.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v: %s", err, errOut)
+	}
+	found := map[string]migrate.Import{}
+	for _, i := range report.Imports {
+		found[i.Source+" "+i.Object] = i
+	}
+	for name, want := range map[string]struct {
+		to       string
+		manifest []string
+		unmapped []string
+	}{
+		"VerticalPodAutoscaler VerticalPodAutoscaler shop/full": {
+			"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto", "containerName: main", "memory: 8Gi", "RequestsOnly", "scaleUpPolicy"},
+			[]string{"containerPolicies.oomBumpUpRatio (Crane raises memory", "recommenders (Crane has estimators", "updatePolicy.minReplicas (the budgets"},
+		},
+		"VerticalPodAutoscaler VerticalPodAutoscaler shop/plain":        {"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto", "kind: StatefulSet"}, nil},
+		"VerticalPodAutoscaler VerticalPodAutoscaler shop/unknown-mode": {"EffectiveVerticalPodAutoscaler", []string{`updateMode: "Off"`}, []string{"updatePolicy.updateMode Sometimes (not known"}},
+		"VerticalPodAutoscaler VerticalPodAutoscaler shop/no-target":    {"", nil, []string{"targetRef (it names no target)"}},
+		"VerticalPodAutoscaler VerticalPodAutoscaler shop/hostile":      {"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto"}, nil},
+		"Goldilocks Namespace shop":                                     {"RecommendationRule", []string{"- shop", "name: shop-resources"}, []string{"label goldilocks.fairwinds.com/other (not known to Crane)", "label goldilocks.fairwinds.com/vpa-update-mode (a rule recommends"}},
+		"KEDA ScaledObject shop/office": {
+			"EffectiveHorizontalPodAutoscaler", []string{"name: cron-1", "name: cron-3", "timezone: Europe/Berlin", "targetReplicas: 10", "maxReplicas: 20", "stabilizationWindowSeconds: 120"},
+			[]string{"cooldownPeriod (of KEDA", "fallback (where a metric", "minReplicaCount 0 (Crane does not scale to zero)", "trigger prometheus (add it to metrics"},
+		},
+		"KEDA ScaledObject shop/queue": {"", nil, []string{"trigger kafka (add it to metrics"}},
+		"KEDA ScaledObject shop/hostile": {"", nil, []string{
+			"scaleTargetRef (it names no target)", `trigger cron 1 (unknown time zone Mars/Phobos)`, "trigger cron 2 (", `trigger cron 3 (strconv.ParseInt: parsing "5x"`, "trigger cron 4 (targetReplicas -3", "trigger cron 5 (",
+		}},
+		"prometheus-adapter ConfigMap shop/prometheus-adapter": {"metricAdapter.rules and .externalRules of the chart: 1 rules in config.yaml", nil, []string{"resourceRules (the metrics API"}},
+		"prometheus-adapter ConfigMap shop/broken-adapter":     {"", nil, []string{"config.yaml (rules[0]"}},
+		"prometheus-adapter ConfigMap shop/no-yaml":            {"", nil, []string{"config.yaml ("}},
+	} {
+		i, ok := found[name]
+		delete(found, name)
+		if !ok || i.To != want.to || (i.Manifest == "") != (want.manifest == nil) || len(i.Unmapped) != len(want.unmapped) {
+			t.Errorf("%s: %+v, want %+v", name, i, want)
+			continue
+		}
+		for n, text := range want.unmapped {
+			if !strings.HasPrefix(i.Unmapped[n], text) {
+				t.Errorf("%s: %q, want %q", name, i.Unmapped[n], text)
+			}
+		}
+		for _, text := range want.manifest {
+			if !strings.Contains(i.Manifest, text) {
+				t.Errorf("%s lacks %q:\n%s", name, text, i.Manifest)
+			}
+		}
+		f.acceptsManifest(name, i.Manifest)
+	}
+	for name, i := range found {
+		t.Errorf("%s is unexpected: %+v", name, i)
+	}
+	text, _, _ := f.crane(f.control.Kubeconfig(), "migrate", "check")
+	if !strings.Contains(text, "KEDA ScaledObject shop/queue -> nothing; without counterpart: trigger kafka") {
+		t.Errorf("table: %s", text)
+	}
+}
+
+// acceptsManifest checks that the API server accepts a manifest.
+func (f *fixture) acceptsManifest(name, text string) {
+	f.Helper()
+	objects, err := manifest.ParseString(text)
+	if err != nil {
+		f.Errorf("%s: %v", name, err)
+	}
+	for _, o := range objects {
+		if err := client.NewDryRunClient(f.client).Create(f.Context(), o); err != nil {
+			f.Errorf("%s: the API server refuses the manifest: %v\n%s", name, err, text)
+		}
+	}
+}
