@@ -169,9 +169,12 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 }
 
 // checkSkill rejects forecasts that no ledger rates and that are no better than a constant. The percentile algorithm is exempt: its forecast is a constant by
-// design.
+// design. So are those of gocrane, which have no update time: they hold replicas until Crane's own forecast replaces them.
 func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus) error {
 	if spec != nil && spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile {
+		return nil
+	}
+	if m.Skill == "" && m.UpdateTime == nil {
 		return nil
 	}
 	if m.Skill == "" {

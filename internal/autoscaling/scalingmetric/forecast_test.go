@@ -49,6 +49,9 @@ func TestPrediction(t *testing.T) {
 	old := newPrediction("0.5", 0.9)
 	long := metav1.NewTime(noon().Add(-2 * time.Hour))
 	old.Status.PredictionMetrics[0].LastSampleTime = &long
+	ofGocrane := newPrediction("", 0.9)
+	ofGocrane.Spec.PredictionMetrics[0].Algorithm.AlgorithmType = predictionv1alpha1.AlgorithmTypeDSP
+	ofGocrane.Status.PredictionMetrics[0].UpdateTime, ofGocrane.Status.PredictionMetrics[0].LastSampleTime = nil, nil
 	broken := newPrediction("0.5", 0.9)
 	broken.Status.PredictionMetrics[0].Prediction[0].Samples[3].Value = "lots"
 	for name, c := range map[string]struct {
@@ -66,6 +69,8 @@ func TestPrediction(t *testing.T) {
 		"of unknown skill":             {newPrediction("", 0.9), 0, 0, scaling.ErrNoSkill},
 		"of a skill that is no number": {newPrediction("NaN", 0.9), 0, 0, scaling.ErrNoSkill},
 		"a percentile":                 {percentile, 0, 0.9, nil},
+		"of gocrane":                   {ofGocrane, 0, 0.9, nil},
+		"of gocrane, over":             {ofGocrane, 2 * time.Hour, 0, scaling.ErrOutdated},
 		"several series":               {newPrediction("0.5", 1, 2), 0, 0, ErrSeveralSeries},
 		"no series":                    {newPrediction("0.5"), 0, 0, ErrNotReady},
 		"NaN":                          {newPrediction("0.5", math.NaN()), 0, 0, scaling.ErrNoMetric},

@@ -84,10 +84,42 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 	if !answering {
 		return nil
 	}
+	if final != nil {
+		return s.handBack(ctx, e, from, to, final)
+	}
 	if err := s.unbridge(ctx, e, ref.Namespace, final); err != nil {
 		return err
 	}
 	return e.removeOrphans(ctx, ref.Namespace, from)
+}
+
+// handBack brings the external metrics API back to gocrane's pods. Crane's write their authority into an APIService of their own Service, with which
+// gocrane's do not answer: they end before it is named again, while gocrane's answer over the bridge.
+func (s swapWorkload) handBack(ctx context.Context, e *env, from, to, final *Object) error {
+	namespace := to.GetNamespace()
+	api, err := e.get(ctx, s.external)
+	if err != nil {
+		return err
+	}
+	if api != nil && stringAt(api, "spec", "service", "name") == bridgeName {
+		if err := e.put(ctx, bridgeService(to)); err != nil {
+			return err
+		}
+		if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, to) }); err != nil {
+			return err
+		}
+	}
+	if err := e.removeOrphans(ctx, namespace, from); err != nil {
+		return err
+	}
+	err = e.wait(ctx, "pods of "+RefOf(from).String()+" have ended", func(ctx context.Context) (bool, error) {
+		pods, err := e.podsOf(ctx, from)
+		return len(pods) == 0, err
+	})
+	if err != nil {
+		return err
+	}
+	return s.unbridge(ctx, e, namespace, final)
 }
 
 // awaitReady waits until a workload is ready. One of gocrane that did not work before is not waited for.
@@ -105,22 +137,34 @@ func (e *env) awaitReady(ctx context.Context, workload *Object) error {
 // bridgeName is the Service of the pods that answer while their workload is replaced.
 const bridgeName = "metric-adapter-migration"
 
-// bridge lets the external metrics API be answered by pods of a workload over a Service of its own. Crane's metric-adapter leaves an APIService
-// of another Service alone, so that it does not write its authority before it answers.
-func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
-	selector := stringMapAt(from, "spec", "selector", "matchLabels")
+// bridgeService returns the Service of the pods of a workload.
+func bridgeService(of *Object) *Object {
 	pods := map[string]any{}
-	for key, value := range selector {
+	for key, value := range stringMapAt(of, "spec", "selector", "matchLabels") {
 		pods[key] = value
 	}
-	service := serviceRef(from.GetNamespace(), bridgeName).empty()
-	service.SetNamespace(from.GetNamespace())
+	service := serviceRef(of.GetNamespace(), bridgeName).empty()
+	service.SetNamespace(of.GetNamespace())
 	service.SetName(bridgeName)
 	service.SetLabels(map[string]string{labelMigration: "bridge"})
 	service.Object["spec"] = map[string]any{
 		"selector": pods, "ports": []any{map[string]any{"name": "https", "port": int64(443), "protocol": "TCP", "targetPort": int64(6443)}},
 	}
-	if err := e.put(ctx, service); err != nil {
+	return service
+}
+
+// podsOf returns the pods that the selector of a workload selects.
+func (e *env) podsOf(ctx context.Context, workload *Object) ([]Object, error) {
+	pods := &unstructured.UnstructuredList{}
+	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
+	err := e.client.List(ctx, pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(stringMapAt(workload, "spec", "selector", "matchLabels")))
+	return pods.Items, err
+}
+
+// bridge lets the external metrics API be answered by pods of a workload over a Service of its own. Crane's metric-adapter leaves an APIService
+// of another Service alone, so that it does not write its authority before it answers.
+func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
+	if err := e.put(ctx, bridgeService(from)); err != nil {
 		return err
 	}
 	if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, from) }); err != nil {
@@ -129,28 +173,35 @@ func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
 	return e.edit(ctx, s.external, func(o *Object) (main, status bool) { return pointTo(o, bridgeName), false })
 }
 
-// hasEndpoints reports whether the bridge has a ready endpoint. A workload without ready pods needs no bridge.
-func (e *env) hasEndpoints(ctx context.Context, from *Object) (bool, error) {
+// hasEndpoints reports whether the endpoints of the bridge are pods of a workload and one of them is ready. A workload without ready pods needs
+// no bridge.
+func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
+	pods, err := e.podsOf(ctx, of)
+	if err != nil {
+		return false, err
+	}
+	needed, uids := false, map[string]bool{}
+	for i := range pods {
+		uids[string(pods[i].GetUID())] = true
+		needed = needed || slices.ContainsFunc(mapsAt(&pods[i], "status", "conditions"), func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
+	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSliceList"})
-	if err := e.client.List(ctx, list, client.InNamespace(from.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(of.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
 		return false, err
 	}
+	found := false
 	for i := range list.Items {
 		for _, endpoint := range mapsAt(&list.Items[i], "endpoints") {
-			if ok, found, _ := unstructured.NestedBool(endpoint, "conditions", "ready"); ok || !found {
-				return true, nil
+			uid, _, _ := unstructured.NestedString(endpoint, "targetRef", "uid")
+			if !uids[uid] {
+				return false, nil // of the selector before
 			}
+			ready, set, _ := unstructured.NestedBool(endpoint, "conditions", "ready")
+			found = found || ready || !set
 		}
 	}
-	pods := &unstructured.UnstructuredList{}
-	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
-	if err := e.client.List(ctx, pods, client.InNamespace(from.GetNamespace()), client.MatchingLabels(stringMapAt(from, "spec", "selector", "matchLabels"))); err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(pods.Items, func(p Object) bool {
-		return slices.ContainsFunc(mapsAt(&p, "status", "conditions"), func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
-	}), nil
+	return found || !needed, nil
 }
 
 // pointTo lets an APIService be answered by another Service, whose certificate is not verified, as with gocrane.
