@@ -51,13 +51,15 @@ type statusBuilder struct {
 	window time.Duration
 	// fresh means that the status is of the current generation of the spec.
 	fresh bool
+	// ofGocrane means that the status is gocrane's, whose conditions name no generation.
+	ofGocrane bool
 }
 
 func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) statusBuilder {
 	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
 	return statusBuilder{
 		tsp: tsp, now: now, window: tsp.Spec.Window(),
-		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
+		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation, ofGocrane: ready != nil && ready.ObservedGeneration == 0,
 	}
 }
 
@@ -66,6 +68,11 @@ func (d statusBuilder) published(identifier string) *predictionv1alpha1.Predicti
 	if !d.fresh {
 		return nil
 	}
+	return d.stored(identifier)
+}
+
+// stored returns the current status of a metric; nil if there is none.
+func (d statusBuilder) stored(identifier string) *predictionv1alpha1.PredictionMetricStatus {
 	for i := range d.tsp.Status.PredictionMetrics {
 		if m := &d.tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
 			return m
@@ -96,7 +103,7 @@ func (d statusBuilder) needsForecast(metrics []metricState) bool {
 			return false
 		}
 		old := d.published(o.identifier)
-		return !d.coversWindow(old) || d.historyDoubled(old, o.status.FirstSample)
+		return !d.coversWindow(old) || old.UpdateTime == nil || d.historyDoubled(old, o.status.FirstSample)
 	})
 }
 
@@ -120,7 +127,11 @@ func (d statusBuilder) historyDoubled(old *predictionv1alpha1.PredictionMetricSt
 // withoutNewForecast returns the status of a metric that keeps its forecast.
 func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.PredictionMetricStatus {
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier}
-	if old := d.published(o.identifier); old != nil {
+	old := d.published(o.identifier)
+	if d.ofGocrane { // It holds replicas until there is a forecast of Crane.
+		old = d.stored(o.identifier)
+	}
+	if old != nil {
 		out = *old.DeepCopy()
 	}
 	out.Ready = d.coversWindow(&out)

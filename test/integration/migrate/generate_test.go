@@ -72,6 +72,9 @@ func (f *fixture) install(by, namespace string, s size) {
 	f.generateObjects(s)
 	f.generateNodes(s)
 	f.generateUse(namespace)
+	if f.load != nil {
+		f.createLoaded(started)
+	}
 	f.create(by, true, late...)
 	f.Logf("%d objects in %s", len(f.installation.owned), time.Since(started).Round(time.Millisecond))
 }

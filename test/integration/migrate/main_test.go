@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,6 +45,12 @@ type fixture struct {
 	client  client.Client
 	// installation is what has been generated.
 	installation *installation
+	// ignoreUIDs reports whether comparisons leave out the uids of owners.
+	ignoreUIDs bool
+	// load is that of workloads whose pods run; nil without.
+	load *loadOf
+	// discovery reads paths; nil without load.
+	discovery discovery.DiscoveryInterface
 }
 
 func newFixture(t *testing.T) *fixture {

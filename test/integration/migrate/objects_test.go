@@ -199,12 +199,23 @@ func (f *fixture) madeFor(e *object) []*object {
 		"status": map[string]any{"currentReplicas": int64(3), "desiredReplicas": int64(3), "currentMetrics": nil, "conditions": []any{condition("ScalingActive", "ValidMetricFound")}},
 	})
 	tsp := prediction(e.GetNamespace(), name, map[string]string{"target-kind": "Deployment"})
+	reference := target(e.GetName())
+	reference["namespace"] = e.GetNamespace()
+	_ = unstructured.SetNestedMap(tsp.Object, reference, "spec", "targetRef")
 	out := []*object{hpa, tsp}
 	if preview {
 		out = append(out, namespaced("autoscaling.crane.io/v1alpha1", "Substitute", e.GetNamespace(), name, map[string]any{
 			"spec":   map[string]any{"substituteTargetRef": target(e.GetName()), "replicas": int64(3)},
 			"status": map[string]any{"replicas": int64(3), "labelSelector": "app=" + e.GetName()},
 		}))
+	}
+	if crons, _, _ := unstructured.NestedSlice(e.Object, "spec", "crons"); len(crons) > 0 {
+		metrics, _, _ := unstructured.NestedSlice(hpa.Object, "spec", "metrics")
+		_ = unstructured.SetNestedSlice(hpa.Object, append(metrics, map[string]any{"type": "External", "external": map[string]any{
+			"metric": map[string]any{"name": "crane_autoscaling_cron", "selector": map[string]any{"matchLabels": map[string]any{
+				"targetKind": "Deployment", "targetName": e.GetName(), "targetNamespace": e.GetNamespace(), "resourceIdentifier": "cron",
+			}}}, "target": map[string]any{"type": "AverageValue", "averageValue": "1"},
+		}}), "spec", "metrics")
 	}
 	for _, o := range out {
 		o.SetLabels(labels)

@@ -17,7 +17,10 @@ import (
 )
 
 // simulate marks pods as ready, as kubelets do, and writes an authority into Crane's webhook configurations, as craned does, until the test ends.
-func (f *fixture) simulate() {
+func (f *fixture) simulate() { f.simulateWith(nil) }
+
+// simulateWith is simulate with the processes of pods, among them a craned that writes its authority itself; nil for none.
+func (f *fixture) simulateWith(c *containers) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
 	ended := make(chan struct{})
 	f.Cleanup(func() {
@@ -31,8 +34,10 @@ func (f *fixture) simulate() {
 		for {
 			// What fails is tried again.
 			_ = f.renewLeases(ctx)
-			_ = f.readyPods(ctx)
-			_ = f.trustWebhooks(ctx)
+			_ = f.readyPods(ctx, c)
+			if c == nil {
+				_ = f.trustWebhooks(ctx)
+			}
 			select {
 			case <-ctx.Done():
 				return
@@ -69,7 +74,7 @@ func (f *fixture) renewLeases(ctx context.Context) error {
 	return nil
 }
 
-func (f *fixture) readyPods(ctx context.Context) error {
+func (f *fixture) readyPods(ctx context.Context, c *containers) error {
 	for _, namespace := range []string{"crane-system", "finops"} {
 		pods, err := f.list(ctx, "", "v1", "Pod", client.InNamespace(namespace))
 		if err != nil {
@@ -78,6 +83,9 @@ func (f *fixture) readyPods(ctx context.Context) error {
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if pod.GetDeletionTimestamp() != nil {
+				if c != nil {
+					c.end(ctx, string(pod.GetUID()))
+				}
 				if err := f.client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 					return err
 				}
@@ -90,6 +98,11 @@ func (f *fixture) readyPods(ctx context.Context) error {
 					return err
 				}
 				continue
+			}
+			if c != nil {
+				if err := c.start(ctx, pod); err != nil {
+					continue // not ready yet
+				}
 			}
 			conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
 			if slices.ContainsFunc(conditions, func(c any) bool {

@@ -51,6 +51,10 @@ func NodeAddress(index int) string {
 // Tunnel is the proxy end of the tunnel. It must be opened before the API server starts, which reads the configuration
 // file that Open writes.
 type Tunnel struct {
+	// Route returns the address on loopback that stands for another destination, such as the address of a Service. Nil for none. It must
+	// be set before Serve.
+	Route func(hostPort string) (address string, ok bool)
+
 	listener net.Listener
 	config   string
 	direct   []netip.Prefix
@@ -164,7 +168,7 @@ func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.R
 		http.Error(w, "this is a tunnel: only CONNECT is answered", http.StatusMethodNotAllowed)
 		return
 	}
-	target, err := target(req.Host, t.direct)
+	target, err := t.route(req.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
@@ -190,6 +194,16 @@ func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.R
 		splice(ctx, near, buffered, far)
 	}
 	_, _ = near.Close(), far.Close()
+}
+
+// route returns the destination of a host and port.
+func (t *Tunnel) route(hostPort string) (string, error) {
+	if t.Route != nil {
+		if address, ok := t.Route(hostPort); ok {
+			return address, nil
+		}
+	}
+	return target(hostPort, t.direct)
 }
 
 // splice copies bytes both ways until either side closes or the context ends.

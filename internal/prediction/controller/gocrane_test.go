@@ -1,0 +1,44 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/prediction/predictor"
+)
+
+// TestForecastOfGocrane checks that a forecast that gocrane left stays while the history is read, and is replaced as soon as there is one of Crane.
+func TestForecastOfGocrane(t *testing.T) {
+	now := time.Unix(1_770_000_000, 0)
+	var samples []predictionv1alpha1.Sample
+	for i := range 180 {
+		samples = append(samples, predictionv1alpha1.Sample{Value: "1", Timestamp: now.Add(time.Duration(i) * time.Minute).Unix()})
+	}
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: predictionv1alpha1.TimeSeriesPredictionSpec{PredictionWindowSeconds: 3600},
+		Status: predictionv1alpha1.TimeSeriesPredictionStatus{
+			PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{{ResourceIdentifier: "resource.cpu", Ready: true, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}}}},
+			Conditions:        []metav1.Condition{{Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
+		},
+	}
+	reading := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Pending}}
+	d := newDecision(tsp, now)
+	if kept := d.withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 || kept.UpdateTime != nil {
+		t.Errorf("the forecast of gocrane became %+v", kept)
+	}
+	tsp.Status.Conditions[0].ObservedGeneration = 2 // craned has written the status.
+	read := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Ready}}
+	if d := newDecision(tsp, now); !d.needsForecast([]metricState{read}) || d.needsForecast([]metricState{reading}) {
+		t.Error("the forecast of gocrane is not replaced by one of Crane")
+	}
+	tsp.Generation = 3 // A user has changed the spec: its forecast does not hold for this one.
+	if kept := newDecision(tsp, now).withoutNewForecast(reading); len(kept.Prediction) != 0 {
+		t.Errorf("a forecast of an earlier spec stays: %+v", kept)
+	}
+}
