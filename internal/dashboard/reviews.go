@@ -98,7 +98,7 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		r.persons.Remove(key)
-		return p, err //nolint:wrapcheck // the caller only looks at its kind
+		return p, err
 	case apierrors.IsForbidden(err): // An anonymous user: the token was not read at all.
 		return p, apierrors.NewUnauthorized(err.Error())
 	case err != nil:
@@ -142,7 +142,7 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 	}
 	allowed, err := SelfReview(ctx, r.client, right)
 	if apierrors.IsUnauthorized(err) {
-		return false, err //nolint:wrapcheck // ends the session
+		return false, err
 	}
 	if err != nil {
 		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %v", right, err), "the page repeats the request")
@@ -165,7 +165,7 @@ func SelfReview(ctx context.Context, client kubernetes.Interface, right Right) (
 	}}
 	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, err //nolint:wrapcheck // callers name the API server and the right
+		return false, err
 	}
 	return answer.Status.Allowed, nil
 }

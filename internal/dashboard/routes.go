@@ -37,7 +37,7 @@ func (s *Server) routes() {
 		return sendValue(w, r, s.describe(r, session{}, false))
 	})
 	s.read(contract.PathWorklist, s.getWorklist)
-	s.read(contract.PathOverview, ask(s, func(b Backend, ctx context.Context) (contract.Overview, error) { //nolint:revive // the order of a method expression
+	s.read(contract.PathOverview, ask(s, func(b Backend, ctx context.Context) (contract.Overview, error) {
 		list, err := b.Worklist(ctx)
 		if err != nil {
 			return contract.Overview{}, err

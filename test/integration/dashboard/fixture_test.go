@@ -95,8 +95,14 @@ func serve(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatalf("no address: %q %v, log %s", line, err, f.logged())
 	}
-	f.address = strings.TrimSpace(line[strings.Index(line, "https://"):])
+	f.address = addressIn(line)
 	return f
+}
+
+// addressIn returns the address at the end of the line that the server prints.
+func addressIn(line string) string {
+	_, address, _ := strings.Cut(strings.TrimSpace(line), "https://")
+	return "https://" + address
 }
 
 // person is a browser of somebody.
@@ -112,7 +118,7 @@ func (f *fixture) browser() *person {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is made at the start
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // The certificate is made at the start.
 	f.t.Cleanup(transport.CloseIdleConnections)
 	return &person{fixture: f, client: &http.Client{Jar: jar, Transport: transport, Timeout: time.Minute}}
 }

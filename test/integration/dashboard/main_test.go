@@ -85,13 +85,17 @@ func createObjects(ctx context.Context) error {
 				{APIGroups: []string{"analysis.crane.io"}, Resources: []string{"recommendations"}, Verbs: []string{"get", "list", "patch"}},
 				{APIGroups: []string{"", "apps", "batch", "autoscaling", "autoscaling.crane.io", "policy"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
 			}},
-			&rbacv1.RoleBinding{ObjectMeta: meta("editor"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"},
-				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: person}}})
+			&rbacv1.RoleBinding{
+				ObjectMeta: meta("editor"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"},
+				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: person}},
+			})
 	}
 	objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "eve"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "root"}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "root"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "root"}}})
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "root"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "root"}},
+		})
 	// Namespaces first.
 	for _, first := range []bool{true, false} {
 		for _, o := range objects {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -148,7 +147,7 @@ func startServer(t *testing.T) (*fixture, int) {
 	if err != nil {
 		t.Fatalf("no address: %v, log %s", err, f.logged())
 	}
-	f.address = strings.TrimSpace(line[strings.Index(line, "https://"):])
+	f.address = addressIn(line)
 	return f, cmd.Process.Pid
 }
 
