@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/metrics"
@@ -21,8 +19,6 @@ import (
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
-
-func createOptions() metav1.CreateOptions { return metav1.CreateOptions{} }
 
 // Workload implements dashboard.Backend.
 func (v *clusterView) Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error) {
