@@ -263,19 +263,19 @@ func newRule(f *kubectlCraneFlags, recommenders, target, interval string, now ti
 		return nil, fmt.Errorf("--run-interval %q: %w", interval, err)
 	}
 	rule.Spec.RunInterval = interval
-	name := "recommendation"
+	name := []string{"recommendation"}
 	if f.namespace == "" || strings.EqualFold(f.namespace, "Any") {
 		rule.Spec.NamespaceSelector.Any = true
-		name += "-any"
+		name = append(name, "any")
 	} else {
 		rule.Spec.NamespaceSelector.MatchNames = strings.Split(f.namespace, ",")
 	}
-	name += "-" + rule.Spec.ResourceSelectors[0].Kind
+	name = append(name, rule.Spec.ResourceSelectors[0].Kind)
 	for r := range strings.SplitSeq(recommenders, ",") {
 		rule.Spec.Recommenders = append(rule.Spec.Recommenders, analysisv1alpha1.Recommender{Name: r})
-		name += "-" + r
+		name = append(name, r)
 	}
-	rule.Name = strings.ToLower(name + "-" + interval + "-" + now.UTC().Format("2006-01-02"))
+	rule.Name = strings.ToLower(strings.Join(append(name, interval, now.UTC().Format(time.DateOnly)), "-"))
 	if f.name != "" {
 		rule.Name = f.name
 	}
