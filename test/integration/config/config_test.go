@@ -161,9 +161,12 @@ func TestAgentOfANode(t *testing.T) {
 		t.Errorf("it changes nodes that nobody has asked it to: %v", c.Args)
 	}
 	paths := map[string]string{}
-	const policy = "node-load-policy" // The water marks of the scheduler, from a ConfigMap.
+	const (
+		policy = "node-load-policy" // The water marks of the scheduler, from a ConfigMap.
+		hidden = "hidden"           // An empty directory over what the agent must not see.
+	)
 	for _, v := range pod.Volumes {
-		if v.Name == policy && v.ConfigMap != nil {
+		if v.Name == policy && v.ConfigMap != nil || v.Name == hidden && v.EmptyDir != nil {
 			continue
 		}
 		if v.HostPath == nil {
@@ -172,8 +175,12 @@ func TestAgentOfANode(t *testing.T) {
 		}
 		paths[v.Name] = v.HostPath.Path
 	}
-	var written []string
+	var written, covered []string
 	for _, m := range c.VolumeMounts {
+		if m.Name == hidden && m.ReadOnly {
+			covered = append(covered, strings.TrimPrefix(m.MountPath, "/host/var/lib/kubelet/"))
+			continue
+		}
 		if m.Name == policy && m.ReadOnly && m.MountPath == "/etc/crane" {
 			continue
 		}
@@ -186,6 +193,9 @@ func TestAgentOfANode(t *testing.T) {
 		if m.Name != "state" && m.MountPath != "/host"+paths[m.Name] {
 			t.Errorf("%s is not where --host-root looks for it: %s", paths[m.Name], m.MountPath)
 		}
+	}
+	if !slices.Equal(covered, []string{"pods", "plugins", "plugins_registry", "device-plugins"}) {
+		t.Errorf("it sees more of the kubelet's directory than it needs: only %v are hidden", covered)
 	}
 	slices.Sort(written)
 	if !slices.Equal(written, []string{"/sys/fs/cgroup", "/var/lib/crane-agent"}) {

@@ -164,10 +164,14 @@ func TestAggregatedAPIThroughExternalName(t *testing.T) {
 		"/apis/fruit.example/v1":        resourceList("fruit.example/v1"),
 		"/apis/fruit.example/v1/apples": map[string]int{"apples": 3},
 	})
-	body, err := client.Discovery().RESTClient().Get().AbsPath("/apis/fruit.example/v1/apples").DoRaw(t.Context())
-	if err != nil || strings.TrimSpace(string(body)) != `{"apples":3}` {
-		t.Fatalf("answer %q, %v", body, err)
-	}
+	// The aggregator learns from its own watch that the APIService is available.
+	eventually(t, "answer of the extension", func(ctx context.Context) error {
+		body, err := client.Discovery().RESTClient().Get().AbsPath("/apis/fruit.example/v1/apples").DoRaw(ctx)
+		if err != nil || strings.TrimSpace(string(body)) != `{"apples":3}` {
+			return fmt.Errorf("answer %q, %w", body, err)
+		}
+		return nil
+	})
 	e.awaitUser(t, "crane-admin")
 
 	// Extension API servers that delegate authentication read the front proxy's CA from this ConfigMap.
