@@ -98,7 +98,7 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 }
 
 // add sorts an object.
-func (c *craneObjects) add(o *Object) {
+func (c *craneObjects) add(o *Object) { //nolint:gocyclo // One case per kind of object.
 	item := func(component string) {
 		c.items = append(c.items, Item{Ref: RefOf(o), Component: component, Fate: FateRemoved, object: o})
 	}

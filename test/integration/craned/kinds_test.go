@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -42,8 +43,14 @@ func TestAnnotatesEveryKind(t *testing.T) {
 		create(t, c, target)
 		version, name, _ := strings.Cut(kind, " ")
 		// As gocrane's craned left it, which wrote annotations by updates of the status.
-		target.SetAnnotations(map[string]string{analysisv1alpha1.AnnotationResourceRecommendation: "old"})
-		if err := c.Status().Update(t.Context(), target, client.FieldOwner("craned")); err != nil {
+		// The controllers of the kinds may write in between.
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(target), target); err != nil {
+				return err
+			}
+			target.SetAnnotations(map[string]string{analysisv1alpha1.AnnotationResourceRecommendation: "old"})
+			return c.Status().Update(t.Context(), target, client.FieldOwner("craned"))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		rec := &analysisv1alpha1.Recommendation{

@@ -97,7 +97,8 @@ func TestOthers(t *testing.T) {
 		unmapped []string
 	}{
 		"VerticalPodAutoscaler VerticalPodAutoscaler shop/full": {
-			"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto", "containerName: main", "memory: 8Gi", "RequestsOnly", "scaleUpPolicy"},
+			"EffectiveVerticalPodAutoscaler",
+			[]string{"updateMode: Auto", "containerName: main", "memory: 8Gi", "RequestsOnly", "scaleUpPolicy"},
 			[]string{"containerPolicies.oomBumpUpRatio (Crane raises memory", "recommenders (Crane has estimators", "updatePolicy.minReplicas (the budgets"},
 		},
 		"VerticalPodAutoscaler VerticalPodAutoscaler shop/plain":        {"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto", "kind: StatefulSet"}, nil},
@@ -106,7 +107,8 @@ func TestOthers(t *testing.T) {
 		"VerticalPodAutoscaler VerticalPodAutoscaler shop/hostile":      {"EffectiveVerticalPodAutoscaler", []string{"updateMode: Auto"}, nil},
 		"Goldilocks Namespace shop":                                     {"RecommendationRule", []string{"- shop", "name: shop-resources"}, []string{"label goldilocks.fairwinds.com/other (not known to Crane)", "label goldilocks.fairwinds.com/vpa-update-mode (a rule recommends"}},
 		"KEDA ScaledObject shop/office": {
-			"EffectiveHorizontalPodAutoscaler", []string{"name: cron-1", "name: cron-3", "timezone: Europe/Berlin", "targetReplicas: 10", "maxReplicas: 20", "stabilizationWindowSeconds: 120"},
+			"EffectiveHorizontalPodAutoscaler",
+			[]string{"name: cron-1", "name: cron-3", "timezone: Europe/Berlin", "targetReplicas: 10", "maxReplicas: 20", "stabilizationWindowSeconds: 120"},
 			[]string{"cooldownPeriod (of KEDA", "fallback (where a metric", "minReplicaCount 0 (Crane does not scale to zero)", "trigger prometheus (add it to metrics"},
 		},
 		"KEDA ScaledObject shop/queue": {"", nil, []string{"trigger kafka (add it to metrics"}},

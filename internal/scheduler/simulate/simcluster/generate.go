@@ -93,7 +93,7 @@ func (w *World) drawWorkloads(k simscenario.Workloads, rng *rand.Rand) []float64
 	return shares
 }
 
-// scale scales the mean use per request, weighted by requests and shares, to mean. That of a workload is at most most times mean.
+// scale scales the mean use per request, weighted by requests and shares, to mean. No workload exceeds mean by more than the factor most.
 func (w *World) scale(shares []float64, mean, most float64) {
 	// The others compensate for what is cut off at the top: two rounds come close, ten are exact for all purposes.
 	for range 10 {
