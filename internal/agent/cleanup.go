@@ -17,9 +17,15 @@ import (
 	"crane.io/crane/internal/agent/host/cgroup"
 )
 
+// emptyDirectory is what the kubelet makes on the node for the mount of the DaemonSet that hides its keys from the agent.
+const emptyDirectory = "var/lib/kubelet/pki/crane-agent-empty"
+
 // cleanUp undoes what agents that ended have changed on this node, and removes the state directory. If a change cannot be undone the
 // directory stays, because it is the only record of the original value.
 func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) error {
+	if err := os.Remove(filepath.Join(o.HostRoot, emptyDirectory)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--host-root: %w", err)
+	}
 	if _, err := os.Stat(o.StateDir); errors.Is(err, fs.ErrNotExist) {
 		_, err := fmt.Fprintf(out, "%s does not exist: nothing to undo\n", o.StateDir)
 		return err

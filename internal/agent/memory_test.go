@@ -249,8 +249,15 @@ func TestLeftMemory(t *testing.T) {
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory: %v", err)
 	}
+	empty := filepath.Join(m.dir, emptyDirectory)
+	if err := os.MkdirAll(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := o.cleanUp(logr.Discard(), m.tree, &out); err != nil {
 		t.Errorf("a second time: %v", err)
+	}
+	if _, err := os.Stat(empty); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory that hides the kubelet's keys: %v", err)
 	}
 }
 

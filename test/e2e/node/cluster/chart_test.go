@@ -96,8 +96,10 @@ func TestChart(t *testing.T) {
 	}
 	cleanNodes(t, chart.Kubeconfig, tag)
 	for _, n := range nodes {
-		if _, err := os.Stat(n.Path(agentState)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s on %s: %v", agentState, n.Name(), err)
+		for _, left := range []string{agentState, "/var/lib/kubelet/pki/crane-agent-empty"} {
+			if _, err := os.Stat(n.Path(left)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s on %s: %v", left, n.Name(), err)
+			}
 		}
 	}
 	deleteNamespace(t, first, realcluster.Namespace)
