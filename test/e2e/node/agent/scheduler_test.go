@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,8 +170,13 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.settings(t)
 	set := s.daemonSet(t, cpuManager()...)
+	agent := &set.Spec.Template.Spec
 	// The pod needs all remaining CPU.
-	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
+	delete(agent.Containers[0].Resources.Requests, corev1.ResourceCPU)
+	// As config/components/kubelet-certificate does for kubelets with a self-signed certificate.
+	const keys = "kubelet-pki"
+	agent.Volumes = slices.DeleteFunc(agent.Volumes, func(v corev1.Volume) bool { return v.Name == keys })
+	agent.Containers[0].VolumeMounts = slices.DeleteFunc(agent.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == keys })
 	s.deploySet(t, set)
 	s.schedule(t)
 	s.awaitZones(t, reserved, 0, half, 0)
