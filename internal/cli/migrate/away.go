@@ -15,6 +15,9 @@ import (
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/kube/optout"
+	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/pkg/oom"
 )
 
 // craneKinds are the kinds of Crane's objects, beside those of its API groups.
@@ -39,7 +42,7 @@ func createdByCrane(o *Object) bool {
 	case "Lease":
 		return o.GetName() == componentCraned || o.GetName() == componentScheduler || strings.HasPrefix(o.GetName(), "crane-agent-eviction-")
 	case "ConfigMap":
-		return slices.Contains([]string{"oom-record", "oom-record-unreadable", "crane-opt-outs", "crane-pause"}, o.GetName())
+		return slices.Contains([]string{oom.ConfigMapName, "oom-record-unreadable", optout.ConfigMapName, pause.ConfigMapName}, o.GetName())
 	}
 	return false
 }

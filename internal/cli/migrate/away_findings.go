@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
 // TemplateRequests are requests that running pods of a workload have and its template lacks, by container and resource.
@@ -80,7 +82,7 @@ func (c *craneObjects) readersOfAdapter() []*Object {
 // ownMetric reports whether a metric of an HPA is a forecast or a schedule of Crane.
 func ownMetric(metric map[string]any) bool {
 	name, _, _ := unstructured.NestedString(metric, "external", "metric", "name")
-	return name == "crane_autoscaling_prediction" || name == "crane_autoscaling_cron"
+	return name == autoscalingv1alpha1.MetricPrediction || name == autoscalingv1alpha1.MetricCron
 }
 
 // templates returns the workloads whose running pods have other requests than the template: the highest of the pods.

@@ -13,16 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 )
 
 // AnnotationMinReplicas has, on an HPA whose minimum is the replicas at which Crane left it, the minimum of its EffectiveHorizontalPodAutoscaler.
 const AnnotationMinReplicas = "migrate.crane.io/min-replicas"
 
-const (
-	labelEffectiveHPA = "autoscaling.crane.io/effective-hpa-uid"
-	adoptedSpec       = "autoscaling.crane.io/adopted-spec"
-	ehpaKindName      = "EffectiveHorizontalPodAutoscaler"
-)
+const ehpaKindName = "EffectiveHorizontalPodAutoscaler"
 
 // releaseHPA makes a plain HPA of one that an EffectiveHorizontalPodAutoscaler controls. One that scales a Substitute is deleted: it scales
 // no workload.
@@ -84,7 +82,7 @@ func release(o *Object, least int64) bool {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	delete(annotations, adoptedSpec)
+	delete(annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
 	floor := least
 	if len(plain) != len(metrics) || int64At(o, "spec", "minReplicas") > least {
 		floor = min(max(least, int64At(o, "status", "currentReplicas"), int64At(o, "status", "desiredReplicas")), int64At(o, "spec", "maxReplicas"))
@@ -95,7 +93,7 @@ func release(o *Object, least int64) bool {
 	_ = unstructured.SetNestedField(o.Object, floor, "spec", "minReplicas")
 	labels := o.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
-		return slices.Contains([]string{labelManagedBy, labelPartOf, "app.kubernetes.io/name", labelEffectiveHPA}, key)
+		return slices.Contains([]string{labelManagedBy, labelPartOf, autoscalingv1alpha1.LabelName, autoscalingv1alpha1.LabelEffectiveHPAUID}, key)
 	})
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/kube/manifest"
 )
 
@@ -124,8 +125,8 @@ func (f *fixture) compareWithout(want map[Ref]map[string]any, without Ref) {
 			}
 			owners[0].UID = (&Object{Object: o}).GetOwnerReferences()[0].UID
 			have.SetOwnerReferences(owners)
-			if labels := have.GetLabels(); labels[labelEffectiveHPA] == string(current.GetUID()) && ref.Name == "ehpa-held" {
-				labels[labelEffectiveHPA] = "u-held"
+			if labels := have.GetLabels(); labels[autoscalingv1alpha1.LabelEffectiveHPAUID] == string(current.GetUID()) && ref.Name == "ehpa-held" {
+				labels[autoscalingv1alpha1.LabelEffectiveHPAUID] = "u-held"
 				have.SetLabels(labels)
 			}
 		}
@@ -148,12 +149,12 @@ func (f *fixture) checkReleased(now map[Ref]map[string]any) {
 	}{"held": {7, "2"}, "scheduled": {4, "1"}, "plain": {3, ""}} {
 		o := &Object{Object: now[namespacedRef("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "ehpa-"+name)]}
 		metrics, _, _ := unstructured.NestedSlice(o.Object, "spec", "metrics")
-		if n := int64At(o, "spec", "minReplicas"); n != want.least || o.GetAnnotations()[AnnotationMinReplicas] != want.noted || len(metrics) != 1 || len(o.GetOwnerReferences()) > 0 || o.GetLabels()[labelManagedBy] != "" || o.GetLabels()[labelEffectiveHPA] != "" {
+		if n := int64At(o, "spec", "minReplicas"); n != want.least || o.GetAnnotations()[AnnotationMinReplicas] != want.noted || len(metrics) != 1 || len(o.GetOwnerReferences()) > 0 || o.GetLabels()[labelManagedBy] != "" || o.GetLabels()[autoscalingv1alpha1.LabelEffectiveHPAUID] != "" {
 			f.Errorf("HPA of %s: %v", name, o.Object)
 		}
 	}
 	held := &Object{Object: now[namespacedRef("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "ehpa-held")]}
-	if held.GetLabels()["team"] != "a" || held.GetAnnotations()[adoptedSpec] != "" || int64At(held, "spec", "maxReplicas") != 9 || int64At(held, "spec", "behavior", "scaleDown", "stabilizationWindowSeconds") != 60 {
+	if held.GetLabels()["team"] != "a" || held.GetAnnotations()[autoscalingv1alpha1.AnnotationAdoptedSpec] != "" || int64At(held, "spec", "maxReplicas") != 9 || int64At(held, "spec", "behavior", "scaleDown", "stabilizationWindowSeconds") != 60 {
 		f.Errorf("HPA of held: %v", held.Object)
 	}
 	if now[namespacedRef("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "ehpa-preview")] != nil || now[namespacedRef("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "own")] == nil {
