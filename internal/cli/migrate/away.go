@@ -202,11 +202,12 @@ func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state,
 	if len(c.unreadable) > 0 {
 		return nil, fmt.Errorf("a backup would be incomplete: %v", c.unreadable)
 	}
-	p.Findings = c.findings()
+	templates := c.templates()
+	p.Findings = c.findings(templates)
 	if err := undecided(p.Findings, o); err != nil {
 		return nil, fmt.Errorf("decisions are missing:\n%w", err)
 	}
-	s := &state{Metrics: c.metrics, Requested: c.requested, Templates: c.templates()}
+	s := &state{Metrics: c.metrics, Requested: c.requested, Templates: templates}
 	for _, item := range c.items {
 		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
 	}

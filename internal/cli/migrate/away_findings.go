@@ -21,9 +21,9 @@ type TemplateRequests struct {
 }
 
 // findings returns what stops working with Crane.
-func (c *craneObjects) findings() []Finding {
-	var requests, scheduled, served []string
-	for _, t := range c.templates() {
+func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
+	var requests, scheduled, served, elastic []string
+	for _, t := range templates {
 		requests = append(requests, t.Workload.String())
 	}
 	for _, w := range c.workloads {
@@ -35,15 +35,12 @@ func (c *craneObjects) findings() []Finding {
 		if stringAt(pod, "spec", "schedulerName") == schedulerName && len(pod.GetOwnerReferences()) == 0 {
 			scheduled = append(scheduled, RefOf(pod).String())
 		}
-	}
-	for _, h := range c.readersOfAdapter() {
-		served = append(served, RefOf(h).String())
-	}
-	var elastic []string
-	for _, pod := range c.pods {
 		if len(elasticRequests(pod)) > 0 {
 			elastic = append(elastic, RefOf(pod).String())
 		}
+	}
+	for _, h := range c.readersOfAdapter() {
+		served = append(served, RefOf(h).String())
 	}
 	return slices.Concat(
 		one(SeverityDecision, "RequestsOfPods", "running pods of these have other requests than their template, as Crane applied them. They stay as long as the pods; new pods get those of the template. Choose --requests=pods, or --requests=template to write them into the templates, which rolls the workloads out.", requests),

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -77,12 +78,11 @@ func (b *builder) customResources() []operation {
 		}
 		return len(order)
 	}
+	items := slices.SortedStableFunc(slices.Values(b.state.Items), func(a, b storedItem) int { return cmp.Compare(rank(a.Object), rank(b.Object)) })
 	var out []operation
-	for at := range len(order) + 1 {
-		for _, item := range b.state.Items {
-			if slices.Contains(gocraneGroups(), RefOf(item.Object).group()) && rank(item.Object) == at {
-				out = append(out, dropObject{RefOf(item.Object)})
-			}
+	for _, item := range items {
+		if ref := RefOf(item.Object); slices.Contains(gocraneGroups(), ref.group()) {
+			out = append(out, dropObject{ref})
 		}
 	}
 	return out

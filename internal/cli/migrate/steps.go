@@ -38,11 +38,11 @@ const (
 // steps returns the steps after the backup, in their order. They follow from the state and the options alone. Steps without operations are left out.
 func steps(s *state, o Options) []step {
 	b := &builder{state: s, options: o, originals: s.originals()}
-	all := b.awaySteps()
-	if !o.Away {
-		all = b.migrationSteps()
+	plan := b.migrationSteps
+	if o.Away {
+		plan = b.awaySteps
 	}
-	return slices.DeleteFunc(all, func(s step) bool { return len(s.operations) == 0 })
+	return slices.DeleteFunc(plan(), func(s step) bool { return len(s.operations) == 0 })
 }
 
 // migrationSteps returns the steps that replace gocrane by Crane.
