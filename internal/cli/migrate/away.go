@@ -100,56 +100,57 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 	return out, out.readCustomResources(ctx, r, all)
 }
 
-// add sorts an object.
-func (c *craneObjects) add(o *Object) { //nolint:gocyclo // One case per kind of object.
-	item := func(component string) {
+// add records an object as an item if it is of Crane, and else where findings need it.
+func (c *craneObjects) add(o *Object) {
+	if component := c.classify(o); component != "" {
 		c.items = append(c.items, Item{Ref: RefOf(o), Component: component, Fate: FateRemoved, object: o})
+		return
 	}
-	ours := c.manifests[RefOf(o)] || o.GetLabels()[labelPartOf] == "crane" && (o.GetNamespace() == "" || o.GetNamespace() == c.namespace || o.GetNamespace() == "kube-system")
 	switch o.GetKind() {
 	case "Pod":
 		c.pods = append(c.pods, o)
 		node := stringAt(o, "spec", "nodeName")
 		c.requested[node] = append(c.requested[node], elasticRequests(o)...)
-		return
 	case "ReplicaSet":
 		c.replicaSets = append(c.replicaSets, o)
-		return
-	case "Node":
-		if marksOf(o, c.metrics).any() {
-			item(componentNodes)
-		}
-		return
 	case "HorizontalPodAutoscaler":
-		if o.GetLabels()[labelManagedBy] == ehpaManager {
-			item(componentObjects)
-			return
-		}
 		c.hpas = append(c.hpas, o)
-		return
-	case "CustomResourceDefinition":
-		if slices.Contains(gocraneGroups(), stringAt(o, "spec", "group")) {
-			item(componentCraned)
-		}
-		return
-	case "Secret":
-		if o.GetNamespace() == c.namespace && stringAt(o, "type") == helmSecretType && craneRelease(o) {
-			item(componentHelm)
-			return
-		}
-	case "APIService":
-		if !strings.HasSuffix(o.GetName(), ".metrics.k8s.io") || apiOwner(o) != c.namespace+"/"+componentAdapter {
-			return
-		}
-		ours = true
-	}
-	if ours || o.GetNamespace() == c.namespace && createdByCrane(o) {
-		item(componentOfCrane(o))
-		return
-	}
-	if o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet" || o.GetKind() == "DaemonSet" {
+	case "Deployment", "StatefulSet", "DaemonSet":
 		c.workloads = append(c.workloads, o)
 	}
+}
+
+// classify returns the component of an object of Crane; empty for objects of others.
+func (c *craneObjects) classify(o *Object) string {
+	component, ours := componentOfCrane(o), c.installed(o)
+	switch o.GetKind() {
+	case "Pod", "ReplicaSet":
+		ours = false // a workload owns them
+	case "Node":
+		component, ours = componentNodes, marksOf(o, c.metrics).any()
+	case "HorizontalPodAutoscaler":
+		component, ours = componentObjects, o.GetLabels()[labelManagedBy] == ehpaManager
+	case "CustomResourceDefinition":
+		component, ours = componentCraned, slices.Contains(gocraneGroups(), stringAt(o, "spec", "group"))
+	case "Secret":
+		if o.GetNamespace() == c.namespace && stringAt(o, "type") == helmSecretType && craneRelease(o) {
+			component, ours = componentHelm, true
+		}
+	case "APIService":
+		ours = strings.HasSuffix(o.GetName(), ".metrics.k8s.io") && apiOwner(o) == c.namespace+"/"+componentAdapter
+	}
+	if !ours {
+		return ""
+	}
+	return component
+}
+
+// installed reports whether an object is of Crane's manifests or chart, or is created by Crane's processes.
+func (c *craneObjects) installed(o *Object) bool {
+	if c.manifests[RefOf(o)] || o.GetNamespace() == c.namespace && createdByCrane(o) {
+		return true
+	}
+	return o.GetLabels()[labelPartOf] == "crane" && slices.Contains([]string{"", c.namespace, "kube-system"}, o.GetNamespace())
 }
 
 // craneRelease reports whether a Secret of Helm records a release whose manifest has Crane's craned. The name of the release is free.
