@@ -6,6 +6,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -72,9 +73,9 @@ func TestAway(t *testing.T) {
 	f := newAwayFixture(t)
 	before := f.snapshot()
 	err := f.migration(-1).Run(t.Context(), Options{Away: true}, nil, true, false)
-	for _, reason := range []string{"RequestsOfPods", "PodsOfScheduler", "MetricsOfAdapter"} {
-		if err == nil || !strings.Contains(err.Error(), reason) {
-			t.Errorf("without decisions: %v, want %s", err, reason)
+	for reason, object := range map[string]string{"RequestsOfPods": "StatefulSet shop/db", "PodsOfScheduler": "StatefulSet shop/db", "MetricsOfAdapter": "HorizontalPodAutoscaler shop/own"} {
+		if err == nil || !regexp.MustCompile(reason+": .*\n   - "+object).MatchString(err.Error()) {
+			t.Errorf("without decisions: %v, want %s with %s", err, reason, object)
 		}
 	}
 	if err := f.migration(-1).Run(t.Context(), awayOptions(), nil, false, false); !errors.Is(err, ErrPaused) || !strings.Contains(err.Error(), "crane migrate away run --continue") {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Options are the choices of a user. They are recorded at the start and hold until the end.
@@ -58,7 +59,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// undecided returns the findings that need a decision which the options do not have.
+// undecided returns the findings, with their objects, that need a decision which the options do not have.
 func undecided(all []Finding, o Options) error {
 	var errs []error
 	for _, f := range all {
@@ -70,7 +71,7 @@ func undecided(all []Finding, o Options) error {
 		case o.Away && f.Reason == "PodsOfScheduler" && o.Scheduler != "":
 		case o.Away && f.Reason == "MetricsOfAdapter" && o.MetricAdapter != "":
 		default:
-			errs = append(errs, fmt.Errorf("%s: %s", f.Reason, f.Message))
+			errs = append(errs, fmt.Errorf("%s: %s%s", f.Reason, f.Message, strings.Join(append([]string{""}, f.Objects...), "\n   - ")))
 		}
 	}
 	return errors.Join(errs...)
