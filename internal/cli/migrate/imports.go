@@ -6,6 +6,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -241,9 +242,11 @@ func fromKEDA(o *Object) (Import, bool) {
 			}
 			spec[map[string]string{"minReplicaCount": "minReplicas", "maxReplicaCount": "maxReplicas"}[field]] = n
 		case "advanced":
-			if behavior, ok, _ := unstructured.NestedMap(o.Object, "spec", "advanced", "horizontalPodAutoscalerConfig", "behavior"); ok {
+			behavior, missing := advancedSettings(o)
+			if behavior != nil {
 				spec["behavior"] = behavior
 			}
+			unmapped = append(unmapped, missing...)
 		case "idleReplicaCount":
 			unmapped = append(unmapped, field+" (Crane does not scale to zero)")
 		case "fallback":
@@ -261,6 +264,25 @@ func fromKEDA(o *Object) (Import, bool) {
 		"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveHorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "spec": spec,
 	})
+}
+
+// advancedSettings returns the behavior in the advanced settings of a ScaledObject, nil if there is none, and the settings that have no counterpart.
+func advancedSettings(o *Object) (behavior map[string]any, unmapped []string) {
+	const hpa = "horizontalPodAutoscalerConfig"
+	advanced, _, _ := unstructured.NestedMap(o.Object, "spec", "advanced")
+	for setting := range advanced {
+		if setting != hpa {
+			unmapped = append(unmapped, "advanced."+setting+" (not known to Crane)")
+		}
+	}
+	config, _ := advanced[hpa].(map[string]any)
+	for setting := range config {
+		if setting != "behavior" {
+			unmapped = append(unmapped, "advanced."+hpa+"."+setting+" (not known to Crane)")
+		}
+	}
+	behavior, _ = config["behavior"].(map[string]any)
+	return behavior, unmapped
 }
 
 // cronTriggers maps the triggers of a ScaledObject to cron windows and returns what has no counterpart.
@@ -297,7 +319,9 @@ func cronTriggers(o *Object) (crons []any, unmapped []string) {
 
 // fromPrometheusAdapter recognises a configuration of prometheus-adapter, which Crane's metric-adapter reads.
 func fromPrometheusAdapter(o *Object) (Import, bool) {
-	for key, text := range stringMapAt(o, "data") {
+	data := stringMapAt(o, "data")
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		text := data[key]
 		if !strings.Contains(text, "seriesQuery") || !strings.Contains(text, "metricsQuery") || o.GetLabels()[labelPartOf] == "crane" || o.GetName() == componentAdapter {
 			continue
 		}

@@ -1,0 +1,51 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"crane.io/crane/internal/kube/manifest"
+)
+
+// TestFromKEDAAdvanced checks that each advanced setting of a ScaledObject is in the manifest or named.
+func TestFromKEDAAdvanced(t *testing.T) {
+	objects, err := manifest.ParseString(`
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: web, namespace: shop}
+spec:
+  scaleTargetRef: {name: web}
+  advanced:
+    restoreToOriginalReplicaCount: true
+    scalingModifiers: {formula: a + b}
+    horizontalPodAutoscalerConfig: {name: mine, behavior: {scaleDown: {stabilizationWindowSeconds: 120}}}
+  triggers: [{type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 18 * * *, desiredReplicas: '10'}}]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := fromKEDA(objects[0])
+	want := []string{
+		"advanced.horizontalPodAutoscalerConfig.name (not known to Crane)", "advanced.restoreToOriginalReplicaCount (not known to Crane)", "advanced.scalingModifiers (not known to Crane)",
+	}
+	if !slices.Equal(got.Unmapped, want) || !strings.Contains(got.Manifest, "stabilizationWindowSeconds: 120") {
+		t.Errorf("%+v, want %q without counterpart", got, want)
+	}
+}
+
+// TestFromPrometheusAdapterOrder checks that the keys of a ConfigMap are read in their order.
+func TestFromPrometheusAdapterOrder(t *testing.T) {
+	objects, err := manifest.ParseString(`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}, data: {a.yaml: "seriesQuery metricsQuery: [", b.yaml: "seriesQuery metricsQuery: {"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got, _ := fromPrometheusAdapter(objects[0]); len(got.Unmapped) != 1 || !strings.HasPrefix(got.Unmapped[0], "a.yaml (") {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
