@@ -74,7 +74,11 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 	if err != nil {
 		return nil, err
 	}
-	p.Steps = []PlannedStep{{stepBackup, "everything of gocrane, in Secrets " + JournalName + "-backup-*", false, StepPending, []string{fmt.Sprintf("store %d objects", len(s.Items))}}}
+	from := "gocrane"
+	if o.Away {
+		from = "Crane"
+	}
+	p.Steps = []PlannedStep{{stepBackup, fmt.Sprintf("everything of %s, in Secrets %s-backup-*", from, JournalName), false, StepPending, []string{fmt.Sprintf("store %d objects", len(s.Items))}}}
 	if j != nil && j.Chunks > 0 {
 		p.Steps[0].State = StepDone
 	}
