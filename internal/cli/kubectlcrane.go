@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ import (
 type kubectlCraneFlags struct {
 	kubernetes      kubernetesFlags
 	namespace, name string
-	// dryRun is not empty where writes are checked and not stored.
+	// dryRun is the value of --dry-run; see checksOnly.
 	dryRun string
 }
 
@@ -43,10 +44,21 @@ func (f *kubectlCraneFlags) addDryRun(fs *pflag.FlagSet) {
 	fs.Lookup("dry-run").NoOptDefVal = "All"
 }
 
+// checksOnly reports whether writes are checked and not stored.
+func (f *kubectlCraneFlags) checksOnly() bool { return f.dryRun != "" && f.dryRun != "false" }
+
+// checkName returns an error where --name of a Recommendation is missing.
+func (f *kubectlCraneFlags) checkName() error {
+	if f.name == "" {
+		return usageError(errors.New("--name: want the name of a Recommendation"))
+	}
+	return nil
+}
+
 // writer returns a client whose writes are checked by the server and not stored with --dry-run.
 func (f *kubectlCraneFlags) writer() (client.Client, error) {
 	c, err := f.kubernetes.objectClient()
-	if err == nil && f.dryRun != "" && f.dryRun != "false" {
+	if err == nil && f.checksOnly() {
 		c = client.NewDryRunClient(c)
 	}
 	return c, err
@@ -94,11 +106,7 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 			if r.Status.LastUpdateTime != nil {
 				updated = r.Status.LastUpdateTime.UTC().Format(time.RFC3339)
 			}
-			change := r.Status.Change
-			if change == "" {
-				change = emptyCell
-			}
-			t.AppendRow(table.Row{r.Name, r.Namespace, r.Spec.Type, r.Spec.TargetRef.Kind + "/" + r.Spec.TargetRef.Name, change, updated})
+			t.AppendRow(table.Row{r.Name, r.Namespace, r.Spec.Type, r.Spec.TargetRef.Kind + "/" + r.Spec.TargetRef.Name, cmp.Or(r.Status.Change, emptyCell), updated})
 		}
 	}
 	return printTable(s, t)
@@ -115,13 +123,13 @@ func newRecommendAdoptVerb(s Streams) *cobra.Command {
 	f := &kubectlCraneFlags{}
 	var cmd *cobra.Command
 	cmd = verb("adopt", "Adopt a Recommendation, as crane adopt NAME", func(ctx context.Context) error {
-		if f.name == "" {
-			return usageError(errors.New("--name: want the name of a Recommendation"))
+		if err := f.checkName(); err != nil {
+			return err
 		}
 		// crane adopt has the defaults of its own flags.
 		adopt := newAdoptCommand(s)
 		args := []string{f.name, "--yes"}
-		if f.dryRun != "" && f.dryRun != "false" {
+		if f.checksOnly() {
 			args[1] = "--dry-run"
 		}
 		cmd.Flags().Visit(func(set *pflag.Flag) {
@@ -142,8 +150,8 @@ func newRecommendAdoptVerb(s Streams) *cobra.Command {
 func newRecommendTriggerVerb(s Streams) *cobra.Command {
 	f := &kubectlCraneFlags{}
 	cmd := verb("trigger", "Evaluate a Recommendation again", func(ctx context.Context) error {
-		if f.name == "" {
-			return usageError(errors.New("--name: want the name of a Recommendation"))
+		if err := f.checkName(); err != nil {
+			return err
 		}
 		c, err := f.writer()
 		if err == nil && f.namespace == "" {
