@@ -129,30 +129,12 @@ type observer struct {
 // observe compares the cluster with its present state until the test ends.
 func (f *fixture) observe() *observer {
 	f.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
-	first, err := f.sample(ctx)
+	first, err := f.sample(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}
 	o := &observer{fixture: f, first: first, last: map[string]string{}}
-	ended := make(chan struct{})
-	f.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				o.compareOnce(ctx)
-			}
-		}
-	}()
+	f.repeat(time.Second, o.compareOnce)
 	return o
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,18 @@ func (f *fixture) simulate() { f.simulateWith(nil) }
 
 // simulateWith is simulate with the processes of pods, among them a craned that writes its authority itself; nil for none.
 func (f *fixture) simulateWith(c *containers) {
+	f.repeat(200*time.Millisecond, func(ctx context.Context) {
+		// What fails is tried again.
+		_ = f.renewLeases(ctx)
+		_ = f.readyPods(ctx, c)
+		if c == nil {
+			_ = f.trustWebhooks(ctx)
+		}
+	})
+}
+
+// repeat calls a function in the background after each interval until the test ends.
+func (f *fixture) repeat(interval time.Duration, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
 	ended := make(chan struct{})
 	f.Cleanup(func() {
@@ -29,19 +40,14 @@ func (f *fixture) simulateWith(c *containers) {
 	})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(200 * time.Millisecond)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
-			// What fails is tried again.
-			_ = f.renewLeases(ctx)
-			_ = f.readyPods(ctx, c)
-			if c == nil {
-				_ = f.trustWebhooks(ctx)
-			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				do(ctx)
 			}
 		}
 	}()
@@ -104,10 +110,7 @@ func (f *fixture) readyPods(ctx context.Context, c *containers) error {
 					continue // not ready yet
 				}
 			}
-			conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-			if slices.ContainsFunc(conditions, func(c any) bool {
-				return c.(map[string]any)["type"] == "Ready" && c.(map[string]any)["status"] == "True"
-			}) {
+			if isReady(pod) {
 				continue
 			}
 			_ = unstructured.SetNestedMap(pod.Object, map[string]any{"phase": "Running", "podIP": "10.0.0.1", "podIPs": []any{map[string]any{"ip": "10.0.0.1"}}, "conditions": []any{
