@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -97,14 +98,7 @@ func release(o *Object, least int64) bool {
 	})
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
-	owners := o.GetOwnerReferences()
-	for i := range owners {
-		if owners[i].Kind == ehpaKindName {
-			owners = slices.Delete(owners, i, i+1)
-			break
-		}
-	}
-	o.SetOwnerReferences(owners)
+	o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == ehpaKindName }))
 	return true
 }
 
@@ -119,7 +113,7 @@ func (w writeRequests) do(ctx context.Context, e *env) error {
 			name, _ := c["name"].(string)
 			for kind, quantity := range w.Requests[name] {
 				if now, _, _ := unstructured.NestedString(c, "resources", "requests", kind); now != quantity {
-					main = unstructured.SetNestedField(c, quantity, "resources", "requests", kind) == nil
+					main = unstructured.SetNestedField(c, quantity, "resources", "requests", kind) == nil || main
 				}
 			}
 		})

@@ -28,7 +28,7 @@ func (b *builder) awaySteps() []step {
 		{stepRelease, "plain HPAs with the same minimum, maximum, metrics and behavior, and at least the replicas of this moment where a forecast or a schedule held them", false, b.release()},
 		{stepTemplates, "requests of running pods into templates, which rolls out the workloads", true, b.templates()},
 		{stepNodes, "the marks of the agent, and loads, would stay for ever", false, b.nodes()},
-		{stepAPIs, "no HPA reads them any more", true, b.keepingAdapter(b.ofKind("APIService"))},
+		{stepAPIs, "no HPA reads them any more", true, b.metricsAPIs()},
 		{stepResources, "objects of Crane's kinds: their backup ends with crane migrate finish", true, b.customResources()},
 		{stepDefinitions, "Crane's kinds", true, b.dropDefinitions()},
 		{stepCrane, "workloads, rights, admission policies and configuration", true, b.components()},
@@ -61,12 +61,12 @@ func (b *builder) ofKind(kind string) []operation {
 	return b.removals(func(i storedItem) bool { return i.Object.GetKind() == kind })
 }
 
-// keepingAdapter returns operations unless metric-adapter is kept.
-func (b *builder) keepingAdapter(operations []operation) []operation {
+// metricsAPIs deletes the registrations of metric-adapter unless it is kept.
+func (b *builder) metricsAPIs() []operation {
 	if b.options.MetricAdapter == Keep {
 		return nil
 	}
-	return operations
+	return b.ofKind("APIService")
 }
 
 // customResources removes what others own first, so that an undo creates owners first.

@@ -60,7 +60,7 @@ func TestFlags(t *testing.T) {
 			if !slices.Contains(flags, name) {
 				t.Errorf("%s --%s is no flag of gocrane", component, name)
 			}
-			if !strings.Contains(string(page), "| `--"+name+"`") && !strings.Contains(string(page), "`--"+name+"`") {
+			if !strings.Contains(string(page), "`--"+name+"`") {
 				t.Errorf("%s has no flag --%s", component, name)
 			}
 		}
