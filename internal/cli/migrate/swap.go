@@ -93,8 +93,8 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 	return e.removeOrphans(ctx, ref.Namespace, from)
 }
 
-// handBack brings the external metrics API back to gocrane's pods. Crane's write their authority into an APIService of their own Service, with which
-// gocrane's do not answer: they end before it is named again, while gocrane's answer over the bridge.
+// handBack returns the external metrics API to gocrane's pods. Crane's pods write their authority into the APIService while it names their Service, and
+// the API server would then reject the certificate of gocrane's pods. So Crane's pods end first, while gocrane's answer over the bridge.
 func (s swapWorkload) handBack(ctx context.Context, e *env, from, to, final *Object) error {
 	namespace := to.GetNamespace()
 	api, err := e.get(ctx, s.external)
