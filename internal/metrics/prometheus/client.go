@@ -71,7 +71,7 @@ func newClient(cfg Config) (*client, error) {
 	}
 	return &client{
 		cfg: cfg, base: base, transport: transport, headers: &headerSource{fixed: cfg.Headers, path: cfg.HeadersFile},
-		slots:    newSlots(cfg.Concurrency, sleep),
+		slots:    newSlots(cfg.Concurrency),
 		compress: !isLoopback(base),
 		wait:     sleep,
 	}, nil

@@ -18,7 +18,6 @@ const longestYield = 10 * time.Second
 // is mostly busy with queries that tenants write, and answers the queries of others late beside several of them.
 type slots struct {
 	limit int
-	wait  func(ctx context.Context, d time.Duration) error
 
 	mu sync.Mutex
 	// others and yielding count running requests.
@@ -27,24 +26,17 @@ type slots struct {
 	changed chan struct{}
 }
 
-func newSlots(limit int, wait func(context.Context, time.Duration) error) *slots {
-	return &slots{limit: limit, wait: wait, changed: make(chan struct{})}
-}
+func newSlots(limit int) *slots { return &slots{limit: limit, changed: make(chan struct{})} }
 
 // acquire waits until a request may start, and returns the function that ends it.
 func (s *slots) acquire(ctx context.Context) (release func(), err error) {
-	yields := metrics.Yields(ctx)
-	late := make(chan struct{})
+	yields, isLate := metrics.Yields(ctx), false
+	var late <-chan time.Time
 	if yields {
-		waiting, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
-			if s.wait(waiting, longestYield) == nil {
-				close(late)
-			}
-		}()
+		timer := time.NewTimer(longestYield)
+		defer timer.Stop()
+		late = timer.C
 	}
-	isLate := false
 	for {
 		changed, ok := s.tryStart(yields, isLate)
 		if ok {
@@ -53,7 +45,7 @@ func (s *slots) acquire(ctx context.Context) (release func(), err error) {
 		select {
 		case <-changed:
 		case <-late:
-			isLate, late = true, nil
+			isLate = true
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

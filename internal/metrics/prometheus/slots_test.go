@@ -16,7 +16,7 @@ import (
 // TestYieldingRequestsGiveWay checks that yielding requests run while no other does, and one at a time beside others after a wait.
 func TestYieldingRequestsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(4, sleep)
+		s := newSlots(4)
 		started := make(chan func(), 10)
 		start := func(ctx context.Context) {
 			go func() {
