@@ -31,18 +31,15 @@ func OnConflict[R comparable](inner reconcile.TypedReconciler[R]) reconcile.Type
 	})
 }
 
-// isConflict reports whether all parts of an error are conflicts with a newer version. A field that another manager owns is none: a retry
-// does not help.
+// isConflict reports whether all parts of an error are conflicts with a newer version. An apply that conflicts with the owner of a field does
+// not count: a retry does not help.
 func isConflict(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // The parts of a joined error are checked one by one.
-	case apierrors.APIStatus:
-		status := e.Status()
-		return status.Reason == metav1.StatusReasonConflict && (status.Details == nil ||
-			!slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict }))
-	case interface{ Unwrap() []error }:
-		parts := e.Unwrap()
+	if joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		parts := joined.Unwrap()
 		return len(parts) > 0 && !slices.ContainsFunc(parts, func(part error) bool { return !isConflict(part) })
 	}
-	part := errors.Unwrap(err)
-	return part != nil && isConflict(part)
+	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }

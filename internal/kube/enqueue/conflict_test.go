@@ -30,6 +30,8 @@ func TestOnConflict(t *testing.T) {
 		"wrapped lost update":         {fmt.Errorf("writing the status: %w", lost), true},
 		"two lost updates":            {errors.Join(lost, fmt.Errorf("writing the status: %w", lost)), true},
 		"lost update and another":     {errors.Join(lost, other), false},
+		"wrapped, and another":        {fmt.Errorf("reconciling: %w", errors.Join(lost, other)), false},
+		"two wrapped, one owned":      {fmt.Errorf("reconciling: %w, %w", lost, owned), false},
 		"field of another manager":    {fmt.Errorf("applying: %w", owned), false},
 		"an object that exists twice": {apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, "web"), false},
 	} {
