@@ -51,7 +51,7 @@ func (e *entry) namespaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(e.callers)))
 }
 
-// owner returns the first of the namespaces, which is that of most entries.
+// owner returns the first of namespaces without sorting them all, because each dispatch calls it for each due expression.
 func (e *entry) owner() string {
 	first, some := "", false
 	for _, ns := range e.callers {
