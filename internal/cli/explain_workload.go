@@ -313,8 +313,10 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 		}
 		if ready := meta.FindStatusCondition(ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
 			one.Acts = ready.Status == metav1.ConditionTrue && ehpa.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview
-			parts := slices.DeleteFunc([]string{strings.TrimSuffix(explainCondition(ready), ": "), ehpa.Status.Why}, func(part string) bool { return part == "" })
-			one.Why = strings.Join(parts, "; ")
+			one.Why = strings.TrimSuffix(explainCondition(ready), ": ")
+			if ehpa.Status.Why != "" {
+				one.Why += "; " + ehpa.Status.Why
+			}
 		}
 		out = append(out, one)
 	}

@@ -197,7 +197,7 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	return nil
 }
 
-// outside returns by what a component without a workload in the cluster is known to run; empty if nothing is known.
+// outside returns the evidence that a component without a workload in the cluster runs outside it; empty without any.
 func (r *statusReport) outside(ctx context.Context, name string) (string, error) {
 	switch name {
 	case "crane-scheduler":
