@@ -180,7 +180,7 @@ func TestOverloadingExpression(t *testing.T) {
 // TestManyExpressions: one dispatch considers a bounded number of expressions of a namespace, and all are read in the end.
 func TestManyExpressions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := start(t, &fakeSource{use: dailyWave}, nil)
+		p := newPredictor(t, &fakeSource{use: dailyWave}, nil)
 		var all []RequestResult
 		for n := range 3 {
 			var requests []Request
@@ -199,6 +199,7 @@ func TestManyExpressions(t *testing.T) {
 			t.Errorf("a dispatch considers %d reads, want %d", n, 3*expressionCandidates)
 		}
 		p.mu.Unlock()
+		run(t, p)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for _, r := range all {
