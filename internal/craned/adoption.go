@@ -82,7 +82,7 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 	settings.DryRun = p.Adoption.DryRun
 	cfg := controller.Config{
 		Settings: settings, SystemNamespace: p.Namespace, Pause: p.pause,
-		Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
+		Registry: ctrlmetrics.Registry, Clock: wallclock.New(), Notify: p.notify,
 	}
 	if p.source != nil {
 		cfg.Reaction, cfg.ReactionInterval = p.source, p.Adoption.ReactionInterval

@@ -56,7 +56,7 @@ func addCost(_ context.Context, p *dependencies) error {
 	}
 	cfg := savingsrecorder.Config{
 		Ledger: p.ledger, Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Pods: newLiveLister(p.mgr),
-		Namespace: p.Namespace, Interval: p.CostInterval, Clock: wallclock.New(),
+		Namespace: p.Namespace, Interval: p.CostInterval, Clock: wallclock.New(), Notify: p.notify,
 	}
 	if p.FeatureGates.Enabled(featuregate.Analysis) {
 		cfg.Recommendations = p.mgr.GetClient()

@@ -12,6 +12,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/kube/optionalcrd"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/internal/kube/podwebhook"
@@ -39,6 +40,8 @@ type dependencies struct {
 	recorder *oomrecord.Recorder
 	// models computes forecasts; nil until a feature needs it.
 	models *predictor.Predictor
+	// notify sends events to people; nil without an endpoint.
+	notify func(notification.Event)
 	// mutators change each new pod, in this order; features append theirs.
 	mutators []podwebhook.Mutator
 	// validateRecommender returns an error for a recommender that could not run; nil where the recommendation controller is off.

@@ -32,6 +32,7 @@ type feature struct {
 func features() []feature {
 	return []feature{
 		{add: addWebAPI},
+		{add: addNotifications}, // Before the features that send events.
 		{add: addOptOuts},
 		{names: []string{costController}, add: addCost},
 		{names: []string{oomController}, add: addOOM},

@@ -75,6 +75,7 @@ type Options struct {
 	OOM                 OOM
 	Adoption            Adoption
 	Webhook             Webhook
+	Notifications       Notifications
 
 	Controllers  []string
 	FeatureGates corefeaturegate.MutableFeatureGate
@@ -198,6 +199,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.OOM.addFlags(fs)
 	o.Adoption.addFlags(fs)
 	o.Webhook.addFlags(fs)
+	o.Notifications.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)

@@ -21,6 +21,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/pkg/adoption"
 )
@@ -46,6 +47,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Reactor finds usage above the request within the day; nil for no reaction.
 	Reactor *Reactor
+	// Notify receives rollbacks, stops and the opening of the circuit breaker; nil for none.
+	Notify func(notification.Event)
 
 	recentWrites recentWrites
 	refusals     refusals
@@ -53,6 +56,8 @@ type Reconciler struct {
 	mu            sync.Mutex // guards the fields below; held during a decision
 	budgets       *adoption.BudgetTracker
 	budgetsLoaded bool
+	// breakerNotified is set while the circuit breaker is known to be open.
+	breakerNotified bool
 }
 
 // NewReconciler returns a Reconciler whose budgets are not loaded yet.

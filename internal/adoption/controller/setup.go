@@ -24,6 +24,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/kube/enqueue"
 	"crane.io/crane/internal/kube/fairqueue"
 	"crane.io/crane/internal/kube/pause"
@@ -47,6 +48,8 @@ type Config struct {
 	// ReactionInterval is the time between two readings of usage by Reaction; 0 for no reaction.
 	ReactionInterval time.Duration
 	Reaction         Querier
+	// Notify is that of Reconciler.
+	Notify func(notification.Event)
 	// Registry registers the metrics.
 	Registry prometheus.Registerer
 	Clock    clock.WithTicker
@@ -56,7 +59,7 @@ type Config struct {
 func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills, r.Throttling, r.SystemNamespace = cfg.Kills, cfg.Throttling, cfg.SystemNamespace
-	r.Pause = cfg.Pause
+	r.Pause, r.Notify = cfg.Pause, cfg.Notify
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -164,6 +165,26 @@ func (r *Reconciler) recordEvents(e execution) {
 		if e.rec != nil {
 			r.Events.Eventf(e.rec, nil, kind, event.Reason, action, "%s", truncate(event.Text))
 		}
+		if r.Notify != nil && (event.Reason == notification.ReasonRolledBack || event.Reason == notification.ReasonStopped) {
+			r.Notify(notification.Event{Time: r.Clock.Now(), Reason: event.Reason, Object: e.target.String(), Message: event.Text})
+		}
+	}
+	if r.Notify != nil && len(e.plan.Events) > 0 {
+		r.notifyBreaker()
+	}
+}
+
+// notifyBreaker sends an event when the circuit breaker opens. Only a step changes it, besides the time, which closes it.
+func (r *Reconciler) notifyBreaker() {
+	r.mu.Lock()
+	open, worse, of := r.budgets.BreakerState(r.Settings.Policy, r.Clock.Now())
+	opened := open && !r.breakerNotified
+	r.breakerNotified = open
+	r.mu.Unlock()
+	if opened {
+		r.Notify(notification.Event{Time: r.Clock.Now(), Reason: notification.ReasonBreakerOpen, Message: fmt.Sprintf(
+			"%d of %d workloads lowered within %s got worse: no adoption starts or continues until they are older; rollbacks continue",
+			worse, of, r.Settings.Policy.BreakerWindow)})
 	}
 }
 

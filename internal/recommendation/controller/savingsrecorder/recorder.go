@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/recommendation/savingsrecord"
 	"crane.io/crane/pkg/cost"
@@ -47,6 +48,8 @@ type Config struct {
 	// Interval is the time between two samples, above 0.
 	Interval time.Duration
 	Clock    clock.WithTicker
+	// Notify receives the report of each week, after its end; nil for none.
+	Notify func(notification.Event)
 }
 
 // Recorder records savings. It is a manager.Runnable of the leader and a prometheus.Collector.
@@ -109,9 +112,20 @@ func (r *Recorder) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return savingsrecord.Update(ctx, r.cfg.Live, r.cfg.Writer, r.cfg.Namespace, func(record *savings.Record) error {
-		return record.Add(r.cfg.Clock.Now(), maxGapIntervals*r.cfg.Interval, sample)
+	now, weekly := r.cfg.Clock.Now(), ""
+	err = savingsrecord.Update(ctx, r.cfg.Live, r.cfg.Writer, r.cfg.Namespace, func(record *savings.Record) error {
+		before, end := record.Until, savings.WeekEnd(now)
+		err := record.Add(now, maxGapIntervals*r.cfg.Interval, sample)
+		if !before.IsZero() && before.Before(end) {
+			weekly = record.WeeklyText(end)
+		}
+		return err
 	})
+	// The end of the record is past the end of the week now, for the next leader too: the report is sent once.
+	if err == nil && weekly != "" && r.cfg.Notify != nil {
+		r.cfg.Notify(notification.Event{Time: now, Reason: notification.ReasonWeeklyReport, Message: weekly})
+	}
+	return err
 }
 
 // sample returns the present costs and savings.

@@ -1,0 +1,82 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package savingsrecorder
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"crane.io/crane/internal/component/notification"
+	"crane.io/crane/internal/recommendation/savingsrecord"
+	"crane.io/crane/pkg/cost"
+)
+
+// fixedLedger is a cluster of one node that costs 2 an hour.
+type fixedLedger struct{ unknown bool }
+
+func (l *fixedLedger) Latest() (*cost.Tariff, cost.Allocation, bool) {
+	split := cost.Split{CPU: 2e9}
+	return &cost.Tariff{Currency: "USD"}, cost.Allocation{Currency: "USD", Cluster: split}, !l.unknown
+}
+
+// TestWeeklyReport: the report of a week is sent once after its end, also if another leader takes over; unreadable months are kept and
+// counted as failures, as is a cost that is not known.
+func TestWeeklyReport(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 1, 23, 40, 0, 0, time.UTC)) // A Sunday.
+	c := fake.NewClientBuilder().Build()
+	var sent []notification.Event
+	ledger := &fixedLedger{}
+	newRecorder := func() *Recorder {
+		return New(Config{
+			Ledger: ledger, Live: c, Writer: c, Namespace: "crane-system", Interval: 5 * time.Minute, Clock: clk,
+			Notify: func(e notification.Event) { sent = append(sent, e) },
+		})
+	}
+	r := newRecorder()
+	for i := range 12 {
+		if i == 6 {
+			r = newRecorder() // The next leader.
+		}
+		r.observe(t.Context(), r.round(t.Context()))
+		clk.Step(5 * time.Minute)
+	}
+	if len(sent) != 1 || sent[0].Reason != notification.ReasonWeeklyReport || !strings.Contains(sent[0].Message, "from 2026-10-26 to 2026-11-01") ||
+		!strings.Contains(sent[0].Message, "the nodes cost 0.67") || !strings.Contains(sent[0].Message, "167.7 of 168 hours") {
+		t.Errorf("sent %+v", sent)
+	}
+	record, err := savingsrecord.Load(t.Context(), c, "crane-system")
+	if err != nil || len(record.Months) != 1 || record.Months["2026-11"][0].Days[2].Cost == 0 {
+		t.Fatalf("%+v, %v", record, err)
+	}
+
+	ledger.unknown = true
+	r.observe(t.Context(), r.round(t.Context()))
+	ledger.unknown = false
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: savingsrecord.ConfigMapName}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	object.Data["2026-11"] = "unreadable"
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	r.observe(t.Context(), r.round(t.Context()))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.Data["2026-11"] != "unreadable" {
+		t.Errorf("the unreadable month became %q, %v", object.Data["2026-11"], err)
+	}
+	if err := testutil.CollectAndCompare(r, strings.NewReader(`# HELP crane_savings_record_failures_total Samples of savings that could not be recorded.
+# TYPE crane_savings_record_failures_total counter
+crane_savings_record_failures_total 2
+`), "crane_savings_record_failures_total"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package savings
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+const hoursPerWeek = 7 * 24
+
+// WeekEnd returns the last Monday at 0:00 in UTC that is no later than a time: the end of the last complete week.
+func WeekEnd(at time.Time) time.Time {
+	day := at.UTC().Truncate(24 * time.Hour)
+	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+}
+
+// Week returns the sum of the seven days before an end, by currency.
+func (r *Record) Week(end time.Time) map[string]Day {
+	out := map[string]Day{}
+	for i := 1; i <= 7; i++ {
+		date := end.AddDate(0, 0, -i)
+		for _, account := range r.Months[date.Format(MonthLayout)] {
+			day, ok := account.Days[date.Day()]
+			if !ok {
+				continue
+			}
+			sum := out[account.Currency]
+			sum.Amounts, sum.Hours, sum.Unknown = sum.Plus(day.Amounts), sum.Hours+day.Hours, max(sum.Unknown, day.Unknown)
+			out[account.Currency] = sum
+		}
+	}
+	return out
+}
+
+// WeeklyText formats the week before an end, with what is not known.
+func (r *Record) WeeklyText(end time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Savings from %s to %s (UTC).\n", end.AddDate(0, 0, -7).Format(time.DateOnly), end.AddDate(0, 0, -1).Format(time.DateOnly))
+	week := r.Week(end)
+	if len(week) == 0 {
+		return b.String() + "Not known: nothing was recorded.\n"
+	}
+	hours, unknown := 0.0, 0
+	for _, currency := range slices.Sorted(maps.Keys(week)) {
+		sum := week[currency]
+		fmt.Fprintf(&b, "%.2f %s saved of %.2f promised by adopted recommendations; %.2f recommended and not adopted; the nodes cost %.2f.\n",
+			sum.Realised, currency, sum.Promised, sum.Available, sum.Cost)
+		hours, unknown = hours+sum.Hours, max(unknown, sum.Unknown)
+	}
+	if missing := hoursPerWeek - hours; missing > hoursPerWeek/100. {
+		fmt.Fprintf(&b, "Not known: %.1f of %d hours, in which craned did not record.\n", missing, hoursPerWeek)
+	}
+	if unknown > 0 {
+		fmt.Fprintf(&b, "Not known: the savings of up to %d adopted workloads at a time.\n", unknown)
+	}
+	return b.String()
+}
