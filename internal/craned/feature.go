@@ -31,6 +31,7 @@ type feature struct {
 // features lists the functions of craned in the order in which they are added.
 func features() []feature {
 	return []feature{
+		{add: addTracing},
 		{add: addWebAPI},
 		{add: addNotifications}, // Before the features that send events.
 		{add: addOptOuts},

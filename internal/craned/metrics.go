@@ -12,16 +12,20 @@ import (
 )
 
 // metricsServer returns the options of the server of /metrics. A client needs a token with the right to "get /metrics", which the
-// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more.
+// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more. Profiles need the right to get their path.
 func (o *Options) metricsServer() metricsserver.Options {
 	if !o.MetricsSecure {
 		return metricsserver.Options{BindAddress: o.MetricsBindAddress}
 	}
-	return metricsserver.Options{
+	out := metricsserver.Options{
 		BindAddress: o.MetricsBindAddress, SecureServing: true, CertDir: o.MetricsCertDir,
 		FilterProvider: filters.WithAuthenticationAndAuthorization,
 		TLSOpts:        []func(*tls.Config){modernTLS},
 	}
+	if o.Diagnostics.Profiling {
+		out.ExtraHandlers = profileHandlers()
+	}
+	return out
 }
 
 // modernTLS requires TLS 1.2 and disables HTTP/2, whose streams have no advantage for a scraper.

@@ -76,6 +76,7 @@ type Options struct {
 	Adoption            Adoption
 	Webhook             Webhook
 	Notifications       Notifications
+	Diagnostics         Diagnostics
 
 	Controllers  []string
 	FeatureGates corefeaturegate.MutableFeatureGate
@@ -139,6 +140,7 @@ func NewOptions() *Options {
 		OOM:                             newOOM(),
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
+		Diagnostics:                     newDiagnostics(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    featuregate.New(),
 		Log:                             logging.DefaultOptions(),
@@ -200,6 +202,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Adoption.addFlags(fs)
 	o.Webhook.addFlags(fs)
 	o.Notifications.addFlags(fs)
+	o.Diagnostics.addFlags(fs)
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers,
 		"Controllers to run: * for all, NAME to add one, -NAME to leave one out. Known: "+knownControllers()+".")
 	o.FeatureGates.AddFlag(fs)

@@ -22,6 +22,7 @@ import (
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
 	"crane.io/crane/internal/component/notification"
+	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/pause"
 	"crane.io/crane/pkg/adoption"
 )
@@ -175,7 +176,9 @@ func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto r
 			r.forgetBudget(key, kind) // Most targets end here, without a request to the API server.
 			continue
 		}
-		o, err := r.adoptTarget(ctx, key, kind, rec)
+		adopting, span := tracing.Start(ctx, "adoption.evaluate", "type", string(kind), "target", key.String())
+		o, err := r.adoptTarget(adopting, key, kind, rec)
+		tracing.End(span, err)
 		errs = append(errs, err)
 		outcomes[kind] = o
 	}

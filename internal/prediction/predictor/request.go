@@ -4,6 +4,7 @@
 package predictor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,8 +13,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
+	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/forecast"
@@ -165,11 +168,14 @@ func durations(interval, length string, fallback time.Duration) (step, history t
 }
 
 // read queries the source for a batch and adds the answer to its entries.
-func (p *Predictor) read(ctx context.Context, b batch) error {
+func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.ReadTimeout)
 	defer cancel()
-	found, err := p.querySource(ctx, b)
-	if err != nil {
+	ctx, span := tracing.Start(ctx, "prediction.forecast", "namespace", cmp.Or(b.namespace, b.group.namespace), "series", strconv.Itoa(len(b.plans)))
+	defer func() { tracing.End(span, err) }()
+	reading, read := tracing.Start(ctx, "prediction.read")
+	found, err := p.querySource(reading, b)
+	if tracing.End(read, err); err != nil {
 		return err
 	}
 	now := p.config.Clock.Now()

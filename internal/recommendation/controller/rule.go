@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/internal/metrics/profile"
 )
@@ -109,7 +110,9 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 
 // runPass evaluates the next targets of a rule and writes their Recommendations. Nothing is written unless everything was
 // read. All errors are a passError.
-func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (outcome, error) {
+func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (_ outcome, err error) {
+	ctx, span := tracing.Start(ctx, "recommendation.pass", "rule", rule.Name)
+	defer func() { tracing.End(span, err) }()
 	if at := rule.Status.LastUpdateTime; at != nil {
 		r.Metrics.recordEvaluation(rule, at.Time)
 	}
@@ -133,15 +136,20 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 		}
 	}
 	work := p.split(p.tasks(targets, found, progress), max(1, r.PassSize))
-	data, err := r.gather(ctx, p, targets.readable(work.tasks))
-	if err != nil {
+	reading, read := tracing.Start(ctx, "recommendation.gather")
+	data, err := r.gather(reading, p, targets.readable(work.tasks))
+	if tracing.End(read, err); err != nil {
 		return outcome{}, err
 	}
+	_, decision := tracing.Start(ctx, "recommendation.decide")
 	proposals := p.decide(work.tasks, targets, data)
+	tracing.End(decision, nil)
 	if ctx.Err() != nil {
 		return outcome{}, nil //nolint:nilerr // the process is stopping; nothing was written
 	}
-	progress.record(r.act(ctx, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
+	writing, written := tracing.Start(ctx, "recommendation.act")
+	defer written.End()
+	progress.record(r.act(writing, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
 	return r.finish(ctx, p, work, targets, progress), nil
 }
 
