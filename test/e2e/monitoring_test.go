@@ -68,6 +68,17 @@ spec:
   - {name: app, image: "pause:3.10", resources: {requests: {cpu: 50m, memory: 32Mi}}}
 `
 
+// limitedPod runs on the node of the agent with a CPU limit, which is in force whether or not the agent throttles.
+const limitedPod = `apiVersion: v1
+kind: Pod
+metadata: {name: limited, namespace: shop}
+spec:
+  nodeSelector: {crane.io/nodepool: agent}
+  tolerations: [{key: crane.io/nodepool, value: agent, effect: NoSchedule}]
+  containers:
+  - {name: app, image: "pause:3.10", resources: {requests: {cpu: 50m, memory: 32Mi}, limits: {cpu: 100m, memory: 64Mi}}}
+`
+
 // monitoringScenario returns the objects and settings of the demos peak and pressure as one scenario.
 func monitoringScenario(t *testing.T) []byte {
 	t.Helper()
@@ -98,7 +109,7 @@ func monitoringScenario(t *testing.T) []byte {
 			}
 		}
 	}
-	merged["steps"] = append(steps, map[string]any{"at": "0s", "apply": scheduledPod})
+	merged["steps"] = append(steps, map[string]any{"at": "0s", "apply": scheduledPod + "---\n" + limitedPod})
 	out, err := yaml.Marshal(merged)
 	if err != nil {
 		t.Fatal(err)
