@@ -30,7 +30,7 @@ func (p *playground) playScenario(ctx context.Context) error {
 }
 
 // A command that is shown until its output has a text is repeated at this interval, for this long.
-const showInterval, showTimeout = 2 * time.Second, time.Minute
+const showInterval, showTimeout = 2 * time.Second, 2 * time.Minute
 
 var _ demo.Executor = (*playground)(nil)
 
@@ -118,25 +118,28 @@ func (p *playground) Show(ctx context.Context, args []string, until string) erro
 		}
 		return output
 	})
-	if err != nil {
-		return err
-	}
 	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
-	return ctx.Err()
+	return err
 }
 
-// repeatUntil returns the output of the first run that matches the regular expression, or of the last one within showTimeout: a text that
-// never appears is visible in the output and does not end the demo.
+// repeatUntil returns the output of the first run that matches the regular expression, empty for any. It returns the last output and an
+// error when none matches within showTimeout.
 func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, error) {
 	pattern, err := regexp.Compile(until)
 	if err != nil {
 		return nil, fmt.Errorf("until: %w", err)
 	}
 	var output []byte
-	_ = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(context.Context) (bool, error) {
 		output = run()
 		return pattern.Match(output), nil
 	})
+	switch {
+	case ctx.Err() != nil:
+		return output, ctx.Err()
+	case err != nil:
+		return output, fmt.Errorf("the output did not match %q within %s", until, showTimeout)
+	}
 	return output, nil
 }
 

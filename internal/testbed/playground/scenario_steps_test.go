@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// TestRepeatUntil checks that a command is repeated until its output matches, or for a minute, and that the last output is kept whole.
+// TestRepeatUntil checks that a command is repeated until its output matches, that the last output is kept whole, and that an output which never matches is an error.
 func TestRepeatUntil(t *testing.T) {
 	for until, want := range map[string]struct {
 		output string
 		after  time.Duration
+		failed bool
 	}{
-		"":                  {"node-01  0.51", 0},
-		`node-01 +0\.[7-9]`: {"node-01  0.70", 19 * showInterval},
-		"never":             {"node-01  0.80", showTimeout},
+		"":                  {"node-01  0.51", 0, false},
+		`node-01 +0\.[7-9]`: {"node-01  0.70", 19 * showInterval, false},
+		"never":             {"node-01  0.80", showTimeout, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begin, runs := time.Now(), 0
@@ -28,7 +29,7 @@ func TestRepeatUntil(t *testing.T) {
 				runs++
 				return fmt.Appendf(nil, "node-01  0.%d", 50+min(runs, 30))
 			})
-			if err != nil || string(got) != want.output || time.Since(begin) != want.after {
+			if (err != nil) != want.failed || string(got) != want.output || time.Since(begin) != want.after {
 				t.Errorf("%q: %q after %s, %v; want %q after %s", until, got, time.Since(begin), err, want.output, want.after)
 			}
 		})

@@ -74,8 +74,8 @@ type Step struct {
 	Apply string `json:"apply,omitempty"`
 	// Show is a command line for `kubectl`, run with the playground's kubeconfig; its output is printed.
 	Show []string `json:"show,omitempty"`
-	// Until is a regular expression. The command of Show is repeated until its output matches, for a minute at most; the last output is
-	// printed.
+	// Until is a regular expression. The command of Show is repeated until its output matches; the demo fails if it does not within
+	// two minutes.
 	Until string `json:"until,omitempty"`
 	// Policy replaces the node-load policy of craned and crane-scheduler.
 	Policy string `json:"policy,omitempty"`
