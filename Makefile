@@ -83,6 +83,17 @@ $(BIN)/helm: hack/tools/helm/go.mod
 $(BIN)/promtool: hack/tools/promtool/go.mod
 	cd hack/tools/promtool && $(GO) build -tags remove_all_sd -ldflags '-s -w' -o $@ github.com/prometheus/prometheus/cmd/promtool
 
+# Stores of metrics that the integration tests compare with the embedded Prometheus. Thanos needs Prometheus' labels as slices.
+STORES := $(BIN)/prometheus $(BIN)/thanos
+
+$(BIN)/prometheus: hack/tools/promtool/go.mod
+	cd hack/tools/promtool && $(GO) build -tags remove_all_sd -ldflags "-s -w -X github.com/prometheus/common/version.Version=$$($(GO) list -m -f '{{.Version}}' github.com/prometheus/prometheus)" \
+	  -o $@ github.com/prometheus/prometheus/cmd/prometheus
+
+$(BIN)/thanos: hack/tools/thanos/go.mod
+	cd hack/tools/thanos && $(GO) build -tags slicelabels -ldflags "-s -w -X github.com/prometheus/common/version.Version=$$($(GO) list -m -f '{{.Version}}' github.com/thanos-io/thanos)" \
+	  -o $@ github.com/thanos-io/thanos/cmd/thanos
+
 # Container images, built without a daemon. They have the time of the commit, so that the same commit has the same digests.
 IMAGES := craned metric-adapter crane-scheduler crane-agent crane
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -151,9 +162,12 @@ test-rules: $(BIN)/promtool ## Unit tests of the alerts in config/monitoring, wi
 install-stores: ## Install the Debian packages of stores that the integration tests compare with Prometheus (root)
 	@hack/install-packages.sh victoria-metrics
 
+.PHONY: stores
+stores: $(STORES) ## Build Prometheus and Thanos, which the integration tests compare with the embedded Prometheus
+
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
-	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
+	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 
 .PHONY: test-e2e

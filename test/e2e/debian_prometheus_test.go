@@ -4,24 +4,20 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"crane.io/crane/test/metricstore"
 )
 
 // TestReleasedPrometheusAgrees: equal series yield equal results from the playground's Prometheus and from the
 // operating system's.
 func TestReleasedPrometheusAgrees(t *testing.T) {
-	lookPath(t, "prometheus")
 	s := start(t, "--nodes", "3", "--workloads", "16", "--days", "8")
 	want := recommend(t, "--prometheus", s.prometheus)
 	s.interrupt(t)
@@ -30,7 +26,7 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 	if err := os.CopyFS(data, os.DirFS(filepath.Join(s.state, "prometheus"))); err != nil {
 		t.Fatal(err)
 	}
-	got := recommend(t, "--prometheus", servePrometheus(t, data))
+	got := recommend(t, "--prometheus", metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n"))
 	numbers, worst := 0, 0.0
 	for key, w := range want {
 		if g := got[key]; w.set && g.set {
@@ -49,15 +45,14 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 // names with quotes and braces.
 func TestHostileSeries(t *testing.T) {
 	dir := t.TempDir()
-	promtool := lookPath(t, "promtool")
-	lookPath(t, "prometheus")
+	promtool := metricstore.Program(t, "promtool")
 	file := filepath.Join(dir, "samples")
 	if err := os.WriteFile(file, []byte(hostileSeries(time.Now())), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
 	run(t, promtool, "tsdb", "create-blocks-from", "openmetrics", file, data)
-	got := recommend(t, "--prometheus", servePrometheus(t, data), "--history", "2d")
+	got := recommend(t, "--prometheus", metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n"), "--history", "2d")
 
 	plain := got["shop/Deployment/plain/app/cpu"]
 	if !plain.set || plain.value < 0.5 || plain.value > 0.75 {
@@ -120,57 +115,4 @@ func hostileSeries(now time.Time) string {
 	}, one)
 	b.WriteString("# EOF\n")
 	return b.String()
-}
-
-func lookPath(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("no %s in PATH; install the prometheus package to run this", name)
-	}
-	return path
-}
-
-// servePrometheus runs the operating system's prometheus on data until the test ends and returns its address.
-func servePrometheus(t *testing.T, data string) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, []byte("global: {scrape_interval: 1m}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(lookPath(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+data,
-		"--storage.tsdb.retention.time=90d", "--web.listen-address="+address)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // the exit status is not tested
-		log.Close()
-	})
-	eventually(t, "prometheus ready", func() error {
-		resp, err := http.Get("http://" + address + "/-/ready")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = errors.New(resp.Status)
-		}
-		text, readErr := os.ReadFile(log.Name())
-		return errors.Join(err, readErr, errors.New(string(text)))
-	})
-	return "http://" + address
 }

@@ -4,11 +4,7 @@
 package prometheus
 
 import (
-	"context"
 	"math"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,29 +14,46 @@ import (
 
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/test/metricstore"
 )
 
-// TestAReleasedPrometheusReadsTheSame checks that the embedded engine and an installed prometheus, which may be
+// TestAReleasedPrometheusReadsTheSame checks that the embedded engine and a released Prometheus, which may be
 // several years older, return the same history.
 func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
-	binary, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Skip("no prometheus binary in PATH; install the prometheus package to run this")
-	}
 	w := releasedFixture()
-	compareSources(t, w, startReleased(t, binary, w), comparison{relative: 1e-4, mean: 1e-4})
+	data := filepath.Join(t.TempDir(), "data")
+	if _, err := promserver.WriteBlocks(t.Context(), data, w.grid, w.series); err != nil {
+		t.Fatal(err)
+	}
+	compareSources(t, w, metricstore.Prometheus(t, data, ""), comparison{relative: 1e-4, mean: 1e-4})
 }
 
 // TestVictoriaMetricsReadsTheSame checks that an installed victoria-metrics returns the history that Prometheus returns. Its rate does
 // not extrapolate to the ends of the window but uses the sample before it: where the usage changes, a value contains the change that
 // Prometheus extrapolates over, a fifth of the window. The mean is the same.
 func TestVictoriaMetricsReadsTheSame(t *testing.T) {
-	binary, err := exec.LookPath("victoria-metrics")
-	if err != nil {
-		t.Skip("no victoria-metrics binary in PATH; install the victoria-metrics package to run this")
-	}
 	w := releasedFixture()
-	compareSources(t, w, startVictoriaMetrics(t, binary, w), comparison{relative: 0.02, absolute: 0.2, mean: 0.01})
+	compareSources(t, w, metricstore.VictoriaMetrics(t, w.grid, w.series, "-search.latencyOffset=0s"), comparison{relative: 0.02, absolute: 0.2, mean: 0.01})
+}
+
+// TestThanosReadsTheSame checks that a querier of Thanos returns the history that Prometheus returns, half of it from a bucket.
+func TestThanosReadsTheSame(t *testing.T) {
+	w := releasedFixture()
+	url, stopGateway := metricstore.Thanos(t, w.grid, w.series)
+	compareSources(t, w, url, comparison{relative: 1e-4, mean: 1e-4})
+	stopGateway()
+	source := newSource(t, url, func(c *Config) { c.MaxAttempts, c.Now = 1, func() time.Time { return w.grid.End } })
+	rows := 0
+	var failure error
+	for _, err := range source.Capabilities().Usage.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start, End: w.grid.End}) {
+		if rows++; err != nil {
+			failure = err
+		}
+	}
+	if failure == nil {
+		t.Errorf("%d chunks without an error while the store of the older half is down", rows)
+	}
+	t.Log(failure)
 }
 
 // releasedFixture returns the history that is compared.
@@ -112,84 +125,6 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison) {
 	if diff := cmp.Diff(ours, report, cmpopts.IgnoreFields(metrics.SourceReport{}, "Server", "ClockSkew", "Warnings")); err != nil || diff != "" {
 		t.Errorf("probe: %v %s", err, diff)
 	}
-}
-
-// startReleased runs a binary on the history until the test ends and returns its address when it is ready.
-func startReleased(t *testing.T, binary string, w *fixture) string {
-	t.Helper()
-	dir := t.TempDir()
-	data := filepath.Join(dir, "data")
-	if _, err := promserver.WriteBlocks(t.Context(), data, w.grid, w.series); err != nil {
-		t.Fatal(err)
-	}
-	address := freeAddress(t)
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return startServer(t, address, binary, "--config.file="+config, "--storage.tsdb.path="+data,
-		"--storage.tsdb.retention.time=10y", "--web.listen-address="+address)
-}
-
-// startServer runs a binary that listens on an address until the test ends and returns its address when it is ready.
-func startServer(t *testing.T, address, binary string, args ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		cmd.Wait() // the error reports the kill
-	})
-	url := "http://" + address
-	probe := newSource(t, url, func(c *Config) { c.MaxAttempts = 1 })
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
-		_, err := probe.Instant(t.Context(), "vector(1)", time.Unix(1, 0))
-		if err == nil {
-			return url
-		}
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatalf("the server does not answer: %v\n%s", err, text)
-		}
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// startVictoriaMetrics runs victoria-metrics on the history until the test ends.
-func startVictoriaMetrics(t *testing.T, binary string, w *fixture) string {
-	t.Helper()
-	server, err := promserver.StartVictoriaMetrics(t.Context(), binary, t.TempDir(), freeAddress(t), w.grid, w.series, "-search.latencyOffset=0s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.URL
 }
 
 // mean returns the mean of the values that are numbers.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,16 +15,27 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"crane.io/crane/internal/testbed/promserver"
-	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/metricstore"
 )
 
-// TestRulesOnVictoriaMetrics checks that an installed victoria-metrics, with the defaults that its users have, serves the metrics of rules:
-// the adapter lists its series and evaluates custom and external metrics.
+// TestRulesOnVictoriaMetrics checks that an installed victoria-metrics, with the defaults that its users have, serves the metrics of rules.
 func TestRulesOnVictoriaMetrics(t *testing.T) {
-	program, err := exec.LookPath("victoria-metrics")
-	if err != nil {
-		t.Skip("no victoria-metrics binary in PATH; install the victoria-metrics package to run this")
-	}
+	testRulesOn(t, func(grid promserver.Grid, series []promserver.Series) string {
+		return metricstore.VictoriaMetrics(t, grid, series)
+	})
+}
+
+// TestRulesOnThanos checks that a querier of Thanos serves the metrics of rules.
+func TestRulesOnThanos(t *testing.T) {
+	testRulesOn(t, func(grid promserver.Grid, series []promserver.Series) string {
+		url, _ := metricstore.Thanos(t, grid, series)
+		return url
+	})
+}
+
+// testRulesOn checks that the adapter lists the series of a store and evaluates custom and external metrics.
+func testRulesOn(t *testing.T, startStore func(promserver.Grid, []promserver.Series) string) {
+	t.Helper()
 	ns := namespaceFor(t)
 	now := time.Now().Truncate(time.Second)
 	grid := promserver.Grid{Start: now.Add(-10 * time.Minute), End: now.Add(30 * time.Minute), Step: 15 * time.Second}
@@ -36,20 +46,12 @@ func TestRulesOnVictoriaMetrics(t *testing.T) {
 			}
 		}}
 	}
-	store, err := promserver.StartVictoriaMetrics(t.Context(), program, t.TempDir(), harness.FreeAddress(t), grid, []promserver.Series{
+	store := startStore(grid, []promserver.Series{
 		constant(1.5, "__name__", "http_requests_total", "namespace", ns, "pod", "web-0"),
 		constant(0.25, "__name__", "http_requests_total", "namespace", ns, "pod", "web-1"),
 		constant(100, "__name__", "http_requests_total", "namespace", "elsewhere", "pod", "web-0"),
 		constant(0.0625, "__name__", "queue_len_mail", "queue", "a"),
 		constant(3, "__name__", "queue_len_mail", "queue", "b"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Stop(); err != nil {
-			t.Error(err)
-		}
 	})
 	createPod(t, ns, "web-0")
 	createPod(t, ns, "web-1")
@@ -57,7 +59,7 @@ func TestRulesOnVictoriaMetrics(t *testing.T) {
 	if err := os.WriteFile(file, []byte(rulesText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, "--prometheus-adapter-config="+file, "--prometheus-address="+store.URL, "--metrics-relist-interval=1s")
+	start(t, "--prometheus-adapter-config="+file, "--prometheus-address="+store, "--metrics-relist-interval=1s")
 	eventually(t, "external metrics are served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, externalPath(ns, "queue_len_of_mail", ""))
 		got := map[string]string{}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/metricstore"
 )
 
 // storePredictions returns predictions of resources, of a selector and of an expression.
@@ -80,24 +80,26 @@ func forecasts(t *testing.T, c client.Client, address string) map[string][]predi
 // TestForecastsOnVictoriaMetrics checks that craned forecasts the same from an installed victoria-metrics, with the defaults that its users
 // have, as from Prometheus.
 func TestForecastsOnVictoriaMetrics(t *testing.T) {
-	program, err := exec.LookPath("victoria-metrics")
-	if err != nil {
-		t.Skip("no victoria-metrics binary in PATH; install the victoria-metrics package to run this")
-	}
+	testForecastsOn(t, func(grid promserver.Grid, series []promserver.Series) string {
+		return metricstore.VictoriaMetrics(t, grid, series)
+	})
+}
+
+// TestForecastsOnThanos checks that craned forecasts the same from a querier of Thanos as from Prometheus.
+func TestForecastsOnThanos(t *testing.T) {
+	testForecastsOn(t, func(grid promserver.Grid, series []promserver.Series) string {
+		url, _ := metricstore.Thanos(t, grid, series)
+		return url
+	})
+}
+
+func testForecastsOn(t *testing.T, startStore func(promserver.Grid, []promserver.Series) string) {
+	t.Helper()
 	c := newClient(t)
 	prometheus, _ := servePrometheus(t)
 	want := forecasts(t, c, prometheus.URL())
 	w := historyOf(time.Now().Truncate(scrape))
-	store, err := promserver.StartVictoriaMetrics(t.Context(), program, t.TempDir(), harness.FreeAddress(t), w.grid, w.all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	got := forecasts(t, c, store.URL)
+	got := forecasts(t, c, startStore(w.grid, w.all))
 	if len(want) < 5 || len(got) != len(want) {
 		t.Errorf("%d forecasts, %d of Prometheus", len(got), len(want))
 	}

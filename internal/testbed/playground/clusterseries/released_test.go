@@ -4,12 +4,8 @@
 package clusterseries
 
 import (
-	"context"
-	"fmt"
 	"math"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,21 +13,24 @@ import (
 	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	"crane.io/crane/test/metricstore"
 )
 
 // TestReleasedPrometheusReadsOurBlocks runs an installed prometheus binary, if there is one, on a copy of the data and
 // compares the results of queries.
 func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
-	binary, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Skip("no prometheus binary in PATH; install the prometheus package to run this")
-	}
+	metricstore.Program(t, "prometheus")
 	f := newFixture(t, time.Now().UTC().Truncate(2*time.Minute)) // Prometheus deletes blocks by their age
-	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(f.dir)); err != nil {
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(data, os.DirFS(f.dir)); err != nil {
 		t.Fatal(err)
 	}
-	other := startPrometheus(t, binary, dir)
+	c, err := api.NewClient(api.Config{Address: metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := v1.NewAPI(c)
 	// Not on the grid: since version 3 a range excludes its own start, before it did not.
 	at := f.past.End.Add(-90 * time.Second)
 	for _, q := range []string{
@@ -70,54 +69,4 @@ func vectorOf(t *testing.T, c v1.API, q string, at time.Time) model.Vector {
 		t.Fatalf("%s: %v", q, err)
 	}
 	return v.(model.Vector)
-}
-
-// startPrometheus runs a binary on dir/data until the test ends and waits until it serves.
-func startPrometheus(t *testing.T, binary, dir string) v1.API {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, []byte("global:\n  scrape_interval: 1m\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config.file="+config,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		cmd.Wait() // returns the kill as an error
-	})
-	c, err := api.NewClient(api.Config{Address: "http://" + address})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := v1.NewAPI(c)
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-again.C {
-		b, err := other.Buildinfo(t.Context())
-		if err == nil {
-			t.Logf("compared with Prometheus %s", b.Version)
-			return other
-		}
-		if time.Now().After(deadline) {
-			text, readErr := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatal(fmt.Errorf("prometheus does not serve: %w\n%s%v", err, text, readErr))
-		}
-	}
 }

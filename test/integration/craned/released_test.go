@@ -4,29 +4,28 @@
 package craned_test
 
 import (
-	"context"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/metricstore"
 )
 
 // TestReleasedPrometheus checks that recommendations from a released Prometheus with the same series equal those from the
 // embedded server.
 func TestReleasedPrometheus(t *testing.T) {
-	program, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Skip("no prometheus on this machine (Debian: apt-get install prometheus):", err)
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(data, os.DirFS(history)); err != nil {
+		t.Fatal(err)
 	}
+	url := metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	embedded, code, errOut := crane(t, "--prometheus", servePrometheus(t).URL())
 	if code != 0 {
 		t.Fatalf("embedded: exit %d: %s", code, errOut)
 	}
-	released, code, errOut := crane(t, "--prometheus", runPrometheus(t, program))
+	released, code, errOut := crane(t, "--prometheus", url)
 	if code != 0 {
 		t.Fatalf("released: exit %d: %s", code, errOut)
 	}
@@ -51,26 +50,4 @@ func TestReleasedPrometheus(t *testing.T) {
 			}
 		}
 	}
-}
-
-// runPrometheus serves the shared history with a released Prometheus and returns its URL.
-func runPrometheus(t *testing.T, program string) string {
-	t.Helper()
-	dir := t.TempDir()
-	data := filepath.Join(dir, "data")
-	if err := os.CopyFS(data, os.DirFS(history)); err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, []byte("global: {scrape_interval: 1m}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	address := harness.FreeAddress(t)
-	harness.Start(t, waitTimeout, program, "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=30d",
-		"--web.listen-address="+address, "--log.level=warn")
-	eventually(t, "prometheus ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, "http://"+address+"/-/ready")
-		return err
-	})
-	return "http://" + address
 }
