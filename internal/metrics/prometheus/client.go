@@ -242,12 +242,18 @@ func diagnose(err error) (ErrorKind, string) {
 	return Unreachable, "check the address and the network"
 }
 
+// completeAnswers returns the parameters by which Thanos and a cluster of VictoriaMetrics answer with an error instead of a part of the data:
+// a history without its older half, or without some pods, looks like less usage. Other servers ignore them.
+func completeAnswers() url.Values {
+	return url.Values{"partial_response": {"false"}, "deny_partial_response": {"1"}}
+}
+
 // build returns the HTTP request, and the URL without secrets for errors.
 func (c *client) build(ctx context.Context, method string, r request) (*http.Request, string, error) {
 	u := *c.base
 	u.Path += r.endpoint
 	shown := u.String()
-	values := url.Values{}
+	values := completeAnswers()
 	for name, value := range c.cfg.Params {
 		values.Set(name, value)
 	}
