@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -95,8 +96,9 @@ func TestSwitch(t *testing.T) {
 	}
 	<-watching
 	becomes := func(paused bool) {
-		for deadline := time.Now().Add(time.Minute); s.Paused() != paused && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
+		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return s.Paused() == paused, nil })
+		if err != nil {
+			t.Errorf("the switch does not become %v: %v", paused, err)
 		}
 	}
 	maps := api.CoreV1().ConfigMaps("crane-system")

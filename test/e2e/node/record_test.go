@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"crane.io/crane/internal/testbed/realnode"
 	"crane.io/crane/test/e2e/node"
@@ -91,7 +93,11 @@ func record(t *testing.T, n *node.Node) string {
 	}
 	r.pod = n.Run(t, n.HostPod("watcher"))
 	first, begin := r.files(t)
-	time.Sleep(time.Until(begin.Add(recordedSpan)))
+	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*recordedSpan, true, func(context.Context) (bool, error) {
+		return time.Since(begin) >= recordedSpan, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	second, end := r.files(t)
 	maps.DeleteFunc(second, func(path, content string) bool { return first[path] == content })
 	var b strings.Builder

@@ -25,6 +25,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -172,16 +173,14 @@ func (s *session) listRemains(t *testing.T) []string {
 func (s *session) awaitCleanup(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	for {
-		found := s.listRemains(t)
-		if len(found) == 0 {
-			return time.Since(begin)
-		}
-		if time.Since(begin) > cleanupTimeout {
-			t.Fatalf("after %s there is still %s\n%s", cleanupTimeout, strings.Join(found, ", "), s.out)
-		}
-		time.Sleep(10 * time.Millisecond)
+	var found []string
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, cleanupTimeout, true, func(context.Context) (bool, error) {
+		found = s.listRemains(t)
+		return len(found) == 0, nil
+	}); err != nil {
+		t.Fatalf("after %s there is still %s: %v\n%s", cleanupTimeout, strings.Join(found, ", "), err, s.out)
 	}
+	return time.Since(begin)
 }
 
 // runPod runs a pod, which has mounts, shims and interfaces.
@@ -198,16 +197,12 @@ func (s *session) runPod(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(startTimeout)
-	for {
-		p, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
-		if err == nil && p.Status.Phase == corev1.PodRunning {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the pod does not run: %v, %+v", err, p.Status)
-		}
-		time.Sleep(100 * time.Millisecond)
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		pod, last = pods.Get(ctx, "left-behind", metav1.GetOptions{})
+		return last == nil && pod.Status.Phase == corev1.PodRunning, nil
+	}); err != nil {
+		t.Fatalf("the pod does not run: %v: %v, %+v", err, last, pod)
 	}
 }
 
