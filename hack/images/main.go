@@ -18,9 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -34,6 +32,9 @@ type options struct {
 	created                                                          int64
 	sbom                                                             bool
 }
+
+// rowFormat aligns the columns of the printed table.
+const rowFormat = "%-15s  %-11s  %-10s  %s\n"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -63,21 +64,20 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 	if fs.NArg() == 0 {
 		return errors.New("no command to build")
 	}
-	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	header, write := "IMAGE\tPLATFORM\tCOMPRESSED\tDIGEST", o.image
+	header, write := []any{"IMAGE", "PLATFORM", "COMPRESSED", "DIGEST"}, o.image
 	if o.sbom {
-		header, write = "BINARY\tPLATFORM\tSIZE\tDIGEST", o.writeSBOMs
+		header, write = []any{"BINARY", "PLATFORM", "SIZE", "DIGEST"}, o.writeSBOMs
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(table, header)
+	fmt.Fprintf(to, rowFormat, header...)
 	for _, command := range fs.Args() {
-		if err := write(ctx, command, table); err != nil {
+		if err := write(ctx, command, to); err != nil {
 			return fmt.Errorf("%s: %w", command, err)
 		}
 	}
-	return table.Flush()
+	return nil
 }
 
 // image builds the images of one command, writes and pushes them.
@@ -101,7 +101,7 @@ func (o *options) image(ctx context.Context, command string, table io.Writer) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(table, "%s\tindex\t\t%s\n", command, digest)
+	fmt.Fprintf(table, rowFormat, command, "index", "", digest)
 	if err := writeLayout(filepath.Join(o.out, command), o.version, index, built); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func printImage(to io.Writer, command, platform string, image v1.Image) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(to, "%s\t%s\t%s MB\t%s\n", command, platform, strconv.FormatFloat(float64(size)/1e6, 'f', 1, 64), digest)
+	fmt.Fprintf(to, rowFormat, command, platform, fmt.Sprintf("%.1f MB", float64(size)/1e6), digest)
 	return nil
 }
 

@@ -89,7 +89,7 @@ func (o *options) writeSBOMs(ctx context.Context, command string, table io.Write
 		if err := os.WriteFile(filepath.Join(o.out, name), append(document, '\n'), 0o644); err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d MiB\t%s\n", command, text, len(binary)>>20, digest)
+		fmt.Fprintf(table, rowFormat, command, text, fmt.Sprintf("%d MiB", len(binary)>>20), digest)
 	}
 	return nil
 }
