@@ -110,7 +110,7 @@ func (r *onceReport) rules(w io.Writer) {
 	if len(r.policy.Rules) == 0 {
 		return
 	}
-	r.section(w, "RULE\tMETRIC\tVALUE\tTHRESHOLD\tNOW\tIF IT LASTS\tACTION", r.ruleRows)
+	r.section(w, []any{"RULE", "METRIC", "VALUE", "THRESHOLD", "NOW", "IF IT LASTS", "ACTION"}, r.ruleRows)
 	fmt.Fprintln(w)
 	for i, f := range r.plan.Rules {
 		if f.Gap > 0 {

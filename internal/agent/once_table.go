@@ -11,10 +11,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/qos"
 	"crane.io/crane/pkg/series"
 )
@@ -33,13 +33,13 @@ func (r *onceReport) writeTable(w io.Writer) error {
 	for _, n := range r.notes {
 		fmt.Fprintln(out, "Note:", n)
 	}
-	r.section(out, "FEATURE\tSTATE", func(row func(...any)) {
+	r.section(out, []any{"FEATURE", "STATE"}, func(row func(...any)) {
 		for _, f := range r.features {
 			row(f.Name, f.String())
 		}
 	})
-	r.section(out, "NODE\tUSED\tOF\tSTALLED SOME 10s / 60s\tFULL 10s / 60s", r.nodeRows)
-	r.section(out, "ZONE\tCPUS\tCORES\tUSABLE\tMEMORY\tUSABLE\tDISTANCES", r.zoneRows)
+	r.section(out, []any{"NODE", "USED", "OF", "STALLED SOME 10s / 60s", "FULL 10s / 60s"}, r.nodeRows)
+	r.section(out, []any{"ZONE", "CPUS", "CORES", "USABLE", "MEMORY", "USABLE", "DISTANCES"}, r.zoneRows)
 	if z := &r.zones; z.KubeletSource != "" {
 		fmt.Fprintf(out, "Usable is the part the kubelet leaves to pods, according to %s; reserved CPUs: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
 	}
@@ -47,11 +47,11 @@ func (r *onceReport) writeTable(w io.Writer) error {
 		fmt.Fprintln(out, "Note:", p)
 	}
 	quiet := 0
-	r.section(out, "DEVICE\tIN\tOUT\tIN/s\tOUT/s\tBUSY", func(row func(...any)) { quiet = r.deviceRows(row) })
+	r.section(out, []any{"DEVICE", "IN", "OUT", "IN/s", "OUT/s", "BUSY"}, func(row func(...any)) { quiet = r.deviceRows(row) })
 	if quiet > 0 {
 		fmt.Fprintf(out, "and %d with little or no activity (-o json has all)\n", quiet)
 	}
-	r.section(out, "POD\tCLASS\tCORES\tLIMIT\tTHROTTLED\tMEMORY\tSTALLED CPU / MEMORY / IO\tACTIONS ALLOWED", r.podRows)
+	r.section(out, []any{"POD", "CLASS", "CORES", "LIMIT", "THROTTLED", "MEMORY", "STALLED CPU / MEMORY / IO", "ACTIONS ALLOWED"}, r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
 		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", series.FormatCount(hidden, "pod"))
 	}
@@ -66,23 +66,12 @@ func (r *onceReport) writeTable(w io.Writer) error {
 }
 
 // section prints a table unless it is empty.
-func (r *onceReport) section(w io.Writer, header string, fill func(row func(...any))) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	started := false
-	fill(func(cells ...any) {
-		if !started {
-			fmt.Fprintln(t, "\n"+header)
-			started = true
-		}
-		for i, c := range cells {
-			if i > 0 {
-				fmt.Fprint(t, "\t")
-			}
-			fmt.Fprint(t, c)
-		}
-		fmt.Fprintln(t)
-	})
-	t.Flush()
+func (r *onceReport) section(w io.Writer, header []any, fill func(row func(...any))) {
+	t := texttable.New(header...)
+	fill(func(cells ...any) { t.AppendRow(cells) })
+	if t.Length() > 0 {
+		fmt.Fprintf(w, "\n%s\n", t.Render())
+	}
 }
 
 const unknown = "unknown"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
 )
@@ -20,7 +21,7 @@ const costSchema = "crane.io/cost/v1"
 
 // renderCostTable writes one row per workload, namespace or node, in money per month.
 func renderCostTable(w io.Writer, r *costReport) error {
-	t := newTable()
+	t := texttable.New()
 	names := map[string]table.Row{
 		byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byNode: {"NODE", "GROUP", "CAPACITY"},
 	}[r.by]

@@ -15,6 +15,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/rightsize"
 )
 
@@ -163,8 +164,7 @@ func renderDoctorTable(w io.Writer, checks []check) error {
 // formatChecks returns the results as a table for a terminal of that width in columns (0: unknown), or as a list if
 // the terminal is too narrow for two text columns.
 func formatChecks(checks []check, columns int) string {
-	t := newTable()
-	t.AppendHeader(table.Row{"CHECK", "STATUS", "DETAIL", "ADVICE"})
+	t := texttable.New("CHECK", "STATUS", "DETAIL", "ADVICE")
 	name, state := len("CHECK"), len("STATUS")
 	for _, c := range checks {
 		name, state = max(name, len(c.Name)), max(state, len(c.Status))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
@@ -260,7 +261,7 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 		return
 	}
 	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", series.FormatCount(r.Days, "day"), r.From, r.To))
-	t := newTable()
+	t := texttable.New()
 	last := "DAYS ABOVE LIMIT"
 	if s.resource == metrics.CPU {
 		last = "THROTTLED"
@@ -276,7 +277,7 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 		return
 	}
 	e.writeHeading("other points: the quantile of the window before each day, without margin")
-	t = newTable()
+	t = texttable.New()
 	header = table.Row{"  QUANTILE", "SLACK", "MIN/DAY OVER", "LAST REQUEST", ""}
 	t.AppendHeader(header)
 	for _, p := range r.Curve {

@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -140,7 +141,7 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 		out.WriteString("\n")
 		return
 	}
-	t := newTable()
+	t := texttable.New()
 	t.AppendHeader([]any{"NODE", "VERDICT", "SCORE", "REASON"})
 	hidden, rows := map[nodeload.Verdict]int{}, map[nodeload.Verdict]int{}
 	for i := range e.Nodes {

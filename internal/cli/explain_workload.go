@@ -23,6 +23,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 	"crane.io/crane/pkg/rightsize"
@@ -386,7 +387,7 @@ func valueOrZero[T any](v *T) T {
 
 func renderSizeSources(w io.Writer, found sizeSources) error {
 	const whyWidth = 70
-	t := newTable()
+	t := texttable.New()
 	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth, WidthMaxEnforcer: text.WrapSoft}})
 	t.AppendHeader(table.Row{"SOURCE", "CPU", "MEMORY", "REPLICAS", "ACTS", "WHY"})
 	for _, s := range found.Sources {

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+
+	"crane.io/crane/internal/component/texttable"
 )
 
 // The verbs of gocrane's kubectl-crane are hidden: they work for those who come over, and each names the command of Crane.
@@ -98,8 +100,7 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 	if err := c.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
 		return fmt.Errorf("failed to list recommendations: %w", err)
 	}
-	t := newTable()
-	t.AppendHeader(table.Row{"NAME", "NAMESPACE", "TYPE", "TARGET", "CHANGE", "UPDATED"})
+	t := texttable.New("NAME", "NAMESPACE", "TYPE", "TARGET", "CHANGE", "UPDATED")
 	for i := range list.Items {
 		if r := &list.Items[i]; selects(r) {
 			updated := emptyCell
@@ -204,8 +205,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 		if err := c.List(ctx, &list); err != nil {
 			return fmt.Errorf("failed to list recommendation rules: %w", err)
 		}
-		t := newTable()
-		t.AppendHeader(table.Row{"NAME", "RECOMMENDER", "TARGET", "NAMESPACE", "RUN INTERVAL", "CREATED"})
+		t := texttable.New("NAME", "RECOMMENDER", "TARGET", "NAMESPACE", "RUN INTERVAL", "CREATED")
 		for i := range list.Items {
 			rule := &list.Items[i]
 			var recommenders, targets []string

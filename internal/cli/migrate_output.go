@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/component/texttable"
 )
 
 // maxListedNames is the number of names in a line of the table; the JSON output has all.
@@ -81,8 +82,7 @@ func firstNames(names []string) []string {
 }
 
 func formatMigrateGroups(groups []migrate.Group) string {
-	t := newTable()
-	t.AppendHeader(table.Row{"BECOMES", "COMPONENT", "KIND", "NUMBER", "NAMES", "NOTE"})
+	t := texttable.New("BECOMES", "COMPONENT", "KIND", "NUMBER", "NAMES", "NOTE")
 	for _, g := range groups {
 		t.AppendRow(table.Row{g.Fate, g.Component, g.Kind, len(g.Names), strings.Join(firstNames(g.Names), ", "), g.Note})
 	}

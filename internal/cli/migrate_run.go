@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/manifest"
 )
 
@@ -213,8 +214,7 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	if output == outputJSON {
 		return encodeJSON(s.Out, j)
 	}
-	t := newTable()
-	t.AppendHeader(table.Row{"STEP", "STATE", "SINCE"})
+	t := texttable.New("STEP", "STATE", "SINCE")
 	for _, step := range j.Steps {
 		at := emptyCell
 		if !step.At.IsZero() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/pkg/savings"
 	"crane.io/crane/pkg/series"
 )
@@ -89,7 +90,7 @@ func renderReportTable(w io.Writer, r *monthlyReport) error {
 	var text strings.Builder
 	text.WriteString(r.title() + "\n")
 	for _, data := range r.tables() {
-		t := newTable()
+		t := texttable.New()
 		t.AppendHeader(toRow(data.Header))
 		for _, row := range data.Rows {
 			t.AppendRow(toRow(row))

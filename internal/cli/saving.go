@@ -13,6 +13,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/series"
@@ -127,7 +128,7 @@ func savingCell(s cost.Saving) string {
 // formatSavings returns the table of savings by namespace and the description of the prices.
 func formatSavings(r *report, columns int) string {
 	sums, all := r.savingsByNamespace()
-	t := newTable()
+	t := texttable.New()
 	header := table.Row{"NAMESPACE", "CORES SAVED", "MEMORY SAVED", r.prices.book.Currency + "/MONTH"}
 	t.AppendHeader(header)
 	row := func(name string, s namespaceSaving) table.Row {

@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
@@ -30,23 +31,8 @@ const (
 
 // newFigureTable returns a table with a separated header, for the figures of back-tests and simulations.
 func newFigureTable(header ...any) table.Writer {
-	t := newTable()
+	t := texttable.New(header...)
 	t.Style().Options.SeparateHeader = true
-	t.AppendHeader(header)
-	return t
-}
-
-// newTable returns a table without borders, like that of kubectl.
-func newTable() table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleDefault)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.Style().Options.SeparateHeader = false
-	t.Style().Format.Header = text.FormatDefault
-	t.Style().Format.Footer = text.FormatDefault
-	t.Style().Box.PaddingLeft = ""
-	t.Style().Box.PaddingRight = "  "
-	t.SuppressTrailingSpaces()
 	return t
 }
 
@@ -88,7 +74,7 @@ func formatTable(r *report, columns int, paint painter) string {
 		}
 		narrowNames(widths, s.names, columns)
 	}
-	t := newTable()
+	t := texttable.New()
 	t.AppendHeader(s.header)
 	for _, row := range s.rows {
 		t.AppendRow(paint.row(s.header, row))

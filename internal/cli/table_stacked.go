@@ -9,6 +9,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"crane.io/crane/internal/component/texttable"
 )
 
 // stackIndent indents containers below their workload, stackNoteIndent notes below their container.
@@ -46,7 +48,7 @@ func formatStackedTable(s tableData, columns int, paint painter) string {
 		rows[i] = narrow(row)
 	}
 	width := nameWidth(append([]table.Row{header, footer}, rows...), columns)
-	t := newTable()
+	t := texttable.New()
 	t.AppendHeader(header)
 	for _, row := range rows {
 		cells := paint.row(header, row)
