@@ -58,7 +58,7 @@ func newFake(t *testing.T, v1 bool) *fake {
 		t.Fatal(err)
 	}
 	for file, value := range map[string]string{"cpuset.cpus": "0-1", "cpuset.mems": "0"} {
-		if err := f.tree.Write(filepath.Join(f.tree.root("cpuset"), stage, file), value); v1 && err != nil {
+		if err := f.tree.Write(filepath.Join(f.tree.hierarchy().root("cpuset"), stage, file), value); v1 && err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +68,7 @@ func newFake(t *testing.T, v1 bool) *fake {
 func (f *fake) Do(s conformance.Step) (string, error) {
 	group := filepath.Join(stage, s.Path)
 	controller, _, _ := strings.Cut(filepath.Base(s.Path), ".")
-	path := filepath.Join(f.tree.root(controller), group)
+	path := filepath.Join(f.tree.hierarchy().root(controller), group)
 	switch s.Op {
 	case conformance.Make:
 		return "", f.tree.Mkdir(group)

@@ -25,8 +25,11 @@ const (
 	idleShares                        = 3
 )
 
-func (t *Tree) newCPU() map[string]string {
-	if t.V1 {
+// cpuRules are the rules of the cpu controller.
+type cpuRules struct{ hierarchy }
+
+func (r cpuRules) newCPU() map[string]string {
+	if r.V1 {
 		return map[string]string{
 			"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n", "cpu.cfs_burst_us": "0\n", "cpu.shares": "1024\n", "cpu.idle": "0\n",
 			"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n", "cpuacct.usage": "0\n",
@@ -36,31 +39,31 @@ func (t *Tree) newCPU() map[string]string {
 }
 
 // setCPU applies a value of a file of the cpu controller.
-func (t *Tree) setCPU(dir, name, value string) error {
+func (r cpuRules) setCPU(dir, name, value string) error {
 	switch {
 	case name == "cpu.idle":
-		return t.setIdle(dir, value)
-	case name == "cpu.weight" && !t.V1, name == "cpu.shares" && t.V1:
-		return t.setWeight(dir, name, value)
+		return r.setIdle(dir, value)
+	case name == "cpu.weight" && !r.V1, name == "cpu.shares" && r.V1:
+		return r.setWeight(dir, name, value)
 	}
-	now, err := t.bandwidth(dir)
+	now, err := r.bandwidth(dir)
 	if err != nil {
 		return err
 	}
 	next := now
 	switch {
-	case t.V1 && name == "cpu.cfs_quota_us":
+	case r.V1 && name == "cpu.cfs_quota_us":
 		next.quota, err = strconv.ParseInt(value, 10, 64)
 		if next.quota < 0 {
 			next.quota = none
 		}
 		value = strconv.FormatInt(next.quota, 10)
-	case t.V1 && name == "cpu.cfs_period_us":
+	case r.V1 && name == "cpu.cfs_period_us":
 		next.period, err = strconv.ParseInt(value, 10, 64)
-	case !t.V1 && name == "cpu.max":
+	case !r.V1 && name == "cpu.max":
 		next, err = parseMax(value, now)
 		value = next.max()
-	case name == t.burstFile():
+	case name == r.burstFile():
 		next.burst, err = strconv.ParseInt(value, 10, 64)
 	default:
 		return errReadOnly
@@ -68,7 +71,7 @@ func (t *Tree) setCPU(dir, name, value string) error {
 	if err != nil {
 		return syscall.EINVAL
 	}
-	if err := t.check(dir, next); err != nil {
+	if err := r.check(dir, next); err != nil {
 		return err
 	}
 	return set(dir, name, value)
@@ -76,8 +79,8 @@ func (t *Tree) setCPU(dir, name, value string) error {
 
 // setIdle implements cpu_idle_write_s64 and sched_group_set_idle in kernel/sched/fair.c: 0 or 1 sets the weight to the
 // default or to the minimum.
-func (t *Tree) setIdle(dir, value string) error {
-	if t.isRoot(dir) || value != "0" && value != "1" {
+func (r cpuRules) setIdle(dir, value string) error {
+	if r.isRoot(dir) || value != "0" && value != "1" {
 		return syscall.EINVAL
 	}
 	if text(dir, "cpu.idle") == value {
@@ -90,7 +93,7 @@ func (t *Tree) setIdle(dir, value string) error {
 	if err := set(dir, "cpu.idle", value); err != nil {
 		return err
 	}
-	if t.V1 {
+	if r.V1 {
 		return set(dir, "cpu.shares", shares)
 	}
 	return set(dir, "cpu.weight", weight)
@@ -99,25 +102,25 @@ func (t *Tree) setIdle(dir, value string) error {
 // setWeight implements cpu_weight_write_u64 (ERANGE outside 1 to 10000) or cpu_shares_write_u64 in kernel/sched/core.c,
 // which clamps shares to 2 to 262144, and sched_group_set_shares in kernel/sched/fair.c, which rejects both for the
 // root and for idle groups.
-func (t *Tree) setWeight(dir, name, value string) error {
+func (r cpuRules) setWeight(dir, name, value string) error {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
 		return syscall.EINVAL
 	}
-	if !t.V1 && (n < minWeight || n > maxWeight) {
+	if !r.V1 && (n < minWeight || n > maxWeight) {
 		return syscall.ERANGE
 	}
-	if t.isRoot(dir) || text(dir, "cpu.idle") == "1" {
+	if r.isRoot(dir) || text(dir, "cpu.idle") == "1" {
 		return syscall.EINVAL
 	}
-	if t.V1 {
+	if r.V1 {
 		n = min(max(n, minShares), maxShares)
 	}
 	return set(dir, name, strconv.FormatUint(n, 10))
 }
 
-func (t *Tree) burstFile() string {
-	if t.V1 {
+func (r cpuRules) burstFile() string {
+	if r.V1 {
 		return "cpu.cfs_burst_us"
 	}
 	return "cpu.max.burst"
@@ -157,12 +160,12 @@ func parseMax(value string, now bandwidth) (bandwidth, error) {
 	return now, nil
 }
 
-func (t *Tree) bandwidth(dir string) (bandwidth, error) {
+func (r cpuRules) bandwidth(dir string) (bandwidth, error) {
 	b := bandwidth{quota: none, period: defaultPeriod}
-	if err := number(dir, t.burstFile(), &b.burst); err != nil {
+	if err := number(dir, r.burstFile(), &b.burst); err != nil {
 		return b, err
 	}
-	if t.V1 {
+	if r.V1 {
 		return b, errors.Join(number(dir, "cpu.cfs_quota_us", &b.quota), number(dir, "cpu.cfs_period_us", &b.period))
 	}
 	content, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
@@ -176,8 +179,8 @@ func (t *Tree) bandwidth(dir string) (bandwidth, error) {
 }
 
 // check implements the checks of tg_set_cfs_bandwidth in kernel/sched/core.c.
-func (t *Tree) check(dir string, b bandwidth) error {
-	if t.isRoot(dir) {
+func (r cpuRules) check(dir string, b bandwidth) error {
+	if r.isRoot(dir) {
 		return syscall.EINVAL
 	}
 	if b.period < minPeriod || b.period > maxPeriod || b.quota != none && b.quota < minQuota {
@@ -186,38 +189,38 @@ func (t *Tree) check(dir string, b bandwidth) error {
 	if b.burst < 0 || b.quota != none && (b.burst > b.quota || b.burst+b.quota > maxRuntime || b.quota > maxRuntime) {
 		return syscall.EINVAL
 	}
-	if !t.V1 {
+	if !r.V1 {
 		return nil // v2 accepts a child's limit above its parent's
 	}
 	// tg_cfs_schedulable_down in kernel/sched/core.c checks the whole tree: no limit may exceed that of the nearest
 	// ancestor with one.
 	above := bandwidth{quota: none}
-	for parent := filepath.Dir(dir); t.has(parent, "cpu") && above.quota == none; parent = filepath.Dir(parent) {
+	for parent := filepath.Dir(dir); r.has(parent, "cpu") && above.quota == none; parent = filepath.Dir(parent) {
 		var err error
-		if above, err = t.bandwidth(parent); err != nil {
+		if above, err = r.bandwidth(parent); err != nil {
 			return err
 		}
 	}
 	if above.quota == none {
-		return t.below(dir, b)
+		return r.below(dir, b)
 	}
 	if b.quota == none {
-		return t.below(dir, above)
+		return r.below(dir, above)
 	}
 	if b.share() > above.share() {
 		return syscall.EINVAL
 	}
-	return t.below(dir, b)
+	return r.below(dir, b)
 }
 
 // below checks the groups below: none may exceed the limit.
-func (t *Tree) below(dir string, b bandwidth) error {
+func (r cpuRules) below(dir string, b bandwidth) error {
 	names, err := subgroups(dir)
 	if err != nil || b.quota == none {
 		return err
 	}
 	for _, name := range names {
-		child, err := t.bandwidth(filepath.Join(dir, name))
+		child, err := r.bandwidth(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
@@ -227,7 +230,7 @@ func (t *Tree) below(dir string, b bandwidth) error {
 		if child.share() > b.share() {
 			return syscall.EINVAL
 		}
-		if err := t.below(filepath.Join(dir, name), child); err != nil {
+		if err := r.below(filepath.Join(dir, name), child); err != nil {
 			return err
 		}
 	}

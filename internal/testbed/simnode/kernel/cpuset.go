@@ -18,7 +18,10 @@ type cpuset struct {
 	cpuOnly, memoryOnly bool // v1's cpu_exclusive and mem_exclusive
 }
 
-func (t *Tree) readCPUSet(dir string) cpuset {
+// cpusetRules are the rules of the cpuset controller.
+type cpusetRules struct{ hierarchy }
+
+func (r cpusetRules) readCPUSet(dir string) cpuset {
 	list := func(file string) numa.CPUSet {
 		s, err := numa.ParseCPUSet(text(dir, file))
 		if err != nil {
@@ -34,11 +37,11 @@ func (s cpuset) within(o cpuset) bool {
 	return s.cpus.Difference(o.cpus).Len() == 0 && s.mems.Difference(o.mems).Len() == 0 && (!s.cpuOnly || o.cpuOnly) && (!s.memoryOnly || o.memoryOnly)
 }
 
-func (t *Tree) machine() (cpus, mems string) { return cmp.Or(t.CPUs, "0-3"), cmp.Or(t.Mems, "0") }
+func (h hierarchy) machine() (cpus, mems string) { return cmp.Or(h.CPUs, "0-3"), cmp.Or(h.Mems, "0") }
 
-func (t *Tree) rootCPUSet() map[string]string {
-	cpus, mems := t.machine()
-	if t.V1 {
+func (r cpusetRules) rootCPUSet() map[string]string {
+	cpus, mems := r.machine()
+	if r.V1 {
 		return map[string]string{
 			"cpuset.cpus": cpus + "\n", "cpuset.mems": mems + "\n", "cpuset.cpu_exclusive": "1\n", "cpuset.mem_exclusive": "1\n",
 		}
@@ -48,9 +51,9 @@ func (t *Tree) rootCPUSet() map[string]string {
 
 // newCPUSet returns the cpuset files of a new group: a v1 group starts without CPUs and accepts processes only once it
 // has some; a v2 group uses those of its parent.
-func (t *Tree) newCPUSet(dir string) map[string]string {
+func (r cpusetRules) newCPUSet(dir string) map[string]string {
 	files := map[string]string{"cpuset.cpus": "\n", "cpuset.mems": "\n"}
-	if t.V1 {
+	if r.V1 {
 		files["cpuset.cpu_exclusive"], files["cpuset.mem_exclusive"] = "0\n", "0\n"
 		return files
 	}
@@ -60,16 +63,16 @@ func (t *Tree) newCPUSet(dir string) map[string]string {
 	return files
 }
 
-func (t *Tree) setCPUSet(dir, name, value string) error {
-	now := t.readCPUSet(dir)
+func (r cpusetRules) setCPUSet(dir, name, value string) error {
+	now := r.readCPUSet(dir)
 	next := now
 	switch {
 	case name == "cpuset.cpus", name == "cpuset.mems":
-		if t.isRoot(dir) {
+		if r.isRoot(dir) {
 			return syscall.EACCES // update_cpumask and update_nodemask in kernel/cgroup/cpuset.c
 		}
 		list, err := numa.ParseCPUSet(value)
-		cpus, mems := t.machine()
+		cpus, mems := r.machine()
 		has, into := cpus, &next.cpus
 		if name == "cpuset.mems" {
 			has, into = mems, &next.mems
@@ -85,7 +88,7 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 			return syscall.EINVAL
 		}
 		*into, value = list, list.String()
-	case t.V1 && (name == "cpuset.cpu_exclusive" || name == "cpuset.mem_exclusive"):
+	case r.V1 && (name == "cpuset.cpu_exclusive" || name == "cpuset.mem_exclusive"):
 		if value != "0" && value != "1" {
 			return syscall.EINVAL
 		}
@@ -97,43 +100,43 @@ func (t *Tree) setCPUSet(dir, name, value string) error {
 	default:
 		return errReadOnly
 	}
-	if err := t.validate(dir, now, next); err != nil {
+	if err := r.validate(dir, now, next); err != nil {
 		return err
 	}
-	if err := set(dir, name, value); err != nil || t.V1 {
+	if err := set(dir, name, value); err != nil || r.V1 {
 		return err
 	}
-	return t.effective(dir)
+	return r.effective(dir)
 }
 
 // validate implements validate_change in kernel/cgroup/cpuset.c with cpuset1_validate_change in cpuset-v1.c.
-func (t *Tree) validate(dir string, now, next cpuset) error {
+func (r cpusetRules) validate(dir string, now, next cpuset) error {
 	names, err := subgroups(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if t.V1 && !t.readCPUSet(filepath.Join(dir, name)).within(next) {
+		if r.V1 && !r.readCPUSet(filepath.Join(dir, name)).within(next) {
 			return syscall.EBUSY
 		}
 	}
 	parent := filepath.Dir(dir)
-	if t.isRoot(dir) {
+	if r.isRoot(dir) {
 		return nil
 	}
-	if t.V1 && !next.within(t.readCPUSet(parent)) {
+	if r.V1 && !next.within(r.readCPUSet(parent)) {
 		return syscall.EACCES
 	}
 	// Until Linux 6.16 this applied to v2 as well; from 6.17 only to v1.
-	if t.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
+	if r.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
 		return syscall.ENOSPC
 	}
-	return t.exclusive(dir, next)
+	return r.exclusive(dir, next)
 }
 
 // exclusive returns an error for CPUs and memory nodes that a sibling uses exclusively, or that a sibling uses if the
 // group is exclusive.
-func (t *Tree) exclusive(dir string, next cpuset) error {
+func (r cpusetRules) exclusive(dir string, next cpuset) error {
 	parent := filepath.Dir(dir)
 	siblings, err := subgroups(parent)
 	if err != nil {
@@ -143,7 +146,7 @@ func (t *Tree) exclusive(dir string, next cpuset) error {
 		if name == filepath.Base(dir) {
 			continue
 		}
-		s := t.readCPUSet(filepath.Join(parent, name))
+		s := r.readCPUSet(filepath.Join(parent, name))
 		if (next.cpuOnly || s.cpuOnly) && next.cpus.Intersection(s.cpus).Len() > 0 ||
 			(next.memoryOnly || s.memoryOnly) && next.mems.Intersection(s.mems).Len() > 0 {
 			return syscall.EINVAL
@@ -154,7 +157,7 @@ func (t *Tree) exclusive(dir string, next cpuset) error {
 
 // effective implements update_cpumasks_hier: the effective set is the intersection with the parent's, or the parent's
 // if the intersection is empty.
-func (t *Tree) effective(dir string) error {
+func (r cpusetRules) effective(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		above, err := numa.ParseCPUSet(text(filepath.Dir(dir), file+".effective"))
 		if err != nil {
@@ -179,7 +182,7 @@ func (t *Tree) effective(dir string) error {
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
-		if err := t.effective(filepath.Join(dir, name)); err != nil {
+		if err := r.effective(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}

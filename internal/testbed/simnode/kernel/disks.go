@@ -25,9 +25,12 @@ func servedFiles() [4]string {
 	return [...]string{stem + "io_service_bytes", stem + "io_serviced", stem + "io_service_bytes_recursive", stem + "io_serviced_recursive"}
 }
 
+// diskRules count the transfers of groups.
+type diskRules struct{ hierarchy }
+
 // newDisks returns the disk statistics files of a new group.
-func (t *Tree) newDisks() map[string]string {
-	if !t.V1 {
+func (r diskRules) newDisks() map[string]string {
+	if !r.V1 {
 		return map[string]string{"io.stat": ""}
 	}
 	files := map[string]string{}
@@ -51,20 +54,16 @@ func (d transferred) served(unit int64) string {
 	return fmt.Sprintf("%[1]s Read %[2]d\n%[1]s Write %[3]d\n%[1]s Sync %[4]d\n%[1]s Async 0\n%[1]s Discard 0\n%[1]s Total %[4]d\nTotal %[4]d\n", disk, d.read/unit, d.written/unit, sum)
 }
 
-// transfer performs the reads and writes of loads. If the disk is too slow, each load gets the same share of its demand
-// and waits for the rest; transfer returns the share of time waited.
-func (t *Tree) transfer(loads []Load, got []Use, span time.Duration) (waited float64, err error) {
-	wanted := 0.0
+// transferDemand returns the disk I/O that loads want, in bytes per second.
+func transferDemand(loads []Load) (wanted float64) {
 	for _, l := range loads {
 		wanted += max(l.Read, 0) + max(l.Written, 0)
 	}
-	if t.transfers = t.transfers || wanted > 0; !t.transfers {
-		return 0, nil // no disk I/O so far: no file changes
-	}
-	share := 1.0
-	if t.Disk > 0 && wanted > t.Disk {
-		share = t.Disk / wanted
-	}
+	return wanted
+}
+
+// transfer performs a share, 0 to 1, of the reads and writes of loads, which wait for the rest. It returns the share of time waited.
+func (r diskRules) transfer(loads []Load, got []Use, span time.Duration, share float64) (waited float64, err error) {
 	shares := stalls{}
 	for i, l := range loads {
 		g := &got[i]
@@ -74,13 +73,13 @@ func (t *Tree) transfer(loads []Load, got []Use, span time.Duration) (waited flo
 			stalled = 1 - share
 			waited = max(waited, stalled)
 			by := transferred{int64(g.Read * span.Seconds()), int64(g.Written * span.Seconds())}
-			if err := t.countTransfer(l.Group, by); err != nil {
+			if err := r.countTransfer(l.Group, by); err != nil {
 				return 0, err
 			}
 		}
-		t.addStall(shares, l.Group, stalled)
+		r.memory().addStall(shares, l.Group, stalled)
 	}
-	if t.V1 {
+	if r.V1 {
 		return waited, nil
 	}
 	for dir, s := range shares {
@@ -92,11 +91,11 @@ func (t *Tree) transfer(loads []Load, got []Use, span time.Duration) (waited flo
 }
 
 // countTransfer counts I/O in a group and its ancestors; v1 includes the root.
-func (t *Tree) countTransfer(group string, by transferred) error {
-	root := t.root("blkio")
+func (r diskRules) countTransfer(group string, by transferred) error {
+	root := r.root("blkio")
 	leaf := filepath.Join(root, group)
-	for dir := leaf; strings.HasPrefix(dir, root+"/") || t.V1 && dir == root; dir = filepath.Dir(dir) {
-		if !t.V1 {
+	for dir := leaf; strings.HasPrefix(dir, root+"/") || r.V1 && dir == root; dir = filepath.Dir(dir) {
+		if !r.V1 {
 			now, err := readTransferred(filepath.Join(dir, "io.stat"), disk+" rbytes=%d wbytes=%d")
 			if err != nil {
 				return err

@@ -18,7 +18,9 @@ func TestDisks(t *testing.T) {
 			m, clk := newMachine(t, Spec{V1: v1, Disk: 10 * mebi})
 			pod := m.PodGroup(hogUID, "BestEffort")
 			container := m.ContainerGroup(pod, containerID("2"))
-			show := func(group, file string) string { return text(filepath.Join(m.tree.root("blkio"), group), file) }
+			show := func(group, file string) string {
+				return text(filepath.Join(m.tree.hierarchy().root("blkio"), group), file)
+			}
 			if v1 && show(pod, "blkio.throttle.io_serviced_recursive") != "Total 0" || !v1 && show(pod, "io.stat") != "" {
 				t.Error("a new pod has counted something")
 			}

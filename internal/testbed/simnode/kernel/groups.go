@@ -20,23 +20,26 @@ const (
 // known returns the v2 controllers in the kernel's order.
 func known() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
 
+// groupRules create groups and delegate controllers and processes to them.
+type groupRules struct{ hierarchy }
+
 // Make creates a group and its ancestors like a kubelet: on v2 each delegates all its controllers. Existing groups are
 // not an error.
 func (t *Tree) Make(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.makeRoots(); err != nil {
+	if err := t.hierarchy().groups().makeRoots(); err != nil {
 		return err
 	}
 	at := ""
 	for part := range strings.SplitSeq(group, "/") {
-		if above := filepath.Join(t.root("cpu"), at); !t.V1 {
-			if err := t.delegate(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
+		if above := filepath.Join(t.hierarchy().root("cpu"), at); !t.V1 {
+			if err := t.hierarchy().groups().delegate(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
 				return &os.PathError{Op: "write", Path: filepath.Join(above, fileSubtree), Err: err}
 			}
 		}
 		at = filepath.Join(at, part)
-		if err := t.mkdir(at, true); err != nil {
+		if err := t.hierarchy().groups().mkdir(at, true); err != nil {
 			return err
 		}
 	}
@@ -48,26 +51,26 @@ func (t *Tree) Make(group string) error {
 func (t *Tree) Mkdir(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.makeRoots(); err != nil {
+	if err := t.hierarchy().groups().makeRoots(); err != nil {
 		return err
 	}
-	return t.mkdir(group, false)
+	return t.hierarchy().groups().mkdir(group, false)
 }
 
-func (t *Tree) mkdir(group string, again bool) error {
-	for controller, root := range t.roots() {
+func (r groupRules) mkdir(group string, again bool) error {
+	for controller, root := range r.roots() {
 		dir := filepath.Join(root, group)
 		if !exists(filepath.Dir(dir)) {
 			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOENT}
 		}
 		// A directory without it is not a group yet, as in a recording that contains only some of its files.
-		if exists(filepath.Join(dir, t.markerFile(controller))) {
+		if exists(filepath.Join(dir, r.markerFile(controller))) {
 			if again {
 				continue
 			}
 			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.EEXIST}
 		}
-		if err := writeAll(dir, t.newFiles(controller, dir)); err != nil {
+		if err := writeAll(dir, r.newFiles(controller, dir)); err != nil {
 			return err
 		}
 	}
@@ -75,9 +78,9 @@ func (t *Tree) mkdir(group string, again bool) error {
 }
 
 // markerFile returns a file that every group with a controller has.
-func (t *Tree) markerFile(controller string) string {
+func (r groupRules) markerFile(controller string) string {
 	switch {
-	case !t.V1:
+	case !r.V1:
 		return fileSubtree
 	case controller == "cpuset":
 		return "cpuset.cpus"
@@ -90,15 +93,15 @@ func (t *Tree) markerFile(controller string) string {
 }
 
 // newFiles returns the files of a new group in a controller's hierarchy.
-func (t *Tree) newFiles(controller, dir string) map[string]string {
+func (r groupRules) newFiles(controller, dir string) map[string]string {
 	files := map[string]string{fileProcs: ""}
-	if t.V1 {
+	if r.V1 {
 		list := []string{controller}
-		if !t.separate() {
+		if !r.separate() {
 			list = []string{"cpu", "cpuset", "memory", "blkio"}
 		}
 		for _, c := range list {
-			maps.Copy(files, t.controlled(c, dir))
+			maps.Copy(files, r.controlled(c, dir))
 		}
 		return files
 	}
@@ -108,37 +111,37 @@ func (t *Tree) newFiles(controller, dir string) map[string]string {
 		"cpu.pressure": noPressure, "io.pressure": noPressure, "memory.pressure": noPressure,
 	})
 	for c := range strings.FieldsSeq(have) {
-		maps.Copy(files, t.controlled(c, dir))
+		maps.Copy(files, r.controlled(c, dir))
 	}
 	return files
 }
 
 // controlled returns a controller's files of a new group.
-func (t *Tree) controlled(controller, dir string) map[string]string {
+func (r groupRules) controlled(controller, dir string) map[string]string {
 	switch controller {
 	case "cpu":
-		return t.newCPU()
+		return r.cpu().newCPU()
 	case "cpuset":
-		return t.newCPUSet(dir)
+		return r.cpuset().newCPUSet(dir)
 	case "memory":
-		return t.newMemory()
+		return r.memory().newMemory()
 	case "io", "blkio":
-		return t.newDisks()
+		return r.disks().newDisks()
 	}
 	return nil
 }
 
 // makeRoots creates the files of the hierarchy roots that the rules read.
-func (t *Tree) makeRoots() error {
-	for controller, root := range t.roots() {
+func (r groupRules) makeRoots() error {
+	for controller, root := range r.roots() {
 		files := map[string]string{fileProcs: ""}
-		if controller == "cpuset" || !t.separate() || !t.V1 {
-			maps.Copy(files, t.rootCPUSet())
+		if controller == "cpuset" || !r.separate() || !r.V1 {
+			maps.Copy(files, r.cpuset().rootCPUSet())
 		}
-		if t.V1 && (controller == "blkio" || !t.separate()) {
-			maps.Copy(files, t.newDisks())
+		if r.V1 && (controller == "blkio" || !r.separate()) {
+			maps.Copy(files, r.disks().newDisks())
 		}
-		if !t.V1 {
+		if !r.V1 {
 			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
 		}
 		maps.DeleteFunc(files, func(name, _ string) bool { return exists(filepath.Join(root, name)) })
@@ -160,7 +163,7 @@ func writeAll(dir string, files map[string]string) error {
 
 // delegate implements cgroup_subtree_control_write in kernel/cgroup/cgroup.c: groups below get the files of enabled
 // controllers and lose those of disabled ones.
-func (t *Tree) delegate(dir, value string) error {
+func (r groupRules) delegate(dir, value string) error {
 	before := strings.Fields(text(dir, fileSubtree))
 	after, err := parseSubtree(value, before)
 	if err != nil {
@@ -173,14 +176,14 @@ func (t *Tree) delegate(dir, value string) error {
 	if slices.Equal(before, after) {
 		return nil
 	}
-	if err := t.vetSubtree(dir, names, before, after); err != nil {
+	if err := r.vetSubtree(dir, names, before, after); err != nil {
 		return err
 	}
 	if err := set(dir, fileSubtree, strings.Join(after, " ")); err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := t.controllers(filepath.Join(dir, name), before, after); err != nil {
+		if err := r.controllers(filepath.Join(dir, name), before, after); err != nil {
 			return err
 		}
 	}
@@ -205,7 +208,7 @@ func parseSubtree(value string, before []string) ([]string, error) {
 
 // vetSubtree returns an error for enabling unavailable controllers, for disabling those that a group below delegates,
 // and for enabling any in groups with processes (cgroup_vet_subtree_control_enable).
-func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
+func (r groupRules) vetSubtree(dir string, names, before, after []string) error {
 	have := strings.Fields(text(dir, fileControllers))
 	for _, c := range known() {
 		was, is := slices.Contains(before, c), slices.Contains(after, c)
@@ -217,7 +220,7 @@ func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
 				return syscall.EBUSY
 			}
 		}
-		if is && !was && !empty(dir, fileProcs) && !t.mayMix(dir, after) {
+		if is && !was && !empty(dir, fileProcs) && !r.mayMix(dir, after) {
 			return syscall.EBUSY
 		}
 	}
@@ -226,31 +229,31 @@ func (t *Tree) vetSubtree(dir string, names, before, after []string) error {
 
 // mayMix reports whether a group that delegates these controllers may contain processes: the controllers must be
 // threaded, and no group below may have processes (cgroup_can_be_thread_root).
-func (t *Tree) mayMix(dir string, passed []string) bool {
-	if t.isRoot(dir) || len(passed) == 0 {
+func (r groupRules) mayMix(dir string, passed []string) bool {
+	if r.isRoot(dir) || len(passed) == 0 {
 		return true
 	}
 	if slices.Contains(passed, "memory") || slices.Contains(passed, "io") {
 		return false
 	}
 	names, err := subgroups(dir)
-	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return t.populated(filepath.Join(dir, n)) })
+	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return r.populated(filepath.Join(dir, n)) })
 }
 
 // controllers replaces the files of a group after a change of its controllers.
-func (t *Tree) controllers(dir string, before, after []string) error {
+func (r groupRules) controllers(dir string, before, after []string) error {
 	for _, c := range known() {
 		was, is := slices.Contains(before, c), slices.Contains(after, c)
 		if was == is {
 			continue
 		}
 		if is {
-			if err := writeAll(dir, t.controlled(c, dir)); err != nil {
+			if err := writeAll(dir, r.controlled(c, dir)); err != nil {
 				return err
 			}
 			continue
 		}
-		for name := range t.controlled(c, dir) {
+		for name := range r.controlled(c, dir) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}

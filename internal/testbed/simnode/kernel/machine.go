@@ -129,7 +129,7 @@ func (m *Machine) make(group string) error {
 	for part := range strings.SplitSeq(group, "/") {
 		at = filepath.Join(at, part)
 		for file, value := range map[string]string{"cpuset.cpus": m.tree.CPUs, "cpuset.mems": m.tree.Mems} {
-			if text(filepath.Join(m.tree.root("cpuset"), at), file) != "" {
+			if text(filepath.Join(m.tree.hierarchy().root("cpuset"), at), file) != "" {
 				continue
 			}
 			if err := m.set(at, file, value); err != nil {
@@ -142,7 +142,7 @@ func (m *Machine) make(group string) error {
 
 func (m *Machine) set(group, file, value string) error {
 	controller, _, _ := strings.Cut(file, ".")
-	return m.tree.Write(filepath.Join(m.tree.root(controller), group, file), value)
+	return m.tree.Write(filepath.Join(m.tree.hierarchy().root(controller), group, file), value)
 }
 
 func weightFile(v1 bool) string {

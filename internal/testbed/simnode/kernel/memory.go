@@ -34,20 +34,23 @@ func (h held) plus(o held) held {
 	return held{h.anon + o.anon, h.inactive + o.inactive, h.active + o.active, h.refaults + o.refaults}
 }
 
-func (t *Tree) newMemory() map[string]string {
-	if t.V1 {
+// memoryRules are the rules of the memory controller.
+type memoryRules struct{ hierarchy }
+
+func (r memoryRules) newMemory() map[string]string {
+	if r.V1 {
 		return map[string]string{
-			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": t.memoryStat(held{}),
+			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": r.memoryStat(held{}),
 		}
 	}
 	return map[string]string{
-		"memory.current": "0\n", "memory.stat": t.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
+		"memory.current": "0\n", "memory.stat": r.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
 		"memory.reclaim": "", "memory.events": events{}.String(),
 	}
 }
 
-func (t *Tree) memoryStat(h held) string {
-	if t.V1 {
+func (r memoryRules) memoryStat(h held) string {
+	if r.V1 {
 		var b strings.Builder
 		for _, prefix := range []string{"", "total_"} {
 			fmt.Fprintf(&b, "%scache %d\n%srss %d\n%sinactive_file %d\n%sactive_file %d\n%sworkingset_refault %d\n",
@@ -59,7 +62,7 @@ func (t *Tree) memoryStat(h held) string {
 		h.anon, h.file(), h.anon, h.inactive, h.active, h.refaults)
 }
 
-func (t *Tree) held(dir string) (held, error) {
+func (r memoryRules) held(dir string) (held, error) {
 	var h held
 	content, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	if err != nil {
@@ -89,34 +92,34 @@ func (t *Tree) held(dir string) (held, error) {
 func (t *Tree) holds(group string) (held, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.held(filepath.Join(t.root("memory"), group))
+	return t.hierarchy().memory().held(filepath.Join(t.hierarchy().root("memory"), group))
 }
 
 // free releases all memory of a group, as the exit of its processes does.
 func (t *Tree) free(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	dir := filepath.Join(t.root("memory"), group)
-	h, err := t.held(dir)
+	dir := filepath.Join(t.hierarchy().root("memory"), group)
+	h, err := t.hierarchy().memory().held(dir)
 	if err != nil {
 		return err
 	}
-	return t.charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active})
+	return t.hierarchy().memory().charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active})
 }
 
 // charge adds memory to a group and those above it.
-func (t *Tree) charge(dir string, by held) error {
-	for ; t.has(dir, "memory") && !t.isRoot(dir); dir = filepath.Dir(dir) {
-		h, err := t.held(dir)
+func (r memoryRules) charge(dir string, by held) error {
+	for ; r.has(dir, "memory") && !r.isRoot(dir); dir = filepath.Dir(dir) {
+		h, err := r.held(dir)
 		if err != nil {
 			return err
 		}
 		h = h.plus(by)
 		used := "memory.current"
-		if t.V1 {
+		if r.V1 {
 			used = "memory.usage_in_bytes"
 		}
-		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), t.memoryStat(h)), set(dir, used, strconv.FormatInt(h.sum(), 10))); err != nil {
+		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), r.memoryStat(h)), set(dir, used, strconv.FormatInt(h.sum(), 10))); err != nil {
 			return err
 		}
 	}
@@ -125,25 +128,25 @@ func (t *Tree) charge(dir string, by held) error {
 
 // reclaim drops page cache of a group and those below it, inactive first, and returns the amount. Without swap only
 // page cache can be reclaimed. Only leaf groups have memory.
-func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
+func (r memoryRules) reclaim(dir string, want int64) (freed int64, err error) {
 	names, err := subgroups(dir)
 	if err != nil {
 		return 0, err
 	}
 	if len(names) == 0 {
-		h, err := t.held(dir)
+		h, err := r.held(dir)
 		if err != nil {
 			return 0, err
 		}
 		idle := min(want, h.inactive)
 		used := min(want-idle, h.active)
-		return idle + used, t.charge(dir, held{inactive: -idle, active: -used})
+		return idle + used, r.charge(dir, held{inactive: -idle, active: -used})
 	}
 	for _, name := range names {
 		if freed >= want {
 			break
 		}
-		n, err := t.reclaim(filepath.Join(dir, name), want-freed)
+		n, err := r.reclaim(filepath.Join(dir, name), want-freed)
 		if err != nil {
 			return freed, err
 		}
@@ -153,16 +156,16 @@ func (t *Tree) reclaim(dir string, want int64) (freed int64, err error) {
 }
 
 // setMemory applies a value of a file of the memory controller (mm/memcontrol.c, mm/memcontrol-v1.c).
-func (t *Tree) setMemory(dir, name, value string) error {
-	if t.V1 {
+func (r memoryRules) setMemory(dir, name, value string) error {
+	if r.V1 {
 		if name != "memory.limit_in_bytes" {
 			return errReadOnly
 		}
-		return t.setLimit(dir, value)
+		return r.setLimit(dir, value)
 	}
 	switch name {
 	case "memory.reclaim":
-		return t.reclaimNow(dir, value)
+		return r.reclaimNow(dir, value)
 	case "memory.high", "memory.max", "memory.min", "memory.low":
 	default:
 		return errReadOnly
@@ -178,7 +181,7 @@ func (t *Tree) setMemory(dir, name, value string) error {
 	if err := set(dir, name, shown); err != nil || limit == none {
 		return err
 	}
-	h, err := t.held(dir)
+	h, err := r.held(dir)
 	if err != nil {
 		return err
 	}
@@ -187,30 +190,30 @@ func (t *Tree) setMemory(dir, name, value string) error {
 	if name != "memory.high" && name != "memory.max" || h.sum() <= limit {
 		return nil
 	}
-	if _, err := t.reclaim(dir, h.sum()-limit); err != nil {
+	if _, err := r.reclaim(dir, h.sum()-limit); err != nil {
 		return err
 	}
 	if name == "memory.max" {
-		return t.kill(dir, limit)
+		return r.kill(dir, limit)
 	}
 	return nil
 }
 
 // setLimit implements mem_cgroup_resize_max: v1 rejects a limit that reclaim cannot reach.
-func (t *Tree) setLimit(dir, value string) error {
+func (r memoryRules) setLimit(dir, value string) error {
 	limit, ok := parseBytes(value, "-1")
-	if !ok || t.isRoot(dir) {
+	if !ok || r.isRoot(dir) {
 		return syscall.EINVAL
 	}
 	if limit == none {
 		return set(dir, "memory.limit_in_bytes", strconv.FormatInt(unlimitedV1, 10))
 	}
-	h, err := t.held(dir)
+	h, err := r.held(dir)
 	if err != nil {
 		return err
 	}
 	if h.sum() > limit {
-		freed, err := t.reclaim(dir, h.sum()-limit)
+		freed, err := r.reclaim(dir, h.sum()-limit)
 		if err != nil {
 			return err
 		}
@@ -226,7 +229,7 @@ const mostSwappiness = 200
 
 // reclaimNow implements memory_reclaim: EAGAIN if less could be reclaimed than requested. Without swap, swappiness has
 // no effect.
-func (t *Tree) reclaimNow(dir, value string) error {
+func (r memoryRules) reclaimNow(dir, value string) error {
 	amount, key, more := strings.Cut(value, " ")
 	want, ok := parseBytes(amount, "")
 	if !ok || more && !swappiness(key) {
@@ -235,7 +238,7 @@ func (t *Tree) reclaimNow(dir, value string) error {
 	if want == none {
 		want = math.MaxInt64
 	}
-	freed, err := t.reclaim(dir, want)
+	freed, err := r.reclaim(dir, want)
 	if err != nil {
 		return err
 	}
@@ -252,38 +255,38 @@ func swappiness(key string) bool {
 }
 
 // kill implements mem_cgroup_out_of_memory: it kills the largest group below until the rest is within the limit.
-func (t *Tree) kill(dir string, limit int64) error {
+func (r memoryRules) kill(dir string, limit int64) error {
 	for {
-		h, err := t.held(dir)
+		h, err := r.held(dir)
 		if err != nil || h.sum() <= limit {
 			return err
 		}
-		victim, most, err := t.largest(dir)
+		victim, most, err := r.largest(dir)
 		if err != nil || most.sum() == 0 {
 			return err
 		}
-		if err := t.charge(victim, held{anon: -most.anon, inactive: -most.inactive, active: -most.active}); err != nil {
+		if err := r.charge(victim, held{anon: -most.anon, inactive: -most.inactive, active: -most.active}); err != nil {
 			return err
 		}
-		if err := t.event(victim, func(e *events) { e.oom++; e.killed++ }); err != nil {
+		if err := r.event(victim, func(e *events) { e.oom++; e.killed++ }); err != nil {
 			return err
 		}
 	}
 }
 
-func (t *Tree) largest(dir string) (string, held, error) {
+func (r memoryRules) largest(dir string) (string, held, error) {
 	names, err := subgroups(dir)
 	if err != nil {
 		return "", held{}, err
 	}
 	if len(names) == 0 {
-		h, err := t.held(dir)
+		h, err := r.held(dir)
 		return dir, h, err
 	}
 	var victim string
 	var most held
 	for _, name := range names {
-		d, h, err := t.largest(filepath.Join(dir, name))
+		d, h, err := r.largest(filepath.Join(dir, name))
 		if err != nil {
 			return "", held{}, err
 		}
@@ -302,8 +305,8 @@ func (e events) String() string {
 }
 
 // event updates the events of a group and its ancestors; v1 has no such file.
-func (t *Tree) event(dir string, count func(*events)) error {
-	for ; t.has(dir, "memory") && !t.isRoot(dir) && !t.V1; dir = filepath.Dir(dir) {
+func (r memoryRules) event(dir string, count func(*events)) error {
+	for ; r.has(dir, "memory") && !r.isRoot(dir) && !r.V1; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "memory.events"))
 		if err != nil {
 			return fmt.Errorf("memory.events: %w", err)

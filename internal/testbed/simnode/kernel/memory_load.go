@@ -18,13 +18,13 @@ const overrun = 0.01
 
 // applyMemory sets the memory of a load within its limits: anonymous memory first, then page cache. Page cache that
 // does not fit is repeatedly re-read, which counts as stall time.
-func (t *Tree) applyMemory(l Load, span time.Duration) (Use, error) {
-	dir := filepath.Join(t.root("memory"), l.Group)
-	now, err := t.held(dir)
+func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
+	dir := filepath.Join(r.root("memory"), l.Group)
+	now, err := r.held(dir)
 	if err != nil {
 		return Use{}, err
 	}
-	high, hard, err := t.ceilings(dir, now.sum())
+	high, hard, err := r.ceilings(dir, now.sum())
 	if err != nil {
 		return Use{}, err
 	}
@@ -33,7 +33,7 @@ func (t *Tree) applyMemory(l Load, span time.Duration) (Use, error) {
 		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
 	}
 	if hard != none && anon > hard {
-		return Use{Killed: true}, t.die(dir, now)
+		return Use{Killed: true}, r.die(dir, now)
 	}
 	file := max(l.File, 0)
 	for _, limit := range []int64{high, hard} {
@@ -47,20 +47,20 @@ func (t *Tree) applyMemory(l Load, span time.Duration) (Use, error) {
 	got := Use{Anon: anon, File: file}
 	if short > 0 {
 		got.Stalled = float64(short) / float64(wanted)
-		if err := t.event(dir, func(e *events) { e.high++ }); err != nil {
+		if err := r.event(dir, func(e *events) { e.high++ }); err != nil {
 			return got, err
 		}
 	}
 	by := held{anon: next.anon - now.anon, inactive: next.inactive - now.inactive, active: next.active - now.active, refaults: max(short, 0) / page}
-	return got, t.charge(dir, by)
+	return got, r.charge(dir, by)
 }
 
 // ceilings returns the maximum memory of a group under its own memory.high and memory.max and those of its ancestors,
 // given the use of other groups; none for no limit. v1 has only a hard limit.
-func (t *Tree) ceilings(dir string, own int64) (high, hard int64, err error) {
+func (r memoryRules) ceilings(dir string, own int64) (high, hard int64, err error) {
 	high, hard = none, none
-	for at := dir; t.has(at, "memory") && !t.isRoot(at); at = filepath.Dir(at) {
-		h, err := t.held(at)
+	for at := dir; r.has(at, "memory") && !r.isRoot(at); at = filepath.Dir(at) {
+		h, err := r.held(at)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -81,20 +81,20 @@ func (t *Tree) ceilings(dir string, own int64) (high, hard int64, err error) {
 	return high, hard, nil
 }
 
-func (t *Tree) die(dir string, now held) error {
-	if err := t.charge(dir, held{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
+func (r memoryRules) die(dir string, now held) error {
+	if err := r.charge(dir, held{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
 		return err
 	}
-	return t.event(dir, func(e *events) { e.oom++; e.killed++ })
+	return r.event(dir, func(e *events) { e.oom++; e.killed++ })
 }
 
 // stalls contains the shares of a span in which processes waited for memory, by cgroup directory. A parent's value is
 // the maximum of its children.
 type stalls map[string]struct{ some, full float64 }
 
-func (t *Tree) addStall(s stalls, group string, share float64) {
-	leaf := filepath.Join(t.root("memory"), group)
-	for at := leaf; t.has(at, "memory") && !t.isRoot(at); at = filepath.Dir(at) {
+func (r memoryRules) addStall(s stalls, group string, share float64) {
+	leaf := filepath.Join(r.root("memory"), group)
+	for at := leaf; r.has(at, "memory") && !r.isRoot(at); at = filepath.Dir(at) {
 		v := s[at]
 		v.some = max(v.some, share)
 		if at == leaf {
@@ -104,8 +104,8 @@ func (t *Tree) addStall(s stalls, group string, share float64) {
 	}
 }
 
-func (t *Tree) countStalls(s stalls, span time.Duration) error {
-	if t.V1 {
+func (r memoryRules) countStalls(s stalls, span time.Duration) error {
+	if r.V1 {
 		return nil
 	}
 	for dir, v := range s {

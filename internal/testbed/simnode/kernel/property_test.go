@@ -31,7 +31,7 @@ func TestQuotasHold(t *testing.T) {
 			file, value := quota, strconv.Itoa(rng.IntN(10)*10_000)
 			switch rng.IntN(4) {
 			case 0:
-				file, value = tree.burstFile(), strconv.Itoa(rng.IntN(10)*10_000)
+				file, value = tree.hierarchy().cpu().burstFile(), strconv.Itoa(rng.IntN(10)*10_000)
 			case 1:
 				value = map[bool]string{true: "-1", false: "max"}[v1]
 			}
@@ -53,12 +53,12 @@ func TestQuotasHold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, g := range groups {
-				b, err := tree.bandwidth(filepath.Join(tree.Dir, g))
+				b, err := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, g))
 				if err != nil || b.quota != none && b.burst > b.quota {
 					t.Fatalf("%s has %+v, %v", g, b, err)
 				}
 				for above := filepath.Dir(g); v1 && above != "." && b.quota != none; above = filepath.Dir(above) {
-					if p, _ := tree.bandwidth(filepath.Join(tree.Dir, above)); p.quota != none && b.quota > p.quota {
+					if p, _ := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, above)); p.quota != none && b.quota > p.quota {
 						t.Fatalf("%s has %d, above it %s has %d", g, b.quota, above, p.quota)
 					}
 				}

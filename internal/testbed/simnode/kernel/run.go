@@ -72,18 +72,19 @@ type tick struct {
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	h := t.hierarchy()
 	out := tick{got: make([]Use, len(loads)), allStalled: 1}
-	machine, err := t.branches(loads)
+	machine, err := h.scheduler().branches(loads)
 	if err != nil {
 		return tick{}, err
 	}
 	machine.distribute(min(machine.demand, float64(machine.cpus), cores))
-	if err := t.count(machine, span); err != nil {
+	if err := h.scheduler().count(machine, span); err != nil {
 		return tick{}, err
 	}
 	waited := stalls{}
 	for i, l := range loads {
-		got, err := t.applyMemory(l, span)
+		got, err := h.memory().applyMemory(l, span)
 		if err != nil {
 			return tick{}, err
 		}
@@ -94,15 +95,22 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 		}
 		out.stalled, out.allStalled = max(out.stalled, got.Stalled), min(out.allStalled, got.Stalled)
 		out.got[i] = got
-		t.addStall(waited, l.Group, got.Stalled)
+		h.memory().addStall(waited, l.Group, got.Stalled)
 	}
 	if len(loads) == 0 {
 		out.allStalled = 0
 	}
-	if out.diskWaited, err = t.transfer(loads, out.got, span); err != nil {
-		return tick{}, err
+	wanted := transferDemand(loads)
+	if t.transfers = t.transfers || wanted > 0; t.transfers { // Without any disk I/O so far, no file changes.
+		share := 1.0
+		if t.Disk > 0 && wanted > t.Disk {
+			share = t.Disk / wanted // Each load gets the same share of its demand.
+		}
+		if out.diskWaited, err = h.disks().transfer(loads, out.got, span, share); err != nil {
+			return tick{}, err
+		}
 	}
-	return out, t.countStalls(waited, span)
+	return out, h.memory().countStalls(waited, span)
 }
 
 // branch is a group in the view of the scheduler.
@@ -117,19 +125,22 @@ type branch struct {
 	cpus               int
 }
 
-func (t *Tree) branches(loads []Load) (*branch, error) {
-	cpus, _ := t.machine()
+// scheduler distributes CPU time among groups and counts it.
+type scheduler struct{ hierarchy }
+
+func (r scheduler) branches(loads []Load) (*branch, error) {
+	cpus, _ := r.machine()
 	list, err := numa.ParseCPUSet(cpus)
 	if err != nil {
 		return nil, fmt.Errorf("CPUs of the machine: %w", err)
 	}
-	machine := &branch{dir: t.root("cpu"), limit: bandwidth{quota: none}, cpus: list.Len(), weight: 1}
+	machine := &branch{dir: r.root("cpu"), limit: bandwidth{quota: none}, cpus: list.Len(), weight: 1}
 	for _, l := range loads {
 		at := machine
 		for part := range strings.SplitSeq(l.Group, "/") {
 			next := at.children[part]
 			if next == nil {
-				if next, err = t.branch(filepath.Join(at.dir, part), at.cpus); err != nil {
+				if next, err = r.branch(filepath.Join(at.dir, part), at.cpus); err != nil {
 					return nil, err
 				}
 				if at.children == nil {
@@ -145,15 +156,15 @@ func (t *Tree) branches(loads []Load) (*branch, error) {
 	return machine, nil
 }
 
-func (t *Tree) branch(dir string, cpus int) (*branch, error) {
+func (r scheduler) branch(dir string, cpus int) (*branch, error) {
 	b := &branch{dir: dir, cpus: cpus}
 	var err error
-	if b.limit, err = t.bandwidth(dir); err != nil {
+	if b.limit, err = r.cpu().bandwidth(dir); err != nil {
 		return nil, err
 	}
 	weight := int64(usualWeight)
 	file := "cpu.weight"
-	if t.V1 {
+	if r.V1 {
 		file, weight = "cpu.shares", usualShares
 	}
 	if err := number(dir, file, &weight); err != nil {
@@ -163,9 +174,9 @@ func (t *Tree) branch(dir string, cpus int) (*branch, error) {
 	if text(dir, "cpu.idle") == "1" {
 		b.weight = float64(idleShares) * usualWeight / usualShares
 	}
-	sets := filepath.Join(t.root("cpuset"), strings.TrimPrefix(dir, t.root("cpu")))
+	sets := filepath.Join(r.root("cpuset"), strings.TrimPrefix(dir, r.root("cpu")))
 	file = "cpuset.cpus.effective"
-	if t.V1 {
+	if r.V1 {
 		file = "cpuset.cpus"
 	}
 	if list, err := numa.ParseCPUSet(text(sets, file)); err == nil && list.Len() > 0 {
@@ -223,15 +234,15 @@ func (b *branch) distribute(cores float64) {
 }
 
 // count writes the use of groups. A parent's stall time is the maximum of its children.
-func (t *Tree) count(b *branch, span time.Duration) error {
-	_, _, err := t.countBelow(b, span)
+func (r scheduler) count(b *branch, span time.Duration) error {
+	_, _, err := r.countBelow(b, span)
 	return err
 }
 
-func (t *Tree) countBelow(b *branch, span time.Duration) (some, full float64, err error) {
+func (r scheduler) countBelow(b *branch, span time.Duration) (some, full float64, err error) {
 	full = 1
 	for _, c := range b.children {
-		s, f, err := t.countBelow(c, span)
+		s, f, err := r.countBelow(c, span)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -246,15 +257,15 @@ func (t *Tree) countBelow(b *branch, span time.Duration) (some, full float64, er
 			full = some
 		}
 	}
-	if t.isRoot(b.dir) {
+	if r.isRoot(b.dir) {
 		return some, 0, nil
 	}
-	if !t.V1 {
+	if !r.V1 {
 		if err := addPressure(filepath.Join(b.dir, "cpu.pressure"), some, full, span); err != nil {
 			return 0, 0, err
 		}
 	}
-	return some, full, t.countCPU(b, span)
+	return some, full, r.countCPU(b, span)
 }
 
 // throttled reports whether the group's own quota limits it.
@@ -269,14 +280,14 @@ func (s cpuStat) String() string {
 	return fmt.Sprintf("usage_usec %d\nuser_usec %d\nsystem_usec 0\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", s.usage, s.usage, s.periods, s.throttled, s.waited)
 }
 
-func (t *Tree) countCPU(b *branch, span time.Duration) error {
+func (r scheduler) countCPU(b *branch, span time.Duration) error {
 	content, err := os.ReadFile(filepath.Join(b.dir, "cpu.stat"))
 	if err != nil {
 		return fmt.Errorf("count cpu: %w", err)
 	}
 	var s cpuStat
 	var user, system int64
-	if t.V1 {
+	if r.V1 {
 		_, err = fmt.Sscanf(string(content), "nr_periods %d\nnr_throttled %d\nthrottled_time %d\n", &s.periods, &s.throttled, &s.waited)
 		err = errors.Join(err, number(b.dir, "cpuacct.usage", &s.usage))
 	} else {
@@ -286,7 +297,7 @@ func (t *Tree) countCPU(b *branch, span time.Duration) error {
 		return fmt.Errorf("count cpu: %w", err)
 	}
 	unit := time.Microsecond
-	if t.V1 {
+	if r.V1 {
 		unit = time.Nanosecond
 	}
 	s.usage += int64(b.got * float64(span/unit))
@@ -298,7 +309,7 @@ func (t *Tree) countCPU(b *branch, span time.Duration) error {
 			s.waited += int64((b.wants - b.got) * float64(span/unit))
 		}
 	}
-	if !t.V1 {
+	if !r.V1 {
 		return writeFile(filepath.Join(b.dir, "cpu.stat"), s.String())
 	}
 	return errors.Join(

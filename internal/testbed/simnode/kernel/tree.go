@@ -41,35 +41,35 @@ type Tree struct {
 func (t *Tree) Write(file, value string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.write(file, value)
+	return t.hierarchy().groups().write(file, value)
 }
 
-func (t *Tree) write(file, value string) error {
+func (r groupRules) write(file, value string) error {
 	dir, name := filepath.Split(file)
 	dir = filepath.Clean(dir)
 	if !exists(file) {
 		return &os.PathError{Op: "open", Path: file, Err: syscall.ENOENT}
 	}
-	if err := t.accept(dir, name, strings.TrimSpace(value)); err != nil {
+	if err := r.accept(dir, name, strings.TrimSpace(value)); err != nil {
 		return &os.PathError{Op: "write", Path: file, Err: err}
 	}
 	return nil
 }
 
 // accept applies a value or returns the kernel's error.
-func (t *Tree) accept(dir, name, value string) error {
+func (r groupRules) accept(dir, name, value string) error {
 	controller, _, _ := strings.Cut(name, ".")
 	switch {
 	case controller == "cpu":
-		return t.setCPU(dir, name, value)
+		return r.cpu().setCPU(dir, name, value)
 	case controller == "cpuset":
-		return t.setCPUSet(dir, name, value)
+		return r.cpuset().setCPUSet(dir, name, value)
 	case controller == "memory":
-		return t.setMemory(dir, name, value)
+		return r.memory().setMemory(dir, name, value)
 	case name == fileProcs:
-		return t.attach(dir, value)
+		return r.attach(dir, value)
 	case name == fileSubtree:
-		return t.delegate(dir, value)
+		return r.delegate(dir, value)
 	}
 	return errReadOnly
 }
@@ -85,7 +85,7 @@ func (t *Tree) Remove(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// cgroup_destroy_locked in kernel/cgroup/cgroup.c: a group with processes or with groups below it is busy.
-	for _, root := range t.roots() {
+	for _, root := range t.hierarchy().roots() {
 		dir := filepath.Join(root, group)
 		if !exists(dir) {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOENT}
@@ -94,11 +94,11 @@ func (t *Tree) Remove(group string) error {
 		if err != nil {
 			return err
 		}
-		if len(below) > 0 || t.populated(dir) {
+		if len(below) > 0 || t.hierarchy().populated(dir) {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.EBUSY}
 		}
 	}
-	for _, root := range t.roots() {
+	for _, root := range t.hierarchy().roots() {
 		if err := os.RemoveAll(filepath.Join(root, group)); err != nil {
 			return fmt.Errorf("rmdir: %w", err)
 		}
@@ -110,8 +110,8 @@ func (t *Tree) Remove(group string) error {
 func (t *Tree) Attach(group string, pid int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, root := range t.roots() {
-		if err := t.write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
+	for _, root := range t.hierarchy().roots() {
+		if err := t.hierarchy().groups().write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (t *Tree) Attach(group string, pid int) error {
 func (t *Tree) Detach(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, root := range t.roots() {
+	for _, root := range t.hierarchy().roots() {
 		if err := writeFile(filepath.Join(root, group, fileProcs), ""); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (t *Tree) Tear(group, file string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	controller, _, _ := strings.Cut(file, ".")
-	path := filepath.Join(t.root(controller), group, file)
+	path := filepath.Join(t.hierarchy().root(controller), group, file)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("tear: %w", err)
@@ -143,15 +143,15 @@ func (t *Tree) Tear(group, file string) error {
 	return writeFile(path, string(content[:len(content)/2]))
 }
 
-func (t *Tree) attach(dir, value string) error {
+func (r groupRules) attach(dir, value string) error {
 	pid, err := strconv.Atoi(value)
 	if err != nil || pid < 0 {
 		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
 	}
-	if !t.V1 && !t.mayMix(dir, strings.Fields(text(dir, fileSubtree))) {
+	if !r.V1 && !r.mayMix(dir, strings.Fields(text(dir, fileSubtree))) {
 		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it delegates controllers
 	}
-	if t.V1 && t.has(dir, "cpuset") {
+	if r.V1 && r.has(dir, "cpuset") {
 		// cpuset_can_attach in kernel/cgroup/cpuset.c: the group must have CPUs and memory.
 		if empty(dir, "cpuset.cpus") || empty(dir, "cpuset.mems") {
 			return syscall.ENOSPC
@@ -164,35 +164,53 @@ func (t *Tree) attach(dir, value string) error {
 	return writeFile(filepath.Join(dir, fileProcs), string(content)+value+"\n")
 }
 
+// hierarchy is where the groups of a Tree are. Each controller's rules are methods of a type of its own.
+type hierarchy struct {
+	Dir        string
+	V1         bool
+	CPUs, Mems string
+}
+
+func (t *Tree) hierarchy() hierarchy {
+	return hierarchy{Dir: t.Dir, V1: t.V1, CPUs: t.CPUs, Mems: t.Mems}
+}
+
+func (h hierarchy) cpu() cpuRules        { return cpuRules{h} }
+func (h hierarchy) cpuset() cpusetRules  { return cpusetRules{h} }
+func (h hierarchy) memory() memoryRules  { return memoryRules{h} }
+func (h hierarchy) disks() diskRules     { return diskRules{h} }
+func (h hierarchy) groups() groupRules   { return groupRules{h} }
+func (h hierarchy) scheduler() scheduler { return scheduler{h} }
+
 // roots returns the hierarchies by one controller of each.
-func (t *Tree) roots() map[string]string {
-	out := map[string]string{"cpu": filepath.Clean(t.Dir)}
-	if t.V1 && t.separate() {
-		out["cpuset"], out["memory"], out["blkio"] = t.root("cpuset"), t.root("memory"), t.root("blkio")
+func (h hierarchy) roots() map[string]string {
+	out := map[string]string{"cpu": filepath.Clean(h.Dir)}
+	if h.V1 && h.separate() {
+		out["cpuset"], out["memory"], out["blkio"] = h.root("cpuset"), h.root("memory"), h.root("blkio")
 	}
 	return out
 }
 
 // separate reports whether the v1 controllers are in separate hierarchies.
-func (t *Tree) separate() bool { return strings.HasPrefix(filepath.Base(t.Dir), "cpu") }
+func (h hierarchy) separate() bool { return strings.HasPrefix(filepath.Base(h.Dir), "cpu") }
 
-func (t *Tree) root(controller string) string {
-	dir := filepath.Clean(t.Dir)
-	if t.V1 && t.separate() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
+func (h hierarchy) root(controller string) string {
+	dir := filepath.Clean(h.Dir)
+	if h.V1 && h.separate() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
 		return filepath.Join(filepath.Dir(dir), controller)
 	}
 	return dir
 }
 
 // has reports whether a group's directory is in a controller's hierarchy.
-func (t *Tree) has(dir, controller string) bool {
-	root := t.root(controller)
+func (h hierarchy) has(dir, controller string) bool {
+	root := h.root(controller)
 	return dir == root || strings.HasPrefix(dir, root+"/")
 }
 
 // isRoot reports whether a directory is the root of its hierarchy.
-func (t *Tree) isRoot(dir string) bool {
-	for _, root := range t.roots() {
+func (h hierarchy) isRoot(dir string) bool {
+	for _, root := range h.roots() {
 		if dir == root {
 			return true
 		}
@@ -201,7 +219,7 @@ func (t *Tree) isRoot(dir string) bool {
 }
 
 // populated reports whether a group or one below it has processes.
-func (t *Tree) populated(dir string) bool {
+func (h hierarchy) populated(dir string) bool {
 	if !empty(dir, fileProcs) {
 		return true
 	}
@@ -210,7 +228,7 @@ func (t *Tree) populated(dir string) bool {
 		return false
 	}
 	for _, name := range below {
-		if t.populated(filepath.Join(dir, name)) {
+		if h.populated(filepath.Join(dir, name)) {
 			return true
 		}
 	}
