@@ -58,6 +58,10 @@ func addCost(_ context.Context, p *dependencies) error {
 		Ledger: p.ledger, Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Pods: newLiveLister(p.mgr),
 		Namespace: p.Namespace, Interval: p.CostInterval, Clock: wallclock.New(), Notify: p.notify,
 	}
+	var err error
+	if cfg.Report, err = p.Notifications.schedule(); err != nil {
+		return fmt.Errorf("--weekly-report: %w", err)
+	}
 	if p.FeatureGates.Enabled(featuregate.Analysis) {
 		cfg.Recommendations = p.mgr.GetClient()
 	}

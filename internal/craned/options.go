@@ -140,6 +140,7 @@ func NewOptions() *Options {
 		OOM:                             newOOM(),
 		Adoption:                        newAdoption(),
 		Webhook:                         newWebhook(),
+		Notifications:                   newNotifications(),
 		Diagnostics:                     newDiagnostics(),
 		Controllers:                     []string{"*"},
 		FeatureGates:                    featuregate.New(),

@@ -33,6 +33,7 @@ func (o *Options) Validate() field.ErrorList {
 	errs = append(errs, o.OOM.validate()...)
 	errs = append(errs, o.Adoption.validate()...)
 	errs = append(errs, o.Webhook.validate(o.FeatureGates.Enabled(featuregate.QOSInitializer))...)
+	errs = append(errs, o.Notifications.validate()...)
 	errs = append(errs, o.Diagnostics.validate(o.MetricsSecure)...)
 	if o.RecommendationOutdated <= 0 {
 		errs = append(errs, notPositive("recommendation-outdate-interval", o.RecommendationOutdated))

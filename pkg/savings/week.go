@@ -13,11 +13,26 @@ import (
 
 const hoursPerWeek = 7 * 24
 
-// WeekEnd returns the last Monday at 0:00 in UTC that is no later than a time: the end of the last complete week.
-func WeekEnd(at time.Time) time.Time {
-	day := at.UTC().Truncate(24 * time.Hour)
-	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+// Schedule is the time of the weekly report. The zero value with a zone is Sunday at 0:00.
+type Schedule struct {
+	Day  time.Weekday
+	Hour int
+	Zone *time.Location
 }
+
+// Due returns the last time of the report that is no later than a time.
+func (s Schedule) Due(at time.Time) time.Time {
+	local := at.In(s.Zone)
+	daysSince := (int(local.Weekday()) - int(s.Day) + 7) % 7
+	due := time.Date(local.Year(), local.Month(), local.Day()-daysSince, s.Hour, 0, 0, 0, s.Zone)
+	if due.After(at) {
+		due = time.Date(local.Year(), local.Month(), local.Day()-daysSince-7, s.Hour, 0, 0, 0, s.Zone)
+	}
+	return due
+}
+
+// WeekEnd returns the end of the last complete day in UTC at the time of a report: days of the record are days in UTC.
+func WeekEnd(due time.Time) time.Time { return due.UTC().Truncate(24 * time.Hour) }
 
 // Week returns the sum of the seven days before an end, by currency.
 func (r *Record) Week(end time.Time) map[string]Day {

@@ -5,20 +5,44 @@ package savings_test
 
 import (
 	"testing"
+	"time"
 
 	"crane.io/crane/pkg/savings"
 )
 
-// TestWeeklyText: the week ends on Monday at 0:00, may lie in two months, and what was not observed is named.
-func TestWeeklyText(t *testing.T) {
-	for now, want := range map[string]string{
-		"2026-11-02T00:00:00Z": "2026-11-02T00:00:00Z", "2026-11-08T23:59:59Z": "2026-11-02T00:00:00Z", "2026-11-09T00:00:00Z": "2026-11-09T00:00:00Z",
-		"2026-11-10T12:00:00Z": "2026-11-09T00:00:00Z",
+// TestSchedule: a report is due once in a week at an hour of a zone, also in weeks with a change of the clock.
+func TestSchedule(t *testing.T) {
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	monday, east := savings.Schedule{Day: time.Monday, Zone: time.UTC}, savings.Schedule{Day: time.Monday, Hour: 9, Zone: shanghai}
+	summer := savings.Schedule{Day: time.Sunday, Hour: 8, Zone: berlin}
+	for _, test := range []struct {
+		schedule       savings.Schedule
+		now, due, week string
+	}{
+		{monday, "2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z"},
+		{monday, "2026-11-08T23:59:59Z", "2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z"},
+		{monday, "2026-11-10T12:00:00Z", "2026-11-09T00:00:00Z", "2026-11-09T00:00:00Z"},
+		{east, "2026-11-09T00:59:59Z", "2026-11-02T01:00:00Z", "2026-11-02T00:00:00Z"},
+		{east, "2026-11-09T01:00:00Z", "2026-11-09T01:00:00Z", "2026-11-09T00:00:00Z"},
+		{summer, "2026-10-25T06:59:59Z", "2026-10-18T06:00:00Z", "2026-10-18T00:00:00Z"},
+		{summer, "2026-10-25T07:00:00Z", "2026-10-25T07:00:00Z", "2026-10-25T00:00:00Z"},
 	} {
-		if got := savings.WeekEnd(at(now)); !got.Equal(at(want)) {
-			t.Errorf("week before %s ends at %s, want %s", now, got, want)
+		due := test.schedule.Due(at(test.now))
+		if !due.Equal(at(test.due)) || !savings.WeekEnd(due).Equal(at(test.week)) {
+			t.Errorf("%s: due %s, week to %s; want %s and %s", test.now, due, savings.WeekEnd(due), test.due, test.week)
 		}
 	}
+}
+
+// TestWeeklyText: a week may lie in two months, and what was not observed is named.
+func TestWeeklyText(t *testing.T) {
 	r := &savings.Record{}
 	if got, want := r.WeeklyText(at("2026-11-02T00:00:00Z")), "Savings from 2026-10-26 to 2026-11-01 (UTC).\nNot known: nothing was recorded.\n"; got != want {
 		t.Errorf("%q", got)

@@ -359,6 +359,36 @@ func TestStateVolume(t *testing.T) {
 	}
 }
 
+// TestNotifications checks that the Secret is mounted where the flags expect the URLs, and that nothing of it is there by default.
+func TestNotifications(t *testing.T) {
+	find := func(extra ...string) corev1.PodSpec {
+		for _, o := range render(t, extra...) {
+			if o.GetKind() == "Deployment" && o.GetName() == "craned" {
+				return convert[appsv1.Deployment](t, o).Spec.Template.Spec
+			}
+		}
+		t.Fatal("no craned")
+		return corev1.PodSpec{}
+	}
+	if spec := find(); strings.Contains(strings.Join(spec.Containers[0].Args, " "), "notification") {
+		t.Errorf("by default: %v", spec.Containers[0].Args)
+	}
+	spec := find("--set", "craned.notifications.secret=chat,craned.notifications.slackKey=s,craned.notifications.webhookKey=w,craned.notifications.weeklyReport=Friday 09:00 Asia/Shanghai")
+	for _, want := range []string{
+		"--notification-slack-url-file=/etc/crane-notifications/s", "--notification-webhook-url-file=/etc/crane-notifications/w", "--weekly-report=Friday 09:00 Asia/Shanghai",
+	} {
+		if !slices.Contains(spec.Containers[0].Args, want) {
+			t.Errorf("no %s in %v", want, spec.Containers[0].Args)
+		}
+	}
+	mounted := slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "notifications" && m.MountPath == "/etc/crane-notifications"
+	})
+	if !mounted || !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "notifications" && v.Secret.SecretName == "chat" }) {
+		t.Errorf("volumes %v, mounts %v", spec.Volumes, spec.Containers[0].VolumeMounts)
+	}
+}
+
 // TestPodValues checks the values that each component has.
 func TestPodValues(t *testing.T) {
 	values := filepath.Join(t.TempDir(), "values.yaml")

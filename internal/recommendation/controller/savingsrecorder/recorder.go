@@ -48,8 +48,9 @@ type Config struct {
 	// Interval is the time between two samples, above 0.
 	Interval time.Duration
 	Clock    clock.WithTicker
-	// Notify receives the report of each week, after its end; nil for none.
+	// Notify receives the weekly report when it is due; nil for none.
 	Notify func(notification.Event)
+	Report savings.Schedule
 }
 
 // Recorder records savings. It is a manager.Runnable of the leader and a prometheus.Collector.
@@ -114,18 +115,28 @@ func (r *Recorder) round(ctx context.Context) error {
 	}
 	now, weekly := r.cfg.Clock.Now(), ""
 	err = savingsrecord.Update(ctx, r.cfg.Live, r.cfg.Writer, r.cfg.Namespace, func(record *savings.Record) error {
-		before, end := record.Until, savings.WeekEnd(now)
+		before := record.Until
 		err := record.Add(now, maxGapIntervals*r.cfg.Interval, sample)
-		if !before.IsZero() && before.Before(end) {
-			weekly = record.WeeklyText(end)
-		}
+		weekly = r.weeklyText(record, before, now)
 		return err
 	})
-	// The end of the record is past the end of the week now, for the next leader too: the report is sent once.
-	if err == nil && weekly != "" && r.cfg.Notify != nil {
+	if err == nil && weekly != "" {
 		r.cfg.Notify(notification.Event{Time: now, Reason: notification.ReasonWeeklyReport, Message: weekly})
 	}
 	return err
+}
+
+// weeklyText returns the report if it became due since the record was written before. The record then ends after that time, for the next
+// leader too: the report is sent once.
+func (r *Recorder) weeklyText(record *savings.Record, before, now time.Time) string {
+	if r.cfg.Notify == nil || before.IsZero() {
+		return ""
+	}
+	due := r.cfg.Report.Due(now)
+	if !before.Before(due) {
+		return ""
+	}
+	return record.WeeklyText(savings.WeekEnd(due))
 }
 
 // sample returns the present costs and savings.

@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/recommendation/savingsrecord"
 	"crane.io/crane/pkg/cost"
+	"crane.io/crane/pkg/savings"
 )
 
 // fixedLedger is a cluster of one node that costs 2 an hour.
@@ -38,7 +39,7 @@ func TestWeeklyReport(t *testing.T) {
 	newRecorder := func() *Recorder {
 		return New(Config{
 			Ledger: ledger, Live: c, Writer: c, Namespace: "crane-system", Interval: 5 * time.Minute, Clock: clk,
-			Notify: func(e notification.Event) { sent = append(sent, e) },
+			Notify: func(e notification.Event) { sent = append(sent, e) }, Report: savings.Schedule{Day: time.Monday, Zone: time.UTC},
 		})
 	}
 	r := newRecorder()
