@@ -81,13 +81,16 @@ func (s *sizer) step(code StepCode, to float64, detail string) {
 	s.value = to
 }
 
+// maxQuantity is the largest request or limit, in its unit: larger numbers, of samples that are no measurements, have no integer.
+const maxQuantity = 1 << 62
+
 func (s *sizer) flag(code FlagCode, detail string) {
 	s.Flags = append(s.Flags, Flag{Code: code, Detail: detail})
 }
 
 // milliCPU and bytes return the value in the unit of the request, rounded up except for float noise.
 func (s *sizer) milliCPU() series.MilliCPU { return milliUp(s.value) }
-func (s *sizer) bytes() series.Bytes       { return series.Bytes(s.value + 0.5) }
+func (s *sizer) bytes() series.Bytes       { return series.Bytes(min(s.value+0.5, maxQuantity)) }
 
 // spike flags a single day that is far above all others.
 func (s *sizer) spike(values []dayValue, counts bool) {
@@ -240,7 +243,7 @@ func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *
 	if v <= 0 {
 		return nil
 	}
-	out := T(v*perUnit + 0.5)
+	out := T(min(v*perUnit+0.5, maxQuantity))
 	return &out
 }
 

@@ -141,7 +141,9 @@ func percentile(q series.Ratio) string {
 }
 
 // milliUp converts cores into millicores, rounded up except for float noise.
-func milliUp(cores float64) series.MilliCPU { return series.MilliCPU(math.Ceil(cores*1000 - 1e-6)) }
+func milliUp(cores float64) series.MilliCPU {
+	return series.MilliCPU(min(math.Ceil(cores*1000-1e-6), maxQuantity))
+}
 
 // FlagCode identifies a finding.
 type FlagCode string

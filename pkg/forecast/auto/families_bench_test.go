@@ -4,13 +4,10 @@
 package auto
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"crane.io/crane/pkg/forecast"
 	"crane.io/crane/pkg/forecast/baseline"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // seriesFamily is a directory of series of one origin. Families of one group share workloads: none is used to choose
@@ -33,51 +31,6 @@ func seriesFamilies() []seriesFamily {
 		{"known-cause", "known-cause", "data/known-cause/*.csv"},
 		{"requests", "requests", "data/requests/*.csv"},
 	}
-}
-
-// readSeries reads a CSV file with the columns ts,value into a series whose step is the most frequent distance.
-func readSeries(path string) (series.Series, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return series.Series{}, err
-	}
-	defer file.Close()
-	records, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		return series.Series{}, err
-	}
-	var at []int64
-	var values []float64
-	counts := map[int64]int{}
-	for _, r := range records[1:] {
-		seconds, err := strconv.ParseInt(r[0], 10, 64)
-		if err != nil {
-			return series.Series{}, err
-		}
-		v, err := strconv.ParseFloat(r[1], 64)
-		if err != nil {
-			return series.Series{}, err
-		}
-		if len(at) > 0 {
-			counts[seconds-at[len(at)-1]]++
-		}
-		at, values = append(at, seconds), append(values, v)
-	}
-	step := int64(60)
-	for d, n := range counts {
-		if d > 0 && n > counts[step] {
-			step = d
-		}
-	}
-	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
-	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
-	for i := range out.Values {
-		out.Values[i] = series.Gap()
-	}
-	for i, v := range values {
-		out.Values[(at[i]-at[0])/step] = v
-	}
-	return out, nil
 }
 
 // figures are the sums of the losses of one forecaster over the origins of a series.
@@ -193,7 +146,7 @@ func loadFamilies(b *testing.B, variants []variant) map[string][][]figures {
 			group.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				s, err := readSeries(path)
+				s, err := families.ReadCSV(path)
 				if err != nil {
 					b.Errorf("%s: %v", path, err)
 					return

@@ -362,3 +362,25 @@ func BenchmarkNight(b *testing.B) {
 		})
 	}
 }
+
+// TestMissedTargetStaysNearTheUsage checks that a jump, before which no multiplier met the target, does not lead to a multiple of the level
+// after it.
+func TestMissedTargetStaysNearTheUsage(t *testing.T) {
+	const jump, highest = 5, 15
+	m := New(ConstantSettings())
+	p := mustPlan(t, m, learn(m, days(12, 5*time.Minute, func(minute int) float64 {
+		use := 2 - math.Cos(2*math.Pi*float64(minute)/1440)
+		if minute >= 9*1440 {
+			use *= jump
+		}
+		return use
+	})))
+	if p.Met() || p.Requests[0] < highest || p.Requests[0] > 1.1*highest {
+		t.Errorf("a request of %v with the factor %v", p.Requests[0], p.Multiplier)
+	}
+	for _, point := range p.Points {
+		if point.Multiplier == p.Multiplier && point.Violation != p.Achieved {
+			t.Errorf("%v above the request reported, %v replayed", p.Achieved, point.Violation)
+		}
+	}
+}

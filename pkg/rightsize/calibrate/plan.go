@@ -6,6 +6,7 @@ package calibrate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/series"
@@ -33,7 +34,7 @@ type Calibration struct {
 	// Target is the share of the time that usage may exceed the request; Achieved is that share in the replay.
 	Target   series.Ratio `json:"target"`
 	Achieved series.Ratio `json:"achieved"`
-	// Multiplier was chosen: the cheapest one that met the target, or the one closest to it if none did. With a reaction a small
+	// Multiplier was chosen: the cheapest one that met the target, or, if none did, the one closest to it with requests near the usage. With a reaction a small
 	// multiplier may cost more than a larger one, because it is raised more often.
 	Multiplier float64 `json:"multiplier"`
 	// WholeDay is set if one request for the whole day was cheaper than requests by block.
@@ -84,18 +85,53 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 	if c.Days == 0 {
 		return Plan{}, ErrIdle
 	}
-	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Calibration: c, Requests: make([]float64, m.blocks)}
+	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Requests: make([]float64, m.blocks)}
 	for i := range out.Requests {
 		switch {
 		case c.NewestDays > 0:
-			out.Requests[i] = c.Multiplier * shape[m.blocks+1]
+			out.Requests[i] = shape[m.blocks+1]
 		case c.WholeDay:
-			out.Requests[i] = c.Multiplier * shape[m.blocks]
+			out.Requests[i] = shape[m.blocks]
 		default:
-			out.Requests[i] = c.Multiplier * shape[i]
+			out.Requests[i] = shape[i]
 		}
 	}
+	c.limit(slices.Max(out.Requests), m.highest())
+	for i := range out.Requests {
+		out.Requests[i] *= c.Multiplier
+	}
+	out.Calibration = c
 	return out, nil
+}
+
+// mostOfHighest bounds requests where no multiplier met the target, as a multiple of the highest usage.
+const mostOfHighest = 1.1
+
+// limit reduces the multiplier of a missed target, such that it makes no request of a base much larger than the highest usage: days before
+// a jump call for a large multiplier, which the level after it does not need.
+func (c *Calibration) limit(base, highest float64) {
+	if c.Met() {
+		return
+	}
+	for i, p := range slices.Backward(c.Points) {
+		if p.Multiplier <= c.Multiplier && (i == 0 || p.Multiplier*base <= mostOfHighest*highest) {
+			c.Multiplier, c.Achieved = p.Multiplier, p.Violation
+			return
+		}
+	}
+}
+
+// highest returns the highest usage of the days.
+func (m *Model) highest() float64 {
+	out := 0.0
+	for _, d := range m.days {
+		for _, b := range d.blocks {
+			if v := b.Max(); v > out { // NaN without usage
+				out = v
+			}
+		}
+	}
+	return out
 }
 
 // calibrate chooses the multiplier from the replayed days.

@@ -16,6 +16,7 @@ import (
 
 	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // seriesFamily is a directory of series of one origin, beside the repository. Families of one group share workloads: none is
@@ -90,7 +91,7 @@ func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 			group.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				s, err := readCSV(path)
+				s, err := families.ReadCSV(path)
 				if err != nil {
 					b.Errorf("%s: %v", path, err)
 					return

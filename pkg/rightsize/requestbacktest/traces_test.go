@@ -9,12 +9,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
 )
 
 // tracesDir is where the real series lie, beside the repository; the test is skipped where they are absent.
@@ -48,59 +46,13 @@ func readTraces(t *testing.T) []Named {
 	var all []Named
 	for i := range 8 {
 		name := fmt.Sprintf("workload-%d", i)
-		s, err := readCSV(filepath.Join(dir, name+".csv"))
+		s, err := families.ReadCSV(filepath.Join(dir, name+".csv"))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		all = append(all, Named{Name: name, Series: s})
 	}
 	return all
-}
-
-// readCSV reads a file with the columns ts,value into a series whose step is the most frequent distance.
-func readCSV(path string) (series.Series, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return series.Series{}, err
-	}
-	var at []int64
-	var values []float64
-	counts := map[int64]int{}
-	for line := range strings.Lines(string(data)) {
-		stamp, value, _ := strings.Cut(strings.TrimSpace(line), ",")
-		if stamp == "ts" {
-			continue
-		}
-		seconds, errStamp := strconv.ParseInt(stamp, 10, 64)
-		v, errValue := strconv.ParseFloat(value, 64)
-		if err := errors.Join(errStamp, errValue); err != nil {
-			return series.Series{}, err
-		}
-		if len(at) > 0 {
-			counts[seconds-at[len(at)-1]]++
-		}
-		at, values = append(at, seconds), append(values, v)
-	}
-	step := int64(0)
-	for d, n := range counts {
-		if d > 0 && (n > counts[step] || n == counts[step] && d < step) {
-			step = d
-		}
-	}
-	if step == 0 {
-		return series.Series{}, errors.New("fewer than two samples")
-	}
-	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
-	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
-	for i := range out.Values {
-		out.Values[i] = series.Gap()
-	}
-	for i, v := range values {
-		if cell := (at[i] - at[0] + step/2) / step; cell >= 0 && int(cell) < len(out.Values) {
-			out.Values[cell] = v
-		}
-	}
-	return out, nil
 }
 
 // means returns the mean score of each rule over the series.
