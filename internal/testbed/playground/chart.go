@@ -24,7 +24,7 @@ const chartFile = "crane-playground-chart.svg"
 
 // Chart implements demo.Executor: it samples load and pods for a while, prints a line per sample and a summary, and
 // writes an SVG chart.
-func (p *playground) Chart(ctx context.Context, c demo.Chart) error {
+func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 	if p.externalLoad == nil {
 		return errors.New("chart: no load: --only excludes prometheus")
 	}
@@ -54,7 +54,7 @@ func (p *playground) Chart(ctx context.Context, c demo.Chart) error {
 }
 
 // samplePoint reads the current load and pods.
-func (p *playground) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, error) {
+func (p executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, error) {
 	var d appsv1.Deployment
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Deployment}, &d); err != nil {
 		return chart.Point{}, fmt.Errorf("chart: %w", err)
@@ -67,7 +67,7 @@ func (p *playground) samplePoint(ctx context.Context, c demo.Chart) (chart.Point
 }
 
 // writeChart writes the chart to a file that outlives the playground.
-func (p *playground) writeChart(scale chart.Scale, c demo.Chart, points []chart.Point) (err error) {
+func (p executor) writeChart(scale chart.Scale, c demo.Chart, points []chart.Point) (err error) {
 	dir := p.options.DataDir
 	if dir == "" {
 		dir = os.TempDir()

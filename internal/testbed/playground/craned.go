@@ -132,7 +132,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if port := p.port(portCraned); port != 0 {
+	if port := p.options.port(portCraned); port != 0 {
 		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
 	webHost, webPort, err := net.SplitHostPort(addresses[2])

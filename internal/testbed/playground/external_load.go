@@ -27,18 +27,17 @@ func (d *externalLoad) labels() labels.Labels {
 }
 
 // setExternalLoad schedules the rise of the load relative to the end of the history, also after a restart.
-func (p *playground) setExternalLoad(past load.Past) {
+func (p history) setExternalLoad(past load.Past) {
 	if s := p.options.scenario; s != nil && s.Load != nil {
 		p.externalLoad = &externalLoad{Load: s.Load, end: past.Start.AddDate(0, 0, p.options.Days)}
 	}
 }
 
-// externalLoadHistory returns the history of the external load.
-func (p *playground) externalLoadHistory(grid promserver.Grid) []promserver.Series {
-	if p.externalLoad == nil {
+// history returns the history of the external load; none without a load.
+func (d *externalLoad) history(grid promserver.Grid) []promserver.Series {
+	if d == nil {
 		return nil
 	}
-	d := p.externalLoad
 	return []promserver.Series{{Labels: d.labels(), Fill: func(dst []float64, first int) {
 		for i := range dst {
 			dst[i] = d.at(grid.Start.Add(time.Duration(first+i) * grid.Step))
@@ -46,10 +45,10 @@ func (p *playground) externalLoadHistory(grid promserver.Grid) []promserver.Seri
 	}}}
 }
 
-// externalLoadSamples returns the external load as samples of one scrape.
-func (p *playground) externalLoadSamples(now time.Time) []promserver.Sample {
-	if p.externalLoad == nil {
+// samples returns the external load as samples of one scrape; none without a load.
+func (d *externalLoad) samples(now time.Time) []promserver.Sample {
+	if d == nil {
 		return nil
 	}
-	return []promserver.Sample{{Labels: p.externalLoad.labels(), Value: p.externalLoad.at(now)}}
+	return []promserver.Sample{{Labels: d.labels(), Value: d.at(now)}}
 }

@@ -18,6 +18,7 @@ import (
 	"crane.io/crane/internal/testbed/playground/clusterseries"
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/internal/testbed/simnode"
 )
 
 // liveInterval is the interval at which samples are appended while the playground runs.
@@ -40,10 +41,10 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	}
 	p.prometheus, err = promserver.Open(promserver.Options{
 		Dir:    filepath.Join(p.dir, "prometheus"),
-		Listen: fmt.Sprintf("127.0.0.1:%d", p.port(portPrometheus)),
+		Listen: fmt.Sprintf("127.0.0.1:%d", p.options.port(portPrometheus)),
 		// The coarser of the two intervals, so that clients that derive rate windows from it cover the history as well.
 		ScrapeInterval: p.options.Step,
-		Targets:        clusterseries.Targets(p.nodeNames()),
+		Targets:        clusterseries.Targets(nodeNames(p.fleet)),
 		Rules:          rules,
 		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
 	})
@@ -51,11 +52,12 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 		return err
 	}
 	p.onStop(func(context.Context) error { return p.prometheus.Close() })
-	if err := p.backfill(ctx, objects); err != nil {
+	written := history{p, objects}
+	if err := written.backfill(ctx); err != nil {
 		return err
 	}
 	p.background.Go(func() {
-		if err := p.keepUpToDate(ctx, objects); err != nil && ctx.Err() == nil {
+		if err := written.keepUpToDate(ctx); err != nil && ctx.Err() == nil {
 			fail(fmt.Errorf("exporting metrics: %w", err))
 		}
 	})
@@ -81,9 +83,15 @@ func (p *playground) watch(ctx context.Context, fail context.CancelCauseFunc) (c
 	return watched, nil
 }
 
+// history writes the series of the objects to Prometheus.
+type history struct {
+	*playground
+	objects client.Reader
+}
+
 // backfill writes the past use of the current pods up to the last whole step. After a restart with the same data
 // directory it writes only the time since the last sample.
-func (p *playground) backfill(ctx context.Context, objects client.Reader) error {
+func (p history) backfill(ctx context.Context) error {
 	end := time.Now().Truncate(p.options.Step)
 	past, err := p.past(end)
 	if err != nil {
@@ -97,19 +105,19 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 	if !grid.Start.Before(end) {
 		return nil
 	}
-	snapshot, err := p.snapshot(ctx, objects)
+	snapshot, err := p.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	history, err := p.exporter.Backfill(snapshot.Objects, past, grid)
+	series, err := p.exporter.Backfill(snapshot.Objects, past, grid)
 	if err != nil {
 		return err
 	}
-	stats, err := p.prometheus.Backfill(ctx, grid, append(history.Series, p.externalLoadHistory(grid)...))
+	stats, err := p.prometheus.Backfill(ctx, grid, append(series.Series, p.externalLoad.history(grid)...))
 	if err != nil {
 		return err
 	}
-	history.Commit()
+	series.Commit()
 	p.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
 		stats.Series, stats.Samples, stats.Bytes>>20, stats.Took.Round(10*time.Millisecond))
 	return nil
@@ -117,7 +125,7 @@ func (p *playground) backfill(ctx context.Context, objects client.Reader) error 
 
 // past returns the period that the history of this data directory covers. Its start is stored at the first start, so
 // that the load continues unchanged after a restart.
-func (p *playground) past(end time.Time) (load.Past, error) {
+func (p history) past(end time.Time) (load.Past, error) {
 	file := filepath.Join(p.dir, "history-begins")
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,11 +144,11 @@ func (p *playground) past(end time.Time) (load.Past, error) {
 
 // keepUpToDate appends the exporters' samples at each interval until ctx ends. The server counts failed appends (a
 // scenario may have stopped it); only a failed snapshot is an error.
-func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) error {
+func (p history) keepUpToDate(ctx context.Context) error {
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
 	for {
-		snapshot, err := p.snapshot(ctx, objects)
+		snapshot, err := p.snapshot(ctx)
 		if err != nil {
 			return err
 		}
@@ -155,21 +163,21 @@ func (p *playground) keepUpToDate(ctx context.Context, objects client.Reader) er
 	}
 }
 
-func (p *playground) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
-	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.externalLoadSamples(snapshot.At)...))
+func (p history) append(ctx context.Context, snapshot clusterseries.Snapshot) error {
+	return p.prometheus.Append(ctx, "exporters", snapshot.At, append(p.exporter.Samples(snapshot), p.externalLoad.samples(snapshot.At)...))
 }
 
 // snapshot collects the current input of the exporters.
-func (p *playground) snapshot(ctx context.Context, objects client.Reader) (clusterseries.Snapshot, error) {
+func (p history) snapshot(ctx context.Context) (clusterseries.Snapshot, error) {
 	s := clusterseries.Snapshot{At: time.Now(), Containers: p.fleet.Snapshot(), Nodes: p.fleet.Nodes()}
 	var err error
-	s.Objects, err = clusterseries.ReadObjects(ctx, objects)
+	s.Objects, err = clusterseries.ReadObjects(ctx, p.objects)
 	return s, err
 }
 
-func (p *playground) nodeNames() []string {
+func nodeNames(fleet *simnode.Fleet) []string {
 	var names []string
-	for _, n := range p.fleet.Nodes() {
+	for _, n := range fleet.Nodes() {
 		names = append(names, n.Spec.Name)
 	}
 	return names

@@ -220,19 +220,19 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 		}
 	}
 	var err error
-	if p.tunnel, err = tunnel.Open(ctx, p.dir, p.directNetworks()...); err != nil {
+	if p.tunnel, err = tunnel.Open(ctx, p.dir, p.options.directNetworks()...); err != nil {
 		return err
 	}
 	p.onStop(func(context.Context) error { return p.tunnel.Close() })
 	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
-	if args := p.controllerManagerArgs(); len(args) > 0 {
+	if args := p.options.controllerManagerArgs(); len(args) > 0 {
 		extra[controlplane.ControllerManager] = args
 	}
 	control, err := controlplane.Start(ctx, controlplane.Options{
 		Dir:           filepath.Join(p.dir, "controlplane"),
 		Binary:        filepath.Join(p.options.BinDir, "controlplane"),
 		Components:    components,
-		APIServerPort: p.port(portAPIServer),
+		APIServerPort: p.options.port(portAPIServer),
 		ExtraArgs:     extra,
 		Restart:       true,
 		OnExit:        p.reportExit,
@@ -257,13 +257,13 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 }
 
 // controllerManagerArgs returns the controller manager flags of the scenario.
-func (p *playground) controllerManagerArgs() []string {
-	if p.options.scenario == nil || !p.options.runs(componentControllerManager) {
+func (o *Options) controllerManagerArgs() []string {
+	if o.scenario == nil || !o.runs(componentControllerManager) {
 		return nil
 	}
 	var args []string
-	for _, name := range slices.Sorted(maps.Keys(p.options.scenario.ControllerManager)) {
-		args = append(args, "--"+name+"="+p.options.scenario.ControllerManager[name])
+	for _, name := range slices.Sorted(maps.Keys(o.scenario.ControllerManager)) {
+		args = append(args, "--"+name+"="+o.scenario.ControllerManager[name])
 	}
 	return args
 }

@@ -61,11 +61,11 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 }
 
 // port returns the forwarded port of this machine, or 0 (any free port) outside of namespaces.
-func (p *playground) port(which int) int {
-	if p.options.session == nil {
+func (o *Options) port(which int) int {
+	if o.session == nil {
 		return 0
 	}
-	return p.options.session.Ports[which]
+	return o.session.Ports[which]
 }
 
 // startRealNodes joins real nodes to the cluster, for pods that tolerate their taint.
@@ -103,8 +103,8 @@ func (o *Options) stateDir() string {
 
 // directNetworks returns the networks of nodes that the API server reaches directly, not through the tunnel to the
 // simulated ones.
-func (p *playground) directNetworks() []string {
-	if p.options.RealNodes == 0 {
+func (o *Options) directNetworks() []string {
+	if o.RealNodes == 0 {
 		return nil
 	}
 	return []string{bridge.Address(1).Masked().String()}

@@ -26,16 +26,19 @@ const nodePrefix = "node/"
 
 // playScenario plays the scenario of the options on this playground.
 func (p *playground) playScenario(ctx context.Context) error {
-	return p.options.scenario.Play(ctx, clock.RealClock{}, p)
+	return p.options.scenario.Play(ctx, clock.RealClock{}, executor{p})
 }
 
 // A command that is shown until its output has a text is repeated at this interval, for this long.
 const showInterval, showTimeout = 2 * time.Second, 2 * time.Minute
 
-var _ demo.Executor = (*playground)(nil)
+// executor runs the steps of a scenario on a playground.
+type executor struct{ *playground }
+
+var _ demo.Executor = executor{}
 
 // Stop implements demo.Executor.
-func (p *playground) Stop(ctx context.Context, component string) error {
+func (p executor) Stop(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
 		if p.prometheus == nil {
@@ -58,7 +61,7 @@ func (p *playground) Stop(ctx context.Context, component string) error {
 }
 
 // Start implements demo.Executor.
-func (p *playground) Start(ctx context.Context, component string) error {
+func (p executor) Start(ctx context.Context, component string) error {
 	switch component {
 	case componentPrometheus:
 		if p.prometheus == nil {
@@ -81,7 +84,7 @@ func (p *playground) Start(ctx context.Context, component string) error {
 }
 
 // Kill implements demo.Executor.
-func (p *playground) Kill(_ context.Context, component string) error {
+func (p executor) Kill(_ context.Context, component string) error {
 	pid, ok := p.pids()[component]
 	if !ok || component == "playground" {
 		return fmt.Errorf("kill %s: no such child process", component)
@@ -99,13 +102,13 @@ func unknownComponent(name string) error {
 }
 
 // Apply implements demo.Executor.
-func (p *playground) Apply(ctx context.Context, manifest string) error {
+func (p executor) Apply(ctx context.Context, manifest string) error {
 	return p.applyYAML(ctx, manifest)
 }
 
 // Show implements demo.Executor: it runs kubectl and prints the command and its output. A failure of kubectl, for
 // example while the API server is down, is printed and not returned; so is a missing kubectl.
-func (p *playground) Show(ctx context.Context, args []string, until string) error {
+func (p executor) Show(ctx context.Context, args []string, until string) error {
 	kubectl, err := findKubectl(p.options.BinDir)
 	if err != nil {
 		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
@@ -144,7 +147,7 @@ func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, 
 }
 
 // Policy implements demo.Executor.
-func (p *playground) Policy(_ context.Context, content string) error {
+func (p executor) Policy(_ context.Context, content string) error {
 	// Rename replaces the file atomically, so that concurrent readers read one complete version.
 	next := p.policyPath() + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
@@ -155,7 +158,7 @@ func (p *playground) Policy(_ context.Context, content string) error {
 
 // Crane implements demo.Executor: it runs crane and prints the command and its output. A failure of the command is
 // printed and not returned.
-func (p *playground) Crane(ctx context.Context, args []string) error {
+func (p executor) Crane(ctx context.Context, args []string) error {
 	full := make([]string, len(args))
 	for i, a := range args {
 		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explainAddress)
@@ -186,7 +189,7 @@ func quoteArgs(args []string) string {
 }
 
 // Say implements demo.Executor.
-func (p *playground) Say(text string) { p.console.resultf("%s", text) }
+func (p executor) Say(text string) { p.console.resultf("%s", text) }
 
 func findKubectl(binDir string) (string, error) {
 	if path, err := exec.LookPath(filepath.Join(binDir, "kubectl")); err == nil {

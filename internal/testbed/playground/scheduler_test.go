@@ -44,7 +44,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 		t.Errorf("deployed as %+v, %v", d, err)
 	}
 	// A demo replaces the policy; a restart of the scheduler does not restore the original one.
-	if err := p.Policy(t.Context(), "changed"); err != nil {
+	if err := (executor{p}).Policy(t.Context(), "changed"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.writePolicy(objects); err != nil {
