@@ -162,6 +162,13 @@ test-rules: $(BIN)/promtool ## Unit tests of the alerts in config/monitoring, wi
 install-stores: ## Install the Debian packages of stores that the integration tests compare with Prometheus (root)
 	@hack/install-packages.sh victoria-metrics
 
+KEDA := github.com/kedacore/keda/v2
+
+.PHONY: keda
+keda: ## Build KEDA, which a nightly test runs beside Crane
+	cd hack/tools/keda && $(GO) build -ldflags '-s -w' -o $(BIN)/keda-operator $(KEDA)/cmd/operator && $(GO) build -ldflags '-s -w' -o $(BIN)/keda-adapter $(KEDA)/cmd/adapter
+	install -D -m 644 -t $(BIN)/keda-crds $$(cd hack/tools/keda && $(GO) list -m -f '{{.Dir}}' $(KEDA))/config/crd/bases/*.yaml
+
 .PHONY: stores
 stores: $(STORES) ## Build Prometheus and Thanos, which the integration tests compare with the embedded Prometheus
 
@@ -322,7 +329,8 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep' ./test/integration/migrate
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
 	CRANE_NIGHTLY=1 CRANE_CLI=$(BIN)/crane CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestManyRecommendations ./test/integration/dashboard
-	$(MAKE) test-autoscaler
+	$(MAKE) test-autoscaler keda
+	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestKEDA ./test/integration/metricadapter
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
 	$(MAKE) images

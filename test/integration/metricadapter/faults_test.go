@@ -360,19 +360,7 @@ func TestRemoteAdapter(t *testing.T) {
 		_, err := raw(ctx, mail)
 		return checkStatus(err, http.StatusServiceUnavailable, "denies this adapter access")
 	})
-	rbac := clientset().RbacV1()
-	meta := metav1.ObjectMeta{Name: "metric-adapter-reads-other"}
-	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"external.metrics.k8s.io", "custom.metrics.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"},
-	}}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: systemNamespace, Name: "metric-adapter"}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	allowMetricsOfRemote(t)
 	eventually(t, "the external metric is passed on", func(ctx context.Context) error {
 		values, err := readExternal(ctx, mail)
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "4500m" || values[0].MetricLabels["queue"] != "a") {
