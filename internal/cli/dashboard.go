@@ -15,12 +15,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/recommendation/pricebook"
+	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/web"
 )
@@ -75,20 +77,38 @@ func newDashboardCommand(s Streams) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
+	o.addFlags(fs)
 	o.cache.addFlags(fs)
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
 	fs.StringArrayVar(&o.contexts, "context", nil, "context of the kubeconfig; may be repeated for several clusters")
 	fs.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "namespace to read; may be repeated (default: all, or that of the context without the right to all)")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of a cluster; each file is a workload")
 	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
-	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
-	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is a free one")
 	fs.BoolVar(&o.open, "open", true, "open the address in the browser")
-	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
 	cmd.AddCommand(newDashboardServeCommand(s))
 	return cmd
+}
+
+// addFlags adds the flags of both ways to open the dashboard.
+func (o *dashboardOptions) addFlags(fs *pflag.FlagSet) {
+	o.prometheus.addFlags(fs)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
+	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
+	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
+	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
+}
+
+// settings reads the sizing policies and the prices.
+func (o *dashboardOptions) settings() (rightsize.PolicySet, *cost.PriceBook, error) {
+	policies, err := loadPolicies(o.policyName)
+	if err != nil {
+		return policies, nil, usageError(fmt.Errorf("--policy: %w", err))
+	}
+	prices, err := pricebook.Load(o.priceBook)
+	if err != nil {
+		return policies, nil, usageError(fmt.Errorf("--price-book: %w", err))
+	}
+	return policies, prices, nil
 }
 
 func (o *dashboardOptions) validate() error {
@@ -141,13 +161,9 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 
 // backends returns the clusters of the contexts, or the directory of files.
 func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error) {
-	policies, err := loadPolicies(o.policyName)
+	policies, prices, err := o.settings()
 	if err != nil {
-		return nil, "", usageError(fmt.Errorf("--policy: %w", err))
-	}
-	prices, err := pricebook.Load(o.priceBook)
-	if err != nil {
-		return nil, "", usageError(fmt.Errorf("--price-book: %w", err))
+		return nil, "", err
 	}
 	if o.from != "" {
 		return []dashboard.Backend{newClusterView("files", o, &kubernetesFlags{}, policies, prices)}, contract.ModeFiles, nil

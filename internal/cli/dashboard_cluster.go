@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +21,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
-	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
 )
@@ -40,6 +38,9 @@ const (
 	firstWait    = 10 * time.Second
 	historyWait  = time.Minute
 	maxHistories = 32
+	// seriesTTL is short because a window that ends now gets a new end each minute. maxSeries queries with 5 containers take 25 MB.
+	seriesTTL = time.Minute
+	maxSeries = 128
 )
 
 // clusterView answers the dashboard for one cluster with the rights of a kubeconfig, or for a directory of files.
@@ -63,23 +64,18 @@ type clusterView struct {
 	nodes       *dashboard.Shared[contract.NodeList]
 	// scope are the namespaces that are read; a single empty one for all.
 	scope *dashboard.Shared[[]string]
+	// histories are the reports of single workloads, series the results of the queries of their charts.
+	histories *dashboard.Cache[historyKey, report]
+	series    *dashboard.Cache[seriesKey, querySeries]
 
 	mu sync.Mutex
 	// discovered is the Prometheus that was found in the cluster.
 	discovered *discoveredServer
+	// source is the Prometheus that was opened.
+	source *prometheus.Source
 	// computed is the worklist of computedFrom.
 	computedFrom *report
 	computed     *contract.Worklist
-	// histories are the reports of single workloads, the oldest first.
-	histories []*workloadHistory
-}
-
-// workloadHistory is the report of one workload.
-type workloadHistory struct {
-	target contract.Target
-	// cluster is set if it was computed for a person who may read the nodes.
-	cluster bool
-	*dashboard.Shared[report]
 }
 
 func newClusterView(name string, o *dashboardOptions, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *clusterView {
@@ -95,6 +91,8 @@ func newClusterView(name string, o *dashboardOptions, access *kubernetesFlags, p
 	v.rules = shared(v, v.readRules, rowsTTL)
 	v.nodes = shared(v, v.readNodes, rowsTTL)
 	v.scope = shared(v, v.readScope, clusterTTL)
+	v.histories = dashboard.NewCache(maxHistories, historyTTL, historyWait, v.clock, v.readHistory)
+	v.series = dashboard.NewCache(maxSeries, seriesTTL, readTimeout, v.clock, v.readSeries)
 	return v
 }
 
@@ -297,128 +295,3 @@ func withStale(list *contract.Worklist, stale string) *contract.Worklist {
 	return &out
 }
 
-// compute computes recommendations as crane recommend does: of all workloads, or of one.
-func (v *clusterView) compute(ctx context.Context, target contract.Target) (*report, error) {
-	o := &recommendOptions{
-		prometheus: v.server(), kubernetes: v.personal, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
-		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
-	}
-	if target.Name != "" {
-		if target.Namespace != "" {
-			o.namespaces = []string{target.Namespace}
-		}
-		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
-		o.view.kinds = []string{target.Kind}
-		o.evidence = true
-	} else if err := v.limit(ctx, o); err != nil {
-		return nil, err
-	}
-	quiet := Streams{Out: io.Discard, Err: io.Discard}
-	gather := o.collectFromPrometheus
-	if v.fromFiles() {
-		gather = o.collectFromFiles
-	}
-	found, err := gather(ctx, quiet)
-	if err != nil {
-		return nil, historyFailure(err)
-	}
-	v.keepServer(o.prometheus)
-	return found, nil
-}
-
-// limit limits the recommendations to the namespaces of the scope.
-func (v *clusterView) limit(ctx context.Context, o *recommendOptions) error {
-	if v.fromFiles() {
-		return nil
-	}
-	scope, err := v.namespaces(ctx)
-	switch {
-	case errors.Is(err, errNoKubeconfig): // Prometheus alone
-		o.namespaces = v.options.namespaces
-	case err != nil:
-		return err
-	case scope[0] != "":
-		o.namespaces = scope
-	}
-	return nil
-}
-
-// server returns the flags of Prometheus, with the server that an earlier request discovered.
-func (v *clusterView) server() *prometheusFlags {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	flags := *v.options.prometheus
-	flags.discovered = v.discovered
-	return &flags
-}
-
-// keepServer keeps the discovered server for the next request.
-func (v *clusterView) keepServer(flags *prometheusFlags) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.discovered = flags.discovered
-}
-
-// historyFailure returns the failure of a history that cannot be read. Errors of the API server keep their own kind.
-func historyFailure(err error) error {
-	failure := dashboard.FailureOf(err)
-	if failure.Body.Reason != contract.ReasonInternal {
-		return err
-	}
-	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
-		"crane doctor reports what is missing; crane dashboard --prometheus sets another server")
-}
-
-// Overview implements dashboard.Backend.
-func (v *clusterView) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
-	out := dashboard.Summarize(list)
-	if v.fromFiles() {
-		return out, nil
-	}
-	costs, _, _, err := v.costs.Get(ctx)
-	if err == nil {
-		setClusterCost(&out.Money, costs)
-	} else {
-		out.Notes = append(slices.Clone(out.Notes), "the cost of the cluster is unknown: "+err.Error())
-	}
-	return out, nil
-}
-
-// setClusterCost sets the costs of the cluster for a month.
-func setClusterCost(money *contract.Money, costs *costReport) {
-	month := func(of cost.Split) *float64 { m := of.Total().PerMonth(); return &m }
-	money.ClusterPerMonth, money.RequestedPerMonth = month(costs.Allocation.Cluster), month(costs.Used.Cost.Request)
-	if costs.withUsage {
-		money.UsedPerMonth, money.IdlePerMonth = month(costs.Used.Cost.Usage), month(costs.Idle.Usage)
-	}
-}
-
-// history returns the report of one workload, shared between requests; the least recently added one is dropped.
-func (v *clusterView) history(ctx context.Context, target contract.Target) (*report, string, error) {
-	person, _ := dashboard.PersonOf(ctx)
-	v.mu.Lock()
-	var one *workloadHistory
-	for _, h := range v.histories {
-		if h.target == target && h.cluster == person.Cluster {
-			one = h
-		}
-	}
-	if one == nil {
-		one = &workloadHistory{target, person.Cluster, &dashboard.Shared[report]{
-			Read: func(ctx context.Context) (*report, error) { return v.compute(ctx, target) },
-			TTL:  historyTTL, Timeout: readTimeout, Patience: historyWait, Clock: v.clock,
-		}}
-		v.histories = append(v.histories, one)
-		v.histories = v.histories[max(0, len(v.histories)-maxHistories):]
-	}
-	v.mu.Unlock()
-	found, _, stale, err := one.Get(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(found.items) == 0 {
-		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound,
-			fmt.Sprintf("there is no workload %s %s/%s", target.Kind, target.Namespace, target.Name), "go back to the worklist")
-	}
-	return found, stale, nil
-}

@@ -93,38 +93,75 @@ func (v *clusterView) Series(ctx context.Context, target contract.Target, within
 	if target.Namespace == "" {
 		return out, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
-	flags := v.server()
-	if err := flags.discoverServer(ctx, v.personal, func(string) {}); err != nil {
-		return out, historyFailure(err)
-	}
-	source, err := flags.open()
+	source, err := v.openHistory(ctx)
 	if err != nil {
-		return out, historyFailure(err)
+		return out, err
 	}
-	v.keepServer(flags)
-	out.Source = flags.serverName()
-	window := metrics.Window{Start: within.From.Truncate(seriesStep), End: within.To.Truncate(seriesStep).Add(seriesStep), Step: seriesStep}
+	out.Source = v.server().serverName()
 	for _, template := range seriesTemplates() {
-		selector, err := source.Selector(template.metric, append([]prometheus.Matcher{
-			{Label: "namespace", Op: "=", Value: target.Namespace}, {Label: "pod", Op: "=~", Value: podPattern(target.Kind, target.Name)},
-		}, template.own...)...)
+		query, err := template.query(source, target)
 		if err != nil {
-			return out, fmt.Errorf("failed to build a query: %w", err)
+			return out, err
 		}
-		query := fmt.Sprintf(template.around, selector)
-		found, err := source.Capabilities().Queries.Range(ctx, query, window)
+		found, at, stale, err := v.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
 		if err != nil {
-			return out, historyFailure(err)
+			return out, err
 		}
-		for _, s := range found {
-			one, thinned := dashboard.Thin(s.Series, within.Points)
-			one.Kind, one.Container, one.Resource, one.Unit, one.PromQL = template.kind, s.Labels["container"], template.resource, template.unit, query
-			out.Series, out.Thinned = append(out.Series, one), out.Thinned || thinned
+		out.AsOf, out.Stale, out.Thinned = min(out.AsOf, at.Unix()), cmp.Or(out.Stale, stale), out.Thinned || found.thinned
+		for _, one := range found.series {
+			one.Kind, one.Resource, one.Unit, one.PromQL = template.kind, template.resource, template.unit, query
+			out.Series = append(out.Series, one)
 		}
 	}
 	if out.Marks, err = v.marks(ctx, target, within); err != nil {
 		failure := dashboard.FailureOf(err).Body
 		out.MarksError = &failure
+	}
+	return out, nil
+}
+
+// query returns the query of a template for a workload.
+func (t seriesTemplate) query(source *prometheus.Source, target contract.Target) (string, error) {
+	selector, err := source.Selector(t.metric, append([]prometheus.Matcher{
+		{Label: "namespace", Op: "=", Value: target.Namespace}, {Label: "pod", Op: "=~", Value: podPattern(target.Kind, target.Name)},
+	}, t.own...)...)
+	if err != nil {
+		return "", fmt.Errorf("failed to build a query: %w", err)
+	}
+	return fmt.Sprintf(t.around, selector), nil
+}
+
+// seriesKey names the result of a query. The rights to the namespace are reviewed before the cache is asked.
+type seriesKey struct {
+	namespace, query string
+	from, to         int64
+	points           int
+}
+
+// querySeries is the result of a query, thinned.
+type querySeries struct {
+	series  []contract.Series
+	thinned bool
+}
+
+func newSeriesKey(namespace, query string, within dashboard.SeriesRange) seriesKey {
+	return seriesKey{namespace, query, within.From.Truncate(seriesStep).Unix(), within.To.Truncate(seriesStep).Add(seriesStep).Unix(), within.Points}
+}
+
+func (v *clusterView) readSeries(ctx context.Context, key seriesKey) (*querySeries, error) {
+	source, err := v.openHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := source.Capabilities().Queries.Range(ctx, key.query, metrics.Window{Start: time.Unix(key.from, 0).UTC(), End: time.Unix(key.to, 0).UTC(), Step: seriesStep})
+	if err != nil {
+		return nil, historyFailure(err)
+	}
+	out := &querySeries{}
+	for _, s := range found {
+		one, thinned := dashboard.Thin(s.Series, key.points)
+		one.Container = s.Labels["container"]
+		out.series, out.thinned = append(out.series, one), out.thinned || thinned
 	}
 	return out, nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -21,8 +20,6 @@ import (
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/kube/pki"
-	"crane.io/crane/internal/recommendation/pricebook"
-	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/web"
 )
 
@@ -60,14 +57,10 @@ func newDashboardServeCommand(s Streams) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	o.prometheus.addFlags(fs)
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's service account)")
+	o.addFlags(fs)
 	fs.StringVar(&o.clusterName, "cluster-name", "cluster", "name of the cluster on the pages")
-	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy of steps, replay and what-if: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON")
-	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVar(&o.listen, "listen", ":8443", "address and port")
 	fs.StringVar(&o.certDir, "tls-cert-dir", "", "directory with tls.crt and tls.key, read again when they change (default: a certificate is made at the start)")
-	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
 	return cmd
 }
 
@@ -119,13 +112,9 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 
 // view returns the view of the cluster: Crane's kinds with the rights of the server, the rest with those of the person who asks.
 func (o *dashboardServeOptions) view() (*clusterView, *dashboard.Reviews, error) {
-	policies, err := loadPolicies(o.policyName)
+	policies, prices, err := o.settings()
 	if err != nil {
-		return nil, nil, usageError(fmt.Errorf("--policy: %w", err))
-	}
-	prices, err := pricebook.Load(o.priceBook)
-	if err != nil {
-		return nil, nil, usageError(fmt.Errorf("--price-book: %w", err))
+		return nil, nil, err
 	}
 	own, err := (&kubernetesFlags{kubeconfig: o.kubeconfig}).config()
 	if err != nil {

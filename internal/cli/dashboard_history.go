@@ -1,0 +1,138 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
+)
+
+// compute computes recommendations as crane recommend does: of all workloads, or of one.
+func (v *clusterView) compute(ctx context.Context, target contract.Target) (*report, error) {
+	o := &recommendOptions{
+		prometheus: v.server(), kubernetes: v.personal, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
+		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
+	}
+	if target.Name != "" {
+		if target.Namespace != "" {
+			o.namespaces = []string{target.Namespace}
+		}
+		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
+		o.view.kinds = []string{target.Kind}
+		o.evidence = true
+	} else if err := v.limit(ctx, o); err != nil {
+		return nil, err
+	}
+	quiet := Streams{Out: io.Discard, Err: io.Discard}
+	gather := o.collectFromPrometheus
+	if v.fromFiles() {
+		gather = o.collectFromFiles
+	}
+	found, err := gather(ctx, quiet)
+	if err != nil {
+		return nil, historyFailure(err)
+	}
+	v.keepServer(o.prometheus)
+	return found, nil
+}
+
+// limit limits the recommendations to the namespaces of the scope.
+func (v *clusterView) limit(ctx context.Context, o *recommendOptions) error {
+	if v.fromFiles() {
+		return nil
+	}
+	scope, err := v.namespaces(ctx)
+	switch {
+	case errors.Is(err, errNoKubeconfig): // Prometheus alone
+		o.namespaces = v.options.namespaces
+	case err != nil:
+		return err
+	case scope[0] != "":
+		o.namespaces = scope
+	}
+	return nil
+}
+
+// server returns the flags of Prometheus, with the server that an earlier request discovered.
+func (v *clusterView) server() *prometheusFlags {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	flags := *v.options.prometheus
+	flags.discovered = v.discovered
+	return &flags
+}
+
+// keepServer keeps the discovered server for the next request.
+func (v *clusterView) keepServer(flags *prometheusFlags) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.discovered = flags.discovered
+}
+
+// historyFailure returns the failure of a history that cannot be read. Errors of the API server keep their own kind.
+func historyFailure(err error) error {
+	failure := dashboard.FailureOf(err)
+	if failure.Body.Reason != contract.ReasonInternal {
+		return err
+	}
+	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
+		"crane doctor reports what is missing; crane dashboard --prometheus sets another server")
+}
+
+// openHistory returns the Prometheus of the flags, or the one that is discovered in the cluster.
+func (v *clusterView) openHistory(ctx context.Context) (*prometheus.Source, error) {
+	v.mu.Lock()
+	open := v.source
+	v.mu.Unlock()
+	if open != nil {
+		return open, nil
+	}
+	flags := v.server()
+	if err := flags.discoverServer(ctx, v.personal, func(string) {}); err != nil {
+		return nil, historyFailure(err)
+	}
+	open, err := flags.open()
+	if err != nil {
+		return nil, historyFailure(err)
+	}
+	v.keepServer(flags)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.source = open
+	return open, nil
+}
+
+// historyKey names the report of one workload.
+type historyKey struct {
+	target contract.Target
+	// cluster is set if it is computed for a person who may read the nodes.
+	cluster bool
+}
+
+func (v *clusterView) readHistory(ctx context.Context, key historyKey) (*report, error) {
+	return v.compute(ctx, key.target)
+}
+
+// history returns the report of one workload, shared between requests.
+func (v *clusterView) history(ctx context.Context, target contract.Target) (*report, string, error) {
+	person, _ := dashboard.PersonOf(ctx)
+	found, _, stale, err := v.histories.Get(ctx, historyKey{target, person.Cluster})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(found.items) == 0 {
+		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound,
+			fmt.Sprintf("there is no workload %s %s/%s", target.Kind, target.Namespace, target.Name), "go back to the worklist")
+	}
+	return found, stale, nil
+}
