@@ -24,6 +24,7 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/series"
 )
 
 // How long data are shared between requests, and the longest read of each.
@@ -38,6 +39,9 @@ const (
 	firstWait    = 10 * time.Second
 	historyWait  = time.Minute
 	maxHistories = 32
+	// A window of days reads all samples of all pods.
+	costLimit = 10 * time.Minute
+	maxCosts  = 6
 	// seriesTTL is short because a window that ends now gets a new end each minute. maxSeries queries with 5 containers take 25 MB.
 	seriesTTL = time.Minute
 	maxSeries = 128
@@ -55,10 +59,12 @@ type clusterView struct {
 	clock            clock.Clock
 
 	// objects are the Recommendations of the cluster; report is computed from the history where there are none.
-	objects     *dashboard.Shared[contract.Worklist]
-	report      *dashboard.Shared[report]
-	cluster     *dashboard.Shared[contract.Cluster]
-	costs       *dashboard.Shared[costReport]
+	objects *dashboard.Shared[contract.Worklist]
+	report  *dashboard.Shared[report]
+	cluster *dashboard.Shared[contract.Cluster]
+	// costs are by the window of the mean usage; labels are those of the workloads.
+	costs       *dashboard.Cache[time.Duration, costReport]
+	labels      *dashboard.Shared[workloadLabels]
 	autoscalers *dashboard.Shared[contract.Autoscaling]
 	rules       *dashboard.Shared[contract.RuleList]
 	nodes       *dashboard.Shared[contract.NodeList]
@@ -67,6 +73,8 @@ type clusterView struct {
 	// histories are the reports of single workloads, series the results of the queries of their charts.
 	histories *dashboard.Cache[historyKey, report]
 	series    *dashboard.Cache[seriesKey, querySeries]
+	// forecasts are the histories of the metrics of autoscalers.
+	forecasts *dashboard.Cache[forecastKey, series.Series]
 
 	mu sync.Mutex
 	// discovered is the Prometheus that was found in the cluster.
@@ -86,13 +94,15 @@ func newClusterView(name string, o *dashboardOptions, access *kubernetesFlags, p
 		TTL:  reportTTL, Timeout: reportLimit, Patience: firstWait, Clock: v.clock,
 	}
 	v.cluster = shared(v, v.describe, clusterTTL)
-	v.costs = shared(v, v.readCosts, costTTL)
+	v.costs = dashboard.NewCache(dashboard.Limits{Size: maxCosts, TTL: costTTL, Timeout: costLimit, Patience: firstWait}, v.clock, v.readCosts)
+	v.labels = shared(v, v.readLabels, costTTL)
 	v.autoscalers = shared(v, v.readAutoscalers, rowsTTL)
 	v.rules = shared(v, v.readRules, rowsTTL)
 	v.nodes = shared(v, v.readNodes, rowsTTL)
 	v.scope = shared(v, v.readScope, clusterTTL)
-	v.histories = dashboard.NewCache(maxHistories, historyTTL, historyWait, v.clock, v.readHistory)
-	v.series = dashboard.NewCache(maxSeries, seriesTTL, readTimeout, v.clock, v.readSeries)
+	v.histories = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, v.clock, v.readHistory)
+	v.forecasts = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, v.clock, v.readForecastHistory)
+	v.series = dashboard.NewCache(dashboard.Limits{Size: maxSeries, TTL: seriesTTL, Timeout: readTimeout, Patience: historyWait}, v.clock, v.readSeries)
 	return v
 }
 
@@ -294,4 +304,3 @@ func withStale(list *contract.Worklist, stale string) *contract.Worklist {
 	out.Stale = stale
 	return &out
 }
-

@@ -6,12 +6,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -20,9 +17,6 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
-	"crane.io/crane/internal/kube/workload"
-	"crane.io/crane/pkg/cost"
-	"crane.io/crane/pkg/nodeload"
 )
 
 const (
@@ -66,87 +60,6 @@ func (v *clusterView) Health(ctx context.Context) (contract.Health, error) {
 	return out, nil
 }
 
-// readCosts allocates the cost of the nodes, as crane cost does.
-func (v *clusterView) readCosts(ctx context.Context) (*costReport, error) {
-	o := &costOptions{prometheus: v.server(), kubernetes: v.personal, by: byWorkload, window: "1h", windowLength: costWindow, prices: v.prices}
-	found, err := o.gather(ctx, Streams{Out: io.Discard, Err: io.Discard})
-	if err != nil {
-		return nil, historyFailure(err)
-	}
-	return found, nil
-}
-
-// Cost implements dashboard.Backend.
-func (v *clusterView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.Cost, error) {
-	if v.fromFiles() {
-		return contract.Cost{}, dashboard.NotServed("files have no cost", "")
-	}
-	if !slices.Contains([]string{byNamespace, byWorkload, byNode, "pool"}, of.By) || of.Window != costWindow {
-		return contract.Cost{}, dashboard.NotServed("costs are served by namespace, workload, node and pool, with the usage of the last hour", "crane cost --window has other windows")
-	}
-	found, at, stale, err := v.costs.Get(ctx)
-	if err != nil {
-		return contract.Cost{}, err
-	}
-	share := func(s cost.Shares) contract.CostShare {
-		out := contract.CostShare{RequestPerMonth: s.Request.Total().PerMonth(), MaxPerMonth: s.Max.Total().PerMonth()}
-		if found.withUsage {
-			used := s.Usage.Total().PerMonth()
-			out.UsagePerMonth = &used
-		}
-		return out
-	}
-	whole, idle := found.Allocation.Cluster.Total().PerMonth(), share(found.Idle)
-	out := contract.Cost{
-		Origin:   contract.Origin{AsOf: at.Unix(), WindowSeconds: int64(costWindow.Seconds()), Source: strings.Join([]string{found.sources.nodes, found.sources.history}, ", "), Stale: stale},
-		Currency: v.prices.Currency, By: of.By, Rows: []contract.CostRow{}, ClusterPerMonth: &whole, Idle: &idle, WithUsage: found.withUsage,
-	}
-	switch of.By {
-	case byNamespace:
-		for _, n := range found.Namespaces {
-			out.Rows = append(out.Rows, contract.CostRow{Name: n.Namespace, Pods: n.Pods, CostShare: share(n.Cost)})
-		}
-	case byWorkload:
-		for _, w := range found.Workloads {
-			out.Rows = append(out.Rows, contract.CostRow{Name: w.String(), Pods: w.Pods, CostShare: share(w.Cost)})
-		}
-	default:
-		out.Rows = nodeCosts(found, of.By == "pool")
-	}
-	return out, nil
-}
-
-// nodeCosts returns the price of each node, or of each group of nodes: by each measure, the part that pods pay.
-func nodeCosts(r *costReport, byPool bool) []contract.CostRow {
-	rows := []contract.CostRow{}
-	index := map[string]int{}
-	for _, n := range r.Nodes {
-		name := n.Node
-		if byPool {
-			name = n.Group
-		}
-		i, ok := index[name]
-		if !ok {
-			i = len(rows)
-			index[name] = i
-			rows = append(rows, contract.CostRow{Name: name})
-		}
-		row := &rows[i]
-		row.Pods += n.Pods
-		price := n.Cost.Total().PerMonth()
-		row.RequestPerMonth += price - n.Idle.Request.Total().PerMonth()
-		row.MaxPerMonth += price - n.Idle.Max.Total().PerMonth()
-		if r.withUsage {
-			used := price - n.Idle.Usage.Total().PerMonth()
-			if row.UsagePerMonth != nil {
-				used += *row.UsagePerMonth
-			}
-			row.UsagePerMonth = &used
-		}
-	}
-	return rows
-}
-
 // Rules implements dashboard.Backend.
 func (v *clusterView) Rules(ctx context.Context) (contract.RuleList, error) {
 	if v.fromFiles() {
@@ -167,7 +80,7 @@ func valueOf[T any](ctx context.Context, of *dashboard.Shared[T], setStale func(
 }
 
 func (v *clusterView) readRules(ctx context.Context) (*contract.RuleList, error) {
-	out := &contract.RuleList{Origin: v.origin(), Rules: []contract.Rule{}}
+	out := &contract.RuleList{Origin: v.origin(), Rules: []contract.Rule{}, Recommenders: recommenderNames()}
 	c, err := v.access.objectClient()
 	if err != nil {
 		return nil, err
@@ -205,6 +118,16 @@ func (v *clusterView) readRules(ctx context.Context) (*contract.RuleList, error)
 		out.Rules = append(out.Rules, one)
 	}
 	return out, nil
+}
+
+// recommenderNames are the built-in recommenders, for a new rule.
+func recommenderNames() []string {
+	return []string{
+		string(analysisv1alpha1.AnalysisTypeResource), string(analysisv1alpha1.AnalysisTypeReplicas), string(analysisv1alpha1.AnalysisTypeHPA),
+		string(analysisv1alpha1.AnalysisTypeIdleNode), string(analysisv1alpha1.AnalysisTypeVolume), string(analysisv1alpha1.AnalysisTypeService),
+		string(analysisv1alpha1.AnalysisTypeUnused), string(analysisv1alpha1.AnalysisTypePacking), string(analysisv1alpha1.AnalysisTypeThrottle),
+		string(analysisv1alpha1.AnalysisTypeGPU),
+	}
 }
 
 func conditionsOf(all []metav1.Condition) []contract.Condition {
@@ -328,92 +251,6 @@ func (v *clusterView) horizontal(o *autoscalingv1alpha1.EffectiveHorizontalPodAu
 		}
 		if p.PredictionWindowSeconds != nil {
 			out.Prediction.WindowSeconds = int64(*p.PredictionWindowSeconds)
-		}
-	}
-	return out
-}
-
-// Nodes implements dashboard.Backend.
-func (v *clusterView) Nodes(ctx context.Context) (contract.NodeList, error) {
-	if v.fromFiles() {
-		return contract.NodeList{}, dashboard.NotServed("files have no nodes", "")
-	}
-	return valueOf(ctx, v.nodes, func(out *contract.NodeList, stale string) { out.Stale = stale })
-}
-
-func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error) {
-	out := &contract.NodeList{Origin: v.origin(), Currency: v.prices.Currency, Nodes: []contract.Node{}}
-	lister, host, err := v.personal.lister()
-	if err != nil {
-		return nil, err
-	}
-	if err := lister.EachNode(ctx, func(n *corev1.Node) error {
-		out.Nodes = append(out.Nodes, nodeOf(n, v.clock.Now()))
-		return nil
-	}); err != nil {
-		return nil, unavailable(host, err)
-	}
-	cluster, err := lister.Cluster(ctx, nil)
-	if err != nil {
-		return nil, unavailable(host, err)
-	}
-	index := map[string]*contract.Node{}
-	for i := range out.Nodes {
-		index[out.Nodes[i].Name] = &out.Nodes[i]
-	}
-	for _, p := range cluster.Pods {
-		if n := index[p.Node]; n != nil {
-			n.Pods++
-			n.CPURequested += int64(p.Requests.CPU)
-			n.MemRequested += int64(p.Requests.Memory)
-		}
-	}
-	return out, v.priceNodes(cluster.Nodes, index)
-}
-
-func (v *clusterView) priceNodes(nodes []cost.Node, index map[string]*contract.Node) error {
-	tariff, err := cost.NewTariff(v.prices, nodes)
-	if err != nil {
-		return fmt.Errorf("failed to price the nodes: %w", err)
-	}
-	for _, q := range cost.Allocate(tariff, nil).Nodes {
-		if n := index[q.Node]; n != nil {
-			month := q.Cost.Total().PerMonth()
-			n.PricePerMonth, n.Pool = &month, q.Group
-		}
-	}
-	return nil
-}
-
-// nodeOf returns a node with its loads, without those that are older than loadAge.
-func nodeOf(n *corev1.Node, now time.Time) contract.Node {
-	out := contract.Node{
-		Name: n.Name, Ready: workload.NodeReady(n), Unschedulable: n.Spec.Unschedulable,
-		CPUMilli: n.Status.Allocatable.Cpu().MilliValue(), MemoryBytes: n.Status.Allocatable.Memory().Value(),
-	}
-	for key, text := range n.Annotations {
-		if !strings.Contains(key, "_usage_") {
-			continue
-		}
-		sample, err := nodeload.Format{}.ParseLoad(text)
-		if err != nil || now.Sub(sample.Time) > loadAge {
-			continue
-		}
-		if out.Loads == nil {
-			out.Loads = map[string]float64{}
-		}
-		out.Loads[key] = float64(sample.Value)
-		if at := sample.Time.Unix(); out.LoadAt == 0 || at < out.LoadAt {
-			out.LoadAt = at
-		}
-	}
-	if hot, err := (nodeload.Format{}).ParseHot(n.Annotations[nodeload.HotValueKey]); err == nil && now.Sub(hot.Time) <= loadAge {
-		v := float64(hot.Value)
-		out.HotValue = &v
-	}
-	for _, t := range n.Spec.Taints {
-		if strings.Contains(t.Key, "crane.io") {
-			out.Taints = append(out.Taints, t.Key+":"+string(t.Effect))
 		}
 	}
 	return out

@@ -23,6 +23,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/workload"
 )
@@ -107,12 +108,18 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 
 // objectClient returns a client of Kubernetes' own kinds, recommendations and autoscalers.
 func (k *kubernetesFlags) objectClient() (client.Client, error) {
+	return k.objectClientWith(func(*rest.Config) {})
+}
+
+// objectClientWith returns such a client with a changed configuration.
+func (k *kubernetesFlags) objectClientWith(change func(*rest.Config)) (client.Client, error) {
 	config, err := k.config()
 	if err != nil {
 		return nil, err
 	}
+	change(config)
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), topologyv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
 	return k.newClient(config, scheme)

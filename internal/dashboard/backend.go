@@ -28,9 +28,13 @@ type Backend interface {
 	Series(ctx context.Context, target contract.Target, of SeriesRange) (contract.WorkloadSeries, error)
 	WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error)
 	Autoscaling(ctx context.Context) (contract.Autoscaling, error)
+	// Forecast returns the history and the forecast of an EffectiveHorizontalPodAutoscaler.
+	Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error)
 	Nodes(ctx context.Context) (contract.NodeList, error)
 	Cost(ctx context.Context, of CostQuery) (contract.Cost, error)
 	Rules(ctx context.Context) (contract.RuleList, error)
+	// CreateRule creates a rule, or reports what it would select.
+	CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error)
 	Health(ctx context.Context) (contract.Health, error)
 	// Export returns the content of a file and its media type.
 	Export(ctx context.Context, format string, items []contract.Item) (content []byte, mediaType string, err error)
@@ -91,7 +95,7 @@ func FailureOf(err error) *ResponseError {
 		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
 	case apierrors.IsNotFound(err):
 		return NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return NewResponseError(http.StatusConflict, contract.ReasonConflict, err.Error(), "reload the page and repeat the action")
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "")

@@ -21,13 +21,18 @@ type Cache[K comparable, T any] struct {
 	values *lru.Cache
 }
 
-// NewCache returns a cache of at most size values that are read by read and kept for ttl. One read takes at most timeout, and a caller waits
-// for it as long.
-func NewCache[K comparable, T any](size int, ttl, timeout time.Duration, clock clock.Clock, read func(ctx context.Context, key K) (*T, error)) *Cache[K, T] {
-	return &Cache[K, T]{values: lru.New(size), newValue: func(key K) *Shared[T] {
+// Limits are the limits of a Cache: the number of values, and those of each Shared.
+type Limits struct {
+	Size                   int
+	TTL, Timeout, Patience time.Duration
+}
+
+// NewCache returns a cache of values that are read by read.
+func NewCache[K comparable, T any](of Limits, clock clock.Clock, read func(ctx context.Context, key K) (*T, error)) *Cache[K, T] {
+	return &Cache[K, T]{values: lru.New(of.Size), newValue: func(key K) *Shared[T] {
 		return &Shared[T]{
 			Read: func(ctx context.Context) (*T, error) { return read(ctx, key) },
-			TTL:  ttl, Timeout: timeout, Patience: timeout, Clock: clock,
+			TTL:  of.TTL, Timeout: of.Timeout, Patience: of.Patience, Clock: clock,
 		}
 	}}
 }

@@ -15,7 +15,7 @@ import (
 func TestCache(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	reads := map[string]int{}
-	c := NewCache(2, time.Minute, time.Second, clk, func(_ context.Context, key string) (*int, error) {
+	c := NewCache(Limits{Size: 2, TTL: time.Minute, Timeout: time.Second, Patience: time.Second}, clk, func(_ context.Context, key string) (*int, error) {
 		reads[key]++
 		n := reads[key]
 		return &n, nil

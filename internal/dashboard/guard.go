@@ -16,6 +16,7 @@ import (
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/dashboard/contract"
 )
 
@@ -181,8 +182,13 @@ func (g *Guard) mayReadWorkload(ctx context.Context, target contract.Target) (co
 		Right{Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: target.Namespace}); err != nil {
 		return ctx, err
 	}
+	return g.withClusterRight(ctx)
+}
+
+// withClusterRight returns a context that says whether the person may read all nodes and pods.
+func (g *Guard) withClusterRight(ctx context.Context) (context.Context, error) {
 	p, _ := PersonOf(ctx)
-	err = g.reviews.require(ctx, clusterRights()...)
+	err := g.reviews.require(ctx, clusterRights()...)
 	if p.Cluster = err == nil; err != nil && FailureOf(err).Body.Reason != contract.ReasonForbidden {
 		return ctx, err
 	}
@@ -266,6 +272,22 @@ func (g *Guard) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
 	return out, err
 }
 
+// Forecast implements Backend. The objects are read with the token of the person; the history is that of the pods of the target.
+func (g *Guard) Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error) {
+	if err := g.reviews.require(ctx,
+		Right{Verb: "list", Group: autoscalingv1alpha1.GroupVersion.Group, Resource: "effectivehorizontalpodautoscalers", Namespace: namespace},
+		Right{Verb: "list", Group: predictionv1alpha1.GroupVersion.Group, Resource: "timeseriespredictions", Namespace: namespace},
+		Right{Verb: "list", Resource: "pods", Namespace: namespace},
+	); err != nil {
+		return contract.Forecast{}, err
+	}
+	ctx, err := g.withClusterRight(ctx)
+	if err != nil {
+		return contract.Forecast{}, err
+	}
+	return g.backend.Forecast(ctx, namespace, name)
+}
+
 // visible returns the objects in namespaces in which the person has a right.
 func visible[T any](ctx context.Context, r *Reviews, right Right, of []T, namespace func(T) string) ([]T, error) {
 	in, all, err := r.allowedIn(ctx, right, namespacesOf(of, namespace))
@@ -300,6 +322,11 @@ func (g *Guard) Rules(ctx context.Context) (contract.RuleList, error) {
 		return contract.RuleList{}, err
 	}
 	return g.backend.Rules(ctx)
+}
+
+// CreateRule implements Backend. The API server decides about the write and about each list of a dry run, which carry the token of the person.
+func (g *Guard) CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error) {
+	return g.backend.CreateRule(ctx, request)
 }
 
 // Health implements Backend. The backend reads with the token of the person.

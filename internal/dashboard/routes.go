@@ -24,6 +24,9 @@ const (
 	maxRange                            = 90 * 24 * time.Hour
 	maxItems, maxPatchItems             = 20_000, 2_000
 	maxActions                          = 200
+	maxRule                             = 256 << 10
+	// maxPreviews bounds the workloads whose recommendation a dry run of a rule computes; each takes about a second.
+	maxPreviews = 5
 )
 
 func sameToken(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -62,15 +65,11 @@ func (s *Server) routes() {
 		return b.WhatIf(ctx, of, r.URL.Query().Get("container"), settings)
 	}))
 	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
-	s.read(contract.PathForecast, func(*http.Request) (any, error) {
-		return nil, NotServed("forecasts are not served yet", "kubectl get timeseriespredictions shows them")
-	})
+	s.read(contract.PathForecast, s.getForecast)
 	s.read(contract.PathNodes, ask(s, Backend.Nodes))
 	s.read(contract.PathCost, s.getCost)
 	s.read(contract.PathRules, ask(s, Backend.Rules))
-	s.write(contract.PathRules, func(http.ResponseWriter, *http.Request) error {
-		return NotServed("rules are not created by this dashboard yet", "kubectl apply creates the rule from its YAML")
-	})
+	s.write(contract.PathRules, s.createRule)
 	s.read(contract.PathHealth, ask(s, Backend.Health))
 	s.write(contract.PathExport, s.export)
 	s.write(contract.PathAction, s.act)
@@ -274,6 +273,24 @@ func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 	return out, nil
 }
 
+func (s *Server) getForecast(r *http.Request) (any, error) {
+	b, err := s.backend(r)
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query()
+	if q.Get("namespace") == "" || q.Get("name") == "" {
+		return nil, invalid("namespace and name of the EffectiveHorizontalPodAutoscaler are required")
+	}
+	return b.Forecast(r.Context(), q.Get("namespace"), q.Get("name"))
+}
+
+// costWindows are few, because each is read for all viewers together and takes long.
+func costWindows() []time.Duration {
+	const day = 24 * time.Hour
+	return []time.Duration{time.Hour, day, 7 * day, 14 * day}
+}
+
 func (s *Server) getCost(r *http.Request) (any, error) {
 	b, err := s.backend(r)
 	if err != nil {
@@ -282,9 +299,12 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	of := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
 	if text := q.Get("window"); text != "" {
-		if of.Window, err = series.ParseDuration(text); err != nil || of.Window < 5*time.Minute || of.Window > 14*24*time.Hour {
-			return nil, invalid("window: %q is not a duration from 5m to 14d", text)
+		if of.Window, err = series.ParseDuration(text); err != nil || !slices.Contains(costWindows(), of.Window) {
+			return nil, invalid("window: %q must be 1h, 1d, 7d or 14d", text)
 		}
+	}
+	if of.By == "label" && of.Label == "" {
+		return nil, invalid("label: the key of a label is required")
 	}
 	return b.Cost(r.Context(), of)
 }

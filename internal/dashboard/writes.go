@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/dashboard/contract"
 )
 
@@ -92,6 +93,83 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		s.audit(r.Context(), request.Action, out.Results)
 	}
 	return sendValue(w, r, out)
+}
+
+// createRule creates a rule or, in a dry run, reports what it would select.
+func (s *Server) createRule(w http.ResponseWriter, r *http.Request) error {
+	var request contract.RuleRequest
+	if err := decode(r, &request); err != nil {
+		return err
+	}
+	if len(request.YAML) > maxRule {
+		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the rule exceeds %d bytes", maxRule), "split it")
+	}
+	b, err := s.backend(r)
+	if err != nil {
+		return err
+	}
+	out, err := b.CreateRule(r.Context(), request)
+	if !request.DryRun {
+		s.auditOne(r.Context(), err, "action", "create rule", "cluster", b.Name(), "rule", out.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if request.DryRun {
+		out.Rows = previewRule(r.Context(), b, out)
+	}
+	return sendValue(w, r, out)
+}
+
+// previewRule returns what the recommenders of a rule recommend for its targets: existing Recommendations, and what is computed from the history
+// for the first targets without. A target that the person may not read is left out.
+func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contract.Row {
+	var out []contract.Row
+	targets := map[contract.Target]bool{}
+	for _, t := range of.Targets {
+		targets[t] = true
+	}
+	targetOf := func(row contract.Row) contract.Target {
+		return contract.Target{Cluster: row.Cluster, Namespace: row.Namespace, Kind: row.Kind, Name: row.Workload}
+	}
+	found := map[contract.Target]bool{}
+	if list, err := b.Worklist(ctx); err == nil {
+		for _, row := range list.Rows {
+			if target := targetOf(row); targets[target] && slices.Contains(of.Recommenders, row.Type) {
+				out, found[target] = append(out, row), true
+			}
+		}
+	}
+	if !slices.Contains(of.Recommenders, string(analysisv1alpha1.AnalysisTypeResource)) {
+		return out
+	}
+	computed := 0
+	for _, target := range of.Targets {
+		if found[target] || computed == maxPreviews || ctx.Err() != nil {
+			continue
+		}
+		computed++
+		detail, err := b.Workload(ctx, target)
+		if err != nil {
+			continue
+		}
+		for _, row := range detail.Rows {
+			if row.Type == string(analysisv1alpha1.AnalysisTypeResource) {
+				out = append(out, row)
+			}
+		}
+	}
+	return out
+}
+
+// auditOne records a write with its user and result.
+func (s *Server) auditOne(ctx context.Context, err error, values ...any) {
+	person, _ := PersonOf(ctx)
+	result := "ok"
+	if err != nil {
+		result = FailureOf(err).Body.Message
+	}
+	s.config.Audit.Info("write", append([]any{"user", cmp.Or(person.Name, s.config.User), "result", result}, values...)...)
 }
 
 // audit records each write with its user, object and result.

@@ -142,6 +142,8 @@ export interface VerticalDecision {
 
 export interface Forecast extends Origin {
   metrics: ForecastMetric[] | null
+  replicas?: Series[] | null
+  marks?: Mark[] | null
 }
 
 export interface ForecastMetric {
@@ -150,6 +152,8 @@ export interface ForecastMetric {
   ready: boolean
   reason?: string
   skill?: number | null
+  used: boolean
+  unused?: string
   series: Series[] | null
 }
 
@@ -194,6 +198,7 @@ export interface Cost extends Origin {
   rows: CostRow[] | null
   clusterPerMonth?: number | null
   idle?: CostShare | null
+  labelKeys?: string[] | null
   withUsage: boolean
 }
 
@@ -237,6 +242,7 @@ export interface RuleResult {
   selected: number
   targets?: Target[] | null
   rows?: Row[] | null
+  recommenders?: string[] | null
   warnings?: string[] | null
 }
 
@@ -307,6 +313,7 @@ export interface Overview extends Origin {
   attention: Attention[] | null
   adoption: AdoptionSum
   trend: TrendPoint[] | null
+  oomSource?: string
   trendSource?: string
   oomKills?: OOMKill[] | null
 }
@@ -362,6 +369,9 @@ export interface AdoptionSum {
   rolledBack: number
   promisedPerMonth?: number | null
   realisedPerMonth?: number | null
+  promised?: number | null
+  realised?: number | null
+  since?: number
 }
 
 export interface TrendPoint {
@@ -369,6 +379,7 @@ export interface TrendPoint {
   clusterPerMonth?: number | null
   usedPerMonth?: number | null
   recoverablePerMonth?: number | null
+  promisedPerMonth?: number | null
   realisedPerMonth?: number | null
 }
 

@@ -120,16 +120,25 @@ type VerticalDecision struct {
 type Forecast struct {
 	Origin
 	Metrics []ForecastMetric `json:"metrics"`
+	// Replicas are the replicas of the target (replicas), those that the metrics alone request (replicasAlone), and those that the forecast
+	// requests (replicasForecast), within the bounds of the autoscaler.
+	Replicas []Series `json:"replicas,omitempty"`
+	// Marks are the next start and end of each schedule.
+	Marks []Mark `json:"marks,omitempty"`
 }
 
-// ForecastMetric is one metric of a TimeSeriesPrediction. Series have the kinds usage, forecast, forecastLow and forecastHigh.
+// ForecastMetric is one metric of a TimeSeriesPrediction. Series have the kinds usage, forecast (what craned published), forecastLow and
+// forecastHigh (the 50 % and 95 % quantiles, computed by the dashboard from the same history).
 type ForecastMetric struct {
 	Name      string   `json:"name"`
 	Algorithm string   `json:"algorithm"`
 	Ready     bool     `json:"ready"`
 	Reason    string   `json:"reason,omitempty"`
 	Skill     *float64 `json:"skill,omitempty"`
-	Series    []Series `json:"series"`
+	// Used is true if the forecast scales the target now; Unused is the reason why it does not.
+	Used   bool     `json:"used"`
+	Unused string   `json:"unused,omitempty"`
+	Series []Series `json:"series"`
 }
 
 // NodeList is the answer of PathNodes.
@@ -186,6 +195,8 @@ type Cost struct {
 	// Cluster, Idle and Used are absent without the right to list nodes and pods of the cluster.
 	ClusterPerMonth *float64   `json:"clusterPerMonth,omitempty"`
 	Idle            *CostShare `json:"idle,omitempty"`
+	// LabelKeys are the most frequent keys of labels of workloads, of costs by label.
+	LabelKeys []string `json:"labelKeys,omitempty"`
 	// WithUsage is false without a Prometheus: usage is unknown.
 	WithUsage bool `json:"withUsage"`
 }
@@ -242,8 +253,11 @@ type RuleResult struct {
 	// Selected is the number of objects that the rule selects, Targets the first 200 of them that the user may read.
 	Selected int      `json:"selected"`
 	Targets  []Target `json:"targets,omitempty"`
-	// Rows are what a dry run would recommend for the first targets; absent without a history.
+	// Rows are what a dry run would recommend: the Recommendations that exist for the targets, and what the dashboard computes from the
+	// history for the first others; absent without a history.
 	Rows []Row `json:"rows,omitempty"`
+	// Recommenders are those of the rule.
+	Recommenders []string `json:"recommenders,omitempty"`
 	// Warnings are those of the API server.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -12,9 +12,7 @@
 //   - Every route but those of the session accepts ?cluster=NAME; without it, the first cluster of the session answers.
 //   - Answers that are large are compressed and have an ETag; a request with If-None-Match gets 304.
 //
-// Served: all routes but PathForecast and POST PathRules, which answer NotServed, and PathLogin by crane dashboard serve alone. Of PathOverview, the trend, OOM
-// kills and realised savings are empty; PathCost has neither labels nor windows other than 1h; PathNodes has neither zones nor water marks.
-// Session.Pages lists the pages that a server fills.
+// PathLogin is served by crane dashboard serve alone. Session.Pages lists the pages that a server fills.
 package contract
 
 // Prefix is the beginning of all paths.
@@ -47,7 +45,7 @@ const (
 	PathForecast = "/forecast"
 	// PathNodes answers GET with a NodeList.
 	PathNodes = "/nodes"
-	// PathCost answers GET ?by=namespace|workload|node|pool|label&label=KEY&window=1h with a Cost.
+	// PathCost answers GET ?by=namespace|workload|node|pool|label&label=KEY&window=1h|1d|7d|14d with a Cost.
 	PathCost = "/cost"
 	// PathRules answers GET with a RuleList, and POST RuleRequest (dryRun true or false) with a RuleResult.
 	PathRules = "/rules"

@@ -23,6 +23,8 @@ type Overview struct {
 	Adoption AdoptionSum `json:"adoption"`
 	// Trend has a point for each day, oldest first: from the record of the server or of the cluster; empty before the first day.
 	Trend []TrendPoint `json:"trend"`
+	// OOMSource says where OOM kills are kept.
+	OOMSource string `json:"oomSource,omitempty"`
 	// TrendSource says where the trend is kept.
 	TrendSource string `json:"trendSource,omitempty"`
 	// OOMKills are the kills of the last seven days, newest first, at most 50; absent if their record cannot be read.
@@ -98,6 +100,10 @@ type AdoptionSum struct {
 	// present requests of the pods, both at the present prices. Absent if none is known.
 	PromisedPerMonth *float64 `json:"promisedPerMonth,omitempty"`
 	RealisedPerMonth *float64 `json:"realisedPerMonth,omitempty"`
+	// Promised and Realised are the amounts of all recorded days since Since.
+	Promised *float64 `json:"promised,omitempty"`
+	Realised *float64 `json:"realised,omitempty"`
+	Since    int64    `json:"since,omitempty"`
 }
 
 // TrendPoint is one day.
@@ -106,6 +112,7 @@ type TrendPoint struct {
 	ClusterPerMonth     *float64 `json:"clusterPerMonth,omitempty"`
 	UsedPerMonth        *float64 `json:"usedPerMonth,omitempty"`
 	RecoverablePerMonth *float64 `json:"recoverablePerMonth,omitempty"`
+	PromisedPerMonth    *float64 `json:"promisedPerMonth,omitempty"`
 	RealisedPerMonth    *float64 `json:"realisedPerMonth,omitempty"`
 }
 

@@ -221,8 +221,8 @@ type WorkloadSeries struct {
 
 // Series is one line. T and V have the same length; V has null for a gap.
 type Series struct {
-	// Kind is usage (largest pod), usageMean (mean of the pods), request, limit, recommended, forecast, forecastLow, forecastHigh,
-	// replicas, throttled.
+	// Kind is usage (largest pod; of a forecast all pods), usageMean (mean of the pods), request, limit, recommended, forecast, forecastLow,
+	// forecastHigh, replicas, replicasAlone, replicasForecast, throttled.
 	Kind      string `json:"kind"`
 	Container string `json:"container,omitempty"`
 	// Resource is cpu, memory or replicas; Unit is cores, bytes, replicas or share.
@@ -237,7 +237,7 @@ type Series struct {
 // Mark is an event on the time axis.
 type Mark struct {
 	At int64 `json:"at"`
-	// Kind is rollout, resize, rollback, oom or adoption.
+	// Kind is rollout, resize, rollback, oom, adoption, cron or an action of the agent: throttled, restored, evicted, node.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }

@@ -21,6 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	topologyv1alpha1 "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
@@ -44,7 +47,7 @@ func TestMain(m *testing.M) {
 		},
 		Ready: func(ctx context.Context, c *controlplane.ControlPlane, _ string) (err error) {
 			control = c
-			if admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme); err != nil {
+			if admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme); err != nil {
 				return err
 			}
 			applier, err := manifest.NewApplier(c.Config(), "dashboard-test")
@@ -83,7 +86,7 @@ func createObjects(ctx context.Context) error {
 			&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}},
 			&rbacv1.Role{ObjectMeta: meta("editor"), Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"analysis.crane.io"}, Resources: []string{"recommendations"}, Verbs: []string{"get", "list", "patch"}},
-				{APIGroups: []string{"", "apps", "batch", "autoscaling", "autoscaling.crane.io", "policy"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+				{APIGroups: []string{"", "apps", "batch", "autoscaling", "autoscaling.crane.io", "prediction.crane.io", "policy"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
 			}},
 			&rbacv1.RoleBinding{
 				ObjectMeta: meta("editor"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"},

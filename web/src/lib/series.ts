@@ -18,6 +18,8 @@ const styles: Record<string, Style> = {
   forecastLow: { tone: 'forecast', thin: true, follows: 'forecastHigh' },
   throttled: { tone: 'warn', hidden: true },
   replicas: { tone: 'accent', stepped: true },
+  replicasAlone: { tone: 'request', dashed: true },
+  replicasForecast: { tone: 'forecast', dashed: true },
 }
 
 /** Puts series with times of their own on the union of the times. Null is a gap; undefined is a time that a series does not have. */
@@ -73,7 +75,7 @@ export function withRecommended(series: readonly Series[], resource: string, val
   return [...series, { kind: 'recommended', resource, unit: '', t: [t[0]!, t.at(-1)!], v: [value, value] }]
 }
 
-const markTones: Record<string, Tone> = { rollout: 'accent', resize: 'recommended', adoption: 'forecast', rollback: 'warn', oom: 'limit' }
+const markTones: Record<string, Tone> = { rollout: 'accent', resize: 'recommended', adoption: 'forecast', rollback: 'warn', oom: 'limit', cron: 'accent' }
 
 export function marksOf(marks: readonly Mark[]): ChartMark[] {
   return marks.map(m => ({ t: m.at, label: m.text, tone: markTones[m.kind] ?? 'muted', kind: tOr('mark.' + m.kind, m.kind) }))

@@ -3,7 +3,7 @@ import { list, paths, workloadPath, type Autoscaling as Answer, type Condition, 
 import { t } from '../i18n'
 import { count, duration, known, missing, percent } from '../lib/format'
 import { setQuery } from '../lib/router'
-import { linesOf } from '../lib/series'
+import { linesOf, marksOf } from '../lib/series'
 import { useData } from '../lib/use'
 import { useCluster } from '../session'
 import { Chart } from '../ui/chart'
@@ -122,8 +122,24 @@ function Metrics({ f }: { f: Forecast }) {
   if (metrics.length === 0) return <Learning />
   return (
     <div class="stack">
+      <Notes of={f} />
+      <Replicas f={f} />
       {metrics.map(m => <Metric key={m.name} m={m} />)}
       <p class="provenance"><From of={f} /></p>
+    </div>
+  )
+}
+
+/** Replicas now, those of the HPA alone against those with the forecast, and the next windows of schedules. */
+function Replicas({ f }: { f: Forecast }) {
+  const { times, lines } = useMemo(() => linesOf(list(f.replicas)), [f])
+  const marks = useMemo(() => marksOf(list(f.marks)).filter(m => times.length > 0 && m.t <= times.at(-1)!), [f, times])
+  if (times.length === 0) return null
+  return (
+    <div class="stack">
+      <h3>{t('autoscaling.replicas')}</h3>
+      <p class="muted">{t('autoscaling.replicasNote')}</p>
+      <Chart label={t('autoscaling.replicas')} unit="replicas" times={times} lines={lines} marks={marks} height={220} />
     </div>
   )
 }
@@ -134,7 +150,9 @@ function Metric({ m }: { m: ForecastMetric }) {
   return (
     <div class="stack">
       <div class="row"><h3>{m.name}</h3><Tag tone={m.ready ? 'good' : 'warn'}>{m.ready ? t('autoscaling.ready') : m.reason || t('rec.learning')}</Tag>
-        {known(m.skill) && <span class="muted">{t('autoscaling.skill', { skill: percent(m.skill) })}</span>}</div>
+        {known(m.skill) && <span class="muted">{t('autoscaling.skill', { skill: percent(m.skill) })}</span>}
+        <Tag tone={m.used ? 'good' : ''} title={m.unused ?? ''}>{m.used ? t('autoscaling.used') : t('autoscaling.unused')}</Tag></div>
+      {!m.used && m.unused && <p class="muted">{m.unused}</p>}
       {times.length === 0 ? <Learning /> : <Chart label={m.name} unit={unit} times={times} lines={lines} height={260} />}
     </div>
   )

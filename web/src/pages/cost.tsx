@@ -13,7 +13,7 @@ import type { PageProps } from '.'
 import { Scroll } from '../ui/scroll'
 
 const groupings = ['namespace', 'workload', 'pool', 'node', 'label'] as const
-const windows = ['1h', '1d', '7d', '30d'] as const
+const windows = ['1h', '1d', '7d', '14d'] as const
 
 export function Cost({ query }: PageProps) {
   const by = groupings.find(g => g === query.get('by')) ?? 'namespace'
@@ -32,7 +32,7 @@ export function Cost({ query }: PageProps) {
       <div class="filters">
         <div class="field wide"><span id="cost-by">{t('cost.by')}</span><Segments label={t('cost.by')} value={by} onChange={v => setQuery({ by: v }, false)} options={groupings.map(g => ({ value: g, label: t(`cost.by.${g}`) }))} /></div>
         <div class="field wide"><span>{t('cost.window')}</span><Segments label={t('cost.window')} value={window} onChange={v => setQuery({ window: v }, false)} options={windows.map(w => ({ value: w, label: w }))} /></div>
-        {by === 'label' && <TextField label={t('worklist.label')} value={text} onInput={v => { setText(v); setQuery({ label: v }) }} />}
+        {by === 'label' && <TextField label={t('worklist.label')} value={text} onInput={v => { setText(v); setQuery({ label: v }) }} hint={list(d?.labelKeys).length > 0 ? t('cost.labelKeys', { keys: list(d?.labelKeys).slice(0, 8).join(', ') }) : ''} />}
       </div>
       <Data of={loaded}>{d => <Content d={d} />}</Data>
     </>

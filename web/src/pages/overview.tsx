@@ -72,6 +72,7 @@ function Trend({ d }: { d: Answer }) {
     { id: 'cost', label: t('overview.cost'), tone: 'request', values: of(p => p.clusterPerMonth) },
     { id: 'used', label: t('overview.used'), tone: 'use', values: of(p => p.usedPerMonth) },
     { id: 'recoverable', label: t('overview.recoverable'), tone: 'accent', values: of(p => p.recoverablePerMonth) },
+    { id: 'promised', label: t('overview.promised'), tone: 'forecast', values: of(p => p.promisedPerMonth), dashed: true },
     { id: 'realised', label: t('overview.realised'), tone: 'recommended', values: of(p => p.realisedPerMonth) },
   ] satisfies Line[]).filter(l => l.values.some(known))
   return <Chart label={t('overview.trend')} unit="money" times={points.map(p => p.at)} lines={lines} height={240} format={v => money(v, d.currency)} />
@@ -147,13 +148,14 @@ function Adopted({ d }: { d: Answer }) {
   const a = d.adoption
   const share = known(a.promisedPerMonth) && known(a.realisedPerMonth) && a.promisedPerMonth > 0 ? a.realisedPerMonth / a.promisedPerMonth : null
   return (
-    <Card title={t('overview.adopted')} note={t('overview.adoptedNote')}>
+    <Card title={t('overview.adopted')} note={[t('overview.adoptedNote'), d.trendSource && t('overview.keptIn', { where: d.trendSource })].filter(Boolean).join(' · ')}>
       {a.workloads === 0 ? <p class="muted">{t('overview.noneAdopted')}</p> : (
         <>
           {known(share) && <Bar label={t('overview.realised') + ' ' + percent(share)} parts={[{ share, tone: 'good' }]} />}
           <dl class="facts">
             <dt>{t('overview.promised')}</dt><dd class="number">{money(a.promisedPerMonth, d.currency)} {t('unit.perMonth')}</dd>
             <dt>{t('overview.realised')}</dt><dd class="number">{money(a.realisedPerMonth, d.currency)} {t('unit.perMonth')}</dd>
+            {known(a.realised) && known(a.promised) && <><dt>{t('overview.saved')} <Time at={a.since} /></dt><dd class="number">{t('overview.savedOf', { realised: money(a.realised, d.currency), promised: money(a.promised, d.currency) })}</dd></>}
             <dt>{t('overview.adoptedWorkloads')}</dt><dd class="number">{count(a.workloads)}</dd>
             <dt>{t('overview.inProgress')}</dt><dd class="number">{count(a.inProgress)}</dd>
             <dt>{t('overview.rolledBack')}</dt><dd class="number">{count(a.rolledBack)}</dd>
@@ -189,7 +191,7 @@ function Namespaces({ d }: { d: Answer }) {
 function Kills({ d }: { d: Answer }) {
   if (!d.oomKills) return null
   return (
-    <Card title={t('overview.oomKills')} note={t('overview.sevenDays')}>
+    <Card title={t('overview.oomKills')} note={[t('overview.sevenDays'), d.oomSource && t('overview.keptIn', { where: d.oomSource })].filter(Boolean).join(' · ')}>
       {d.oomKills.length === 0 ? <p class="muted">{t('overview.noKills')}</p> : (
         <ul class="attention">{d.oomKills.slice(0, 10).map(k => (
           <li key={k.at + k.target.name + k.container + (k.pod ?? '')}>

@@ -174,6 +174,46 @@ test('a rule is created only after a dry run', async () => {
   assert.deepEqual(server.state.requests.filter(r => r.method === 'POST').map(r => r.body.dryRun), [true, false])
 })
 
+test('an autoscaler: replicas alone against with forecast, the band, windows of schedules, as a chart and as a table', async () => {
+  await open('/autoscaling')
+  await page.getByRole('button', { name: 'shop/web' }).click()
+  const replicas = page.locator('figure.chart').first()
+  for (const name of ['Replicas', 'Replicas for the load alone', 'Replicas with the forecast']) await replicas.getByRole('button', { name, exact: true }).waitFor()
+  await replicas.getByText('Schedule (1)').waitFor()
+  const forecast = page.locator('figure.chart').nth(1)
+  await forecast.getByRole('button', { name: 'Forecast range, 50 % to 95 %' }).waitFor()
+  await page.getByText('Scales', { exact: true }).waitFor()
+  await forecast.getByText('Table', { exact: true }).click()
+  assert.ok(await forecast.locator('tbody tr').count() > 20)
+  const { forecast: answer } = await import('./data.mjs')
+  const f = answer()
+  server.state.answers['/forecast'] = { ...f, metrics: [{ ...f.metrics[0], used: false, unused: 'scaling by it costs more than it avoids' }], replicas: null }
+  await page.reload()
+  await page.getByText('scaling by it costs more than it avoids').first().waitFor()
+  await page.getByText('Does not scale').waitFor()
+})
+
+test('costs by a label and another window, as a file', async () => {
+  await open('/cost')
+  await page.getByRole('button', { name: 'Label', exact: true }).click()
+  await page.getByRole('textbox', { name: 'Label' }).fill('team')
+  await page.getByText('Frequent keys: team').waitFor()
+  await page.getByRole('button', { name: '7d', exact: true }).click()
+  await page.waitForURL(/by=label.*window=7d|window=7d.*by=label/)
+  await page.waitForFunction(() => !document.querySelector('.loading'))
+  const asked = server.state.requests.filter(r => r.route === '/cost').at(-1).query
+  assert.deepEqual([asked.get('by'), asked.get('label'), asked.get('window')], ['label', 'team', '7d'])
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'CSV' }).click()])
+  assert.equal(download.suggestedFilename(), 'crane-cost-by-label.csv')
+})
+
+test('the overview names where trend, savings and OOM kills are kept', async () => {
+  await open('/overview')
+  await page.getByText('kept in ConfigMap crane-system/crane-savings').first().waitFor()
+  await page.getByText(/4,800.* of .*9,600.* promised/).waitFor()
+  await page.getByText('kept in ConfigMap crane-system/oom-record').waitFor()
+})
+
 test('states: forbidden, empty, learning, Prometheus down, not found', async () => {
   expect(403); expect(503); expect(404)
   const cases = [

@@ -58,9 +58,9 @@ export function overview() {
       { severity: 'warning', reason: 'OOMKilled', message: 'container app was killed for its memory 4 times; it requests 512 MiB and peaks at 790 MiB.', target: { cluster: 'prod', namespace: 'ml', kind: 'StatefulSet', name: 'trainer' }, at: now - 86400 },
       { severity: 'info', reason: 'RuleFailed', message: 'The rule nodes has not run since yesterday.', page: 'rules' },
     ],
-    adoption: { workloads: 74, inProgress: 3, rolledBack: 1, promisedPerMonth: 6120, realisedPerMonth: 5790 },
+    adoption: { workloads: 74, inProgress: 3, rolledBack: 1, promisedPerMonth: 6120, realisedPerMonth: 5790, promised: 9600, realised: 4800, since: now - 40 * 86400 },
     trend: Array.from({ length: 45 }, (_, i) => ({ at: now - (45 - i) * 86400, clusterPerMonth: 56000 - i * 160 + Math.sin(i) * 500, usedPerMonth: 15000 + Math.sin(i / 3) * 900, recoverablePerMonth: 26000 - i * 190, realisedPerMonth: i * 128 })),
-    trendSource: 'ConfigMap crane-system/crane-savings',
+    trendSource: 'ConfigMap crane-system/crane-savings', oomSource: 'ConfigMap crane-system/oom-record',
     oomKills: [{ target: { cluster: 'prod', namespace: 'ml', kind: 'StatefulSet', name: 'trainer' }, container: 'app', pod: 'trainer-0', at: now - 86400, memoryBytes: 790 * 2 ** 20 }],
   }
 }
@@ -145,7 +145,9 @@ export const autoscaling = {
 
 export function forecast() {
   const s = series(now - 2 * 86400, now, 300)
-  return { ...origin('Prometheus http://prometheus:9090'), metrics: [{ name: 'cpu', algorithm: 'auto', ready: true, skill: 0.41, series: s.series.filter(x => x.resource === 'cpu' && ['usage', 'forecast', 'forecastLow', 'forecastHigh'].includes(x.kind)) }] }
+  return { ...origin('Prometheus http://prometheus:9090'), metrics: [{ name: 'cpu', algorithm: 'auto', ready: true, skill: 0.41, used: true, series: s.series.filter(x => x.resource === 'cpu' && ['usage', 'forecast', 'forecastLow', 'forecastHigh'].includes(x.kind)) }],
+    replicas: ['replicas', 'replicasAlone', 'replicasForecast'].map((kind, i) => ({ kind, resource: 'replicas', unit: 'replicas', t: s.series[0].t, v: s.series[0].t.map((_, k) => 3 + i + k % 3) })),
+    marks: [{ at: now - 3600, kind: 'cron', text: 'weekend starts' }] }
 }
 
 export function nodes() {
@@ -165,7 +167,7 @@ export function nodes() {
 
 export function cost(by) {
   return {
-    ...origin('Pods and prices of the cluster prod', { promql: { usage: 'sum by (namespace) (rate(container_cpu_usage_seconds_total[1h]))' } }), currency: 'USD', by, withUsage: true, clusterPerMonth: 48210, idle: { requestPerMonth: 9110, usagePerMonth: 32870, maxPerMonth: 8800 },
+    ...origin('Pods and prices of the cluster prod', { promql: { usage: 'sum by (namespace) (rate(container_cpu_usage_seconds_total[1h]))' } }), currency: 'USD', by, withUsage: true, ...(by === 'label' ? { labelKeys: ['team', 'app.kubernetes.io/part-of'] } : {}), clusterPerMonth: 48210, idle: { requestPerMonth: 9110, usagePerMonth: 32870, maxPerMonth: 8800 },
     rows: namespaces.map((name, i) => ({ name, pods: 30 + i, requestPerMonth: 9000 / (i + 1), usagePerMonth: 3400 / (i + 1), maxPerMonth: 9300 / (i + 1) })),
   }
 }
