@@ -33,6 +33,14 @@ const (
 	ruleKind    = "RecommendationRule"
 )
 
+// Objects implements dashboard.Backend.
+func (v *clusterView) Objects() (client.Client, error) {
+	if v.fromFiles() {
+		return nil, dashboard.NotServed("files have no cluster", "")
+	}
+	return v.personal.objectClient()
+}
+
 // CreateRule implements dashboard.Backend. The API server validates the rule in a dry run as well; what it selects is listed with the rights
 // of the user.
 func (v *clusterView) CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error) {

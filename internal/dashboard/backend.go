@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/internal/dashboard/contract"
 )
@@ -36,6 +37,8 @@ type Backend interface {
 	// CreateRule creates a rule, or reports what it would select.
 	CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error)
 	Health(ctx context.Context) (contract.Health, error)
+	// Objects returns a client that reads and writes with the rights of the user.
+	Objects() (client.Client, error)
 	// Export returns the content of a file and its media type.
 	Export(ctx context.Context, format string, items []contract.Item) (content []byte, mediaType string, err error)
 	// Act applies an action to each item, or previews it.

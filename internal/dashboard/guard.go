@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -328,6 +329,9 @@ func (g *Guard) Rules(ctx context.Context) (contract.RuleList, error) {
 func (g *Guard) CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error) {
 	return g.backend.CreateRule(ctx, request)
 }
+
+// Objects implements Backend. Requests of the client carry the token of the person.
+func (g *Guard) Objects() (client.Client, error) { return g.backend.Objects() }
 
 // Health implements Backend. The backend reads with the token of the person.
 func (g *Guard) Health(ctx context.Context) (contract.Health, error) { return g.backend.Health(ctx) }

@@ -73,15 +73,20 @@ func (e encoded) send(w http.ResponseWriter, r *http.Request) {
 // sendFailure writes an error.
 func sendFailure(w http.ResponseWriter, err error) {
 	failure := FailureOf(err)
-	body, err := json.Marshal(contract.ErrorBody{Error: failure.Body})
-	if err != nil {
-		http.Error(w, "failed to encode an error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	if failure.Body.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(failure.Body.RetryAfterSeconds))
 	}
-	w.WriteHeader(failure.Status)
+	sendJSON(w, failure.Status, contract.ErrorBody{Error: failure.Body})
+}
+
+// sendJSON writes a value with a status.
+func sendJSON(w http.ResponseWriter, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, "failed to encode the answer", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write(body) // The client has disconnected.
 }

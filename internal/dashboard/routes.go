@@ -73,7 +73,8 @@ func (s *Server) routes() {
 	s.read(contract.PathHealth, ask(s, Backend.Health))
 	s.write(contract.PathExport, s.export)
 	s.write(contract.PathAction, s.act)
-	s.mux.HandleFunc(contract.Prefix+"/", func(w http.ResponseWriter, _ *http.Request) {
+	s.gocraneRoutes()
+	s.mux.HandleFunc("/api/", func(w http.ResponseWriter, _ *http.Request) {
 		sendFailure(w, NewResponseError(http.StatusNotFound, contract.ReasonNotFound, "the API has no route for this path", ""))
 	})
 	s.mux.HandleFunc("/", s.page)

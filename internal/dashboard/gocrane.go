@@ -1,0 +1,208 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/dashboard/contract"
+)
+
+// gocranePrefix is the beginning of the routes of gocrane's web API that craned does not serve, because they write or name clusters and
+// namespaces. Their answers have gocrane's form; rights and CSRF token are those of the other routes.
+const gocranePrefix = "/api/v1"
+
+// gocraneAnswer is the form of gocrane's answers. A request that fails has the status 200; one without access has its own.
+type gocraneAnswer struct {
+	Error string `json:"error"`
+	Data  any    `json:"data"`
+}
+
+// gocraneList is the form of gocrane's lists.
+type gocraneList[T any] struct {
+	TotalCount int `json:"totalCount"`
+	Items      []T `json:"items"`
+}
+
+// gocraneCluster is a cluster as gocrane's page knows it. Its address is that of this server.
+type gocraneCluster struct {
+	ID                       string `json:"id"`
+	Name                     string `json:"name"`
+	CraneURL                 string `json:"craneUrl"`
+	GrafanaURL               string `json:"grafanaUrl"`
+	Discount                 int    `json:"discount"`
+	PreinstallRecommendation bool   `json:"preinstallRecommendation"`
+	DashboardControl         bool   `json:"dashboardControl"`
+}
+
+func (s *Server) gocraneRoutes() {
+	s.gocrane("GET /cluster", func(r *http.Request) (any, error) {
+		all := gocraneList[gocraneCluster]{Items: []gocraneCluster{}}
+		for _, b := range s.config.Backends {
+			all.Items = append(all.Items, s.gocraneCluster(r, b.Name()))
+		}
+		all.TotalCount = len(all.Items)
+		return all, nil
+	})
+	s.gocrane("GET /cluster/{cluster}", func(r *http.Request) (any, error) {
+		b, err := s.named(r.PathValue("cluster"))
+		if err != nil {
+			return nil, err
+		}
+		return s.gocraneCluster(r, b.Name()), nil
+	})
+	for _, route := range []string{"POST /cluster", "PUT /cluster/{cluster}", "DELETE /cluster/{cluster}"} {
+		s.gocrane(route, func(*http.Request) (any, error) {
+			return nil, NotServed("clusters are not stored: they are the contexts with which crane dashboard is started", "crane dashboard --context prod --context staging")
+		})
+	}
+	s.gocrane("GET /namespaces/{cluster}", personal(s, listNamespaces))
+	s.gocrane("GET /recommendationRule", personal(s, func(ctx context.Context, c client.Client, _ *http.Request) (any, error) {
+		var list analysisv1alpha1.RecommendationRuleList
+		return &list, c.List(ctx, &list)
+	}))
+	s.gocrane("POST /recommendationRule", personal(s, createRuleObject))
+	s.gocrane("PUT /recommendationRule/{rule}", personal(s, replaceRule))
+	s.gocrane("DELETE /recommendationRule/{rule}", personal(s, func(ctx context.Context, c client.Client, r *http.Request) (any, error) {
+		rule := &analysisv1alpha1.RecommendationRule{}
+		rule.Name = r.PathValue("rule")
+		return nil, c.Delete(ctx, rule)
+	}))
+	s.gocrane("POST /recommendation/adopt/{namespace}/{recommendation}", s.gocraneAdopt)
+}
+
+// gocrane registers a route. Requests that write need the CSRF token and are logged.
+func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)) {
+	var method, path string
+	if _, err := fmt.Sscan(route, &method, &path); err != nil {
+		panic(err) // The routes are constants.
+	}
+	s.mux.HandleFunc(method+" "+gocranePrefix+path, func(w http.ResponseWriter, r *http.Request) {
+		one, r, err := s.authenticate(r)
+		writes := method != http.MethodGet
+		if err == nil && writes && !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf) {
+			err = NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "send the header "+contract.CSRFHeader)
+		}
+		var out gocraneAnswer
+		if err == nil {
+			out.Data, err = answer(r)
+			if writes {
+				s.auditOne(r.Context(), err, "action", method+" "+r.URL.Path)
+			}
+		}
+		if err != nil {
+			failure := FailureOf(s.endIfUnauthorized(r, err))
+			out.Error, out.Data = failure.Body.Message, nil
+			if slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, failure.Status) {
+				sendJSON(w, failure.Status, out)
+				return
+			}
+		}
+		sendJSON(w, http.StatusOK, out)
+	})
+}
+
+func (s *Server) gocraneCluster(r *http.Request, name string) gocraneCluster {
+	scheme := "http"
+	if s.config.Reviews != nil {
+		scheme = "https"
+	}
+	return gocraneCluster{ID: name, Name: name, CraneURL: scheme + "://" + r.Host, Discount: 100}
+}
+
+// personal returns the answer of a route that reads or writes objects with the rights of the person, in the cluster of the path or of
+// ?cluster=.
+func personal(s *Server, of func(context.Context, client.Client, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		b, err := s.gocraneBackend(r)
+		if err != nil {
+			return nil, err
+		}
+		c, err := b.Objects()
+		if err != nil {
+			return nil, err
+		}
+		return of(r.Context(), c, r)
+	}
+}
+
+func (s *Server) gocraneBackend(r *http.Request) (Backend, error) {
+	if name := cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")); name != "" {
+		return s.named(name)
+	}
+	return s.config.Backends[0], nil
+}
+
+func listNamespaces(ctx context.Context, c client.Client, _ *http.Request) (any, error) {
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	out := gocraneList[string]{TotalCount: len(list.Items), Items: []string{}}
+	for i := range list.Items {
+		out.Items = append(out.Items, list.Items[i].Name)
+	}
+	return out, nil
+}
+
+func createRuleObject(ctx context.Context, c client.Client, r *http.Request) (any, error) {
+	rule := &analysisv1alpha1.RecommendationRule{}
+	if err := decode(r, rule); err != nil {
+		return nil, err
+	}
+	rule.ResourceVersion, rule.UID = "", ""
+	return nil, c.Create(ctx, rule, client.FieldOwner("crane"))
+}
+
+// replaceRule replaces the spec of a rule.
+func replaceRule(ctx context.Context, c client.Client, r *http.Request) (any, error) {
+	wanted, rule := &analysisv1alpha1.RecommendationRule{}, &analysisv1alpha1.RecommendationRule{}
+	if err := decode(r, wanted); err != nil {
+		return nil, err
+	}
+	name := r.PathValue("rule")
+	if wanted.Name != name {
+		return nil, invalid("the rule of the body is %q, that of the path %q", wanted.Name, name)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, rule); err != nil {
+		return nil, err
+	}
+	rule.Spec = wanted.Spec
+	return nil, c.Update(ctx, rule, client.FieldOwner("crane"))
+}
+
+// gocraneAdopt adopts a recommendation. gocrane patched the workload at once; craned applies the recommendation in steps.
+func (s *Server) gocraneAdopt(r *http.Request) (any, error) {
+	b, err := s.gocraneBackend(r)
+	if err != nil {
+		return nil, err
+	}
+	item := contract.Item{Cluster: b.Name(), Namespace: r.PathValue("namespace"), Name: r.PathValue("recommendation")}
+	results, err := b.Act(r.Context(), contract.ActionAdopt, false, []contract.Item{item})
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range results {
+		if one.Error != nil {
+			return nil, &ResponseError{Status: statusOf(one.Error.Reason), Body: *one.Error}
+		}
+	}
+	return nil, nil //nolint:nilnil // gocrane answers null
+}
+
+// statusOf returns the status of an error that an action reports for one item.
+func statusOf(reason contract.Reason) int {
+	if reason == contract.ReasonForbidden {
+		return http.StatusForbidden
+	}
+	return http.StatusUnprocessableEntity
+}
