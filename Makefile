@@ -264,7 +264,7 @@ test-autoscaler: ## The taint of loaded nodes in Karpenter's scheduling simulati
 
 .PHONY: test-web
 test-web: install-web ## Tests of the dashboard: types, units, and pages in chromium; skipped, with the reason, where Node.js 20 or chromium is missing
-	@$(HAVE_WEB_SOURCES); GO=$(GO) CRANE_BIN=$(BIN) web/test/run.sh $(ARGS)
+	@$(HAVE_WEB_SOURCES); GO=$(GO) CRANE_BIN=$(BIN) CRANE_SCREENSHOTS=$${CRANE_SCREENSHOTS:-$(BIN)/dashboard-screenshots} web/test/run.sh $(ARGS)
 
 .PHONY: test-agent
 test-agent: build-nodes $(BIN)/crane-scheduler ## The agent on real nodes alone, out of test-nodes; ARGS=-short leaves out emulated ones

@@ -18,6 +18,7 @@ import (
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
+	"crane.io/crane/pkg/cost"
 )
 
 // fakeHistory is a Prometheus that has a series for each range query, and counts them.
@@ -96,5 +97,49 @@ func TestViewersShareSeries(t *testing.T) {
 		if !strings.Contains(query, `namespace="shop"`) && !strings.Contains(query, `namespace="pay"`) {
 			t.Errorf("not bound to a namespace: %s", query)
 		}
+	}
+}
+
+// TestPrometheusDown checks that series which were read stay while Prometheus does not answer, and that others fail with the reason.
+func TestPrometheusDown(t *testing.T) {
+	history := newFakeHistory(t)
+	v := newHistoryView(t, history)
+	now := time.Now().Truncate(time.Minute)
+	within := dashboard.SeriesRange{From: now.Add(-time.Hour), To: now, Points: 200}
+	target := contract.Target{Namespace: "shop", Kind: "Deployment", Name: "web"}
+	if _, err := v.Series(t.Context(), target, within); err != nil {
+		t.Fatal(err)
+	}
+	history.Close()
+	if out, err := v.Series(t.Context(), target, within); err != nil || len(out.Series) != len(seriesTemplates()) {
+		t.Errorf("series that were read: %v", err)
+	}
+	within.From = within.From.Add(-time.Hour)
+	if _, err := v.Series(t.Context(), target, within); dashboard.FailureOf(err).Body.Reason != contract.ReasonHistoryUnavailable {
+		t.Errorf("others: %v", err)
+	}
+}
+
+// TestCostsByLabel checks that costs are grouped by the value of a label of the workloads; those without it are one group.
+func TestCostsByLabel(t *testing.T) {
+	workloadOf := func(name string) cost.Workload {
+		return cost.Workload{Namespace: "shop", Kind: "Deployment", Name: name}
+	}
+	labels := &workloadLabels{byWorkload: map[cost.Workload]map[string]string{
+		workloadOf("web"): {"team": "a"}, workloadOf("api"): {"team": "a"}, workloadOf("db"): {"team": "b"}, workloadOf("job"): {"tier": "c"},
+	}}
+	var all []cost.WorkloadCost
+	for i, name := range []string{"web", "db", "api", "job", "unknown"} {
+		all = append(all, cost.WorkloadCost{Workload: workloadOf(name), Bill: cost.Bill{Pods: i + 1, Cost: cost.Shares{Max: cost.Split{CPU: 10}}}})
+	}
+	want := map[string][2]int{"a": {4, 20}, "b": {2, 10}, "": {9, 20}}
+	got := labels.group(all, "team")
+	for _, g := range got {
+		if want[g.value] != [2]int{g.pods, int(g.cost.Max.Total())} {
+			t.Errorf("%q: %d pods, %v", g.value, g.pods, g.cost.Max)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d groups, want %d", len(got), len(want))
 	}
 }

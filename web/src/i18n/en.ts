@@ -152,7 +152,7 @@ export const en = {
   'overview.noneAdopted': 'Nothing is adopted yet.',
   'overview.adoptedWorkloads': 'Adopted workloads',
   'overview.saved': 'Saved since',
-  'overview.savedOf': '{realised} of {promised} promised',
+  'overview.savedOf': 'Promised for that time',
   'overview.promised': 'Promised',
   'overview.realised': 'Realised',
   'overview.inProgress': 'In progress',

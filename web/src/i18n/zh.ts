@@ -154,7 +154,7 @@ export const zh: Texts = {
   'overview.noneAdopted': '尚未采纳任何建议。',
   'overview.adoptedWorkloads': '已采纳的工作负载',
   'overview.saved': '累计节省，自',
-  'overview.savedOf': '{realised}（承诺 {promised}）',
+  'overview.savedOf': '同期承诺',
   'overview.promised': '预计节省',
   'overview.realised': '实际节省',
   'overview.inProgress': '进行中',

@@ -155,7 +155,7 @@ function Adopted({ d }: { d: Answer }) {
           <dl class="facts">
             <dt>{t('overview.promised')}</dt><dd class="number">{money(a.promisedPerMonth, d.currency)} {t('unit.perMonth')}</dd>
             <dt>{t('overview.realised')}</dt><dd class="number">{money(a.realisedPerMonth, d.currency)} {t('unit.perMonth')}</dd>
-            {known(a.realised) && known(a.promised) && <><dt>{t('overview.saved')} <Time at={a.since} /></dt><dd class="number">{t('overview.savedOf', { realised: money(a.realised, d.currency), promised: money(a.promised, d.currency) })}</dd></>}
+            {known(a.realised) && known(a.promised) && <><dt>{t('overview.saved')}<div class="muted"><Time at={a.since} /></div></dt><dd class="number">{money(a.realised, d.currency)}</dd><dt>{t('overview.savedOf')}</dt><dd class="number">{money(a.promised, d.currency)}</dd></>}
             <dt>{t('overview.adoptedWorkloads')}</dt><dd class="number">{count(a.workloads)}</dd>
             <dt>{t('overview.inProgress')}</dt><dd class="number">{count(a.inProgress)}</dd>
             <dt>{t('overview.rolledBack')}</dt><dd class="number">{count(a.rolledBack)}</dd>
