@@ -321,7 +321,8 @@ bench-forecast: ## Print the accuracy table of the forecasters on ../shared/trac
 bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scaling ahead on series of each family in ../shared
 	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
 	@$(GO) test -run '^$$' -bench 'Families$$|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
-	@hack/bench-scaling.sh 0.05 0.1
+	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/scaling/replay
+	@hack/bench-scaling.sh
 
 .PHONY: nightly
 nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing

@@ -10,6 +10,9 @@ const (
 	minSparedShare = 0.05
 	// minSparedSeconds is the minimum time that a level has to spare in the accounts.
 	minSparedSeconds = 120
+	// maxUselessCost is the share of the replica hours that the levels in use may cost on the past days without sparing any time under
+	// capacity. A load that fell needs no forecast of what it was before, however much that would have spared.
+	maxUselessCost = 0.015
 )
 
 // Account is what each level cost and avoided on the history of a workload.
@@ -44,11 +47,17 @@ func (a *Account) balance(c scalingCost) Balance {
 	return b
 }
 
+// useless reports whether the levels that were in use on the past days spared nothing for more than maxUselessCost.
+func (a *Account) useless() bool {
+	extra := a.actual.replicaSeconds - a.reactive.replicaSeconds
+	return a.reactive.shortageSeconds-a.actual.shortageSeconds < 1 && extra > maxUselessCost*a.reactive.replicaSeconds
+}
+
 // best returns the index of the level with the largest benefit at a price, which is the spared time less the price times the additional
 // replica hours, and the benefit in seconds; -1 where no level has one. Levels from first on are compared.
 func (a *Account) best(price float64, first int) (level int, benefit float64) {
 	level = -1
-	if !a.valid {
+	if !a.valid || a.useless() {
 		return level, 0
 	}
 	for i := first; i < levelCount; i++ {
@@ -104,6 +113,9 @@ func (a *Account) choose(price float64) (int, string) {
 		return -1, fmt.Sprintf("learning: less than %d hours of the past are known, so the HPA scales alone", int(ledgerMinHistory.Hours()))
 	case a.reactive.shortageSeconds < 1:
 		return -1, "the HPA alone was never under capacity"
+	}
+	if a.useless() {
+		return -1, "what was used on the past days spared no time under capacity, so the HPA scales alone until its replica hours weigh less"
 	}
 	i, benefit := a.best(price, targetLevels)
 	if i < 0 {

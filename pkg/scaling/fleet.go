@@ -14,27 +14,35 @@ import (
 const (
 	// DefaultBudget is the default of the additional replica hours of all workloads, as a fraction of those of the HPAs alone.
 	DefaultBudget = 0.10
-	// minPrice is the lowest price, in minutes under capacity for a replica hour: forecasts that buy less are not used even if the
-	// budget is not spent.
-	minPrice = 0.005
 	// maxPrice is a price at which no forecast is worth its replicas.
 	maxPrice = 1e9
-	// budgetAim is the share of the budget that the levels may cost on the past days. On the next days they cost up to a tenth more of the
-	// replica hours of an HPA alone where the load changes, and the budget is for these.
-	budgetAim = 0.8
-	// maxCorrection bounds how much more or less than budgetAim the levels may cost after days on which less or more was paid.
-	maxCorrection = 0.5
 	// maxMembers bounds the workloads of a fleet; further ones use its price and do not contribute to it.
 	maxMembers = 100_000
 	// repriceShare is the share of the accounts that have to change before the price is computed anew.
 	repriceShare = 0.01
 )
 
+// PriceRules are the parameters by which a Fleet spends its budget. docs/explanation/autoscaling-ahead.md has how they were chosen.
+type PriceRules struct {
+	// MinPrice is the lowest price, in minutes under capacity for a replica hour: forecasts that buy less are not used even if the budget
+	// is not spent.
+	MinPrice float64
+	// Aim is the share of the budget that the levels may cost on the past days. On the next days they cost up to a tenth more of the
+	// replica hours of an HPA alone where the load changes, and the budget is for these.
+	Aim float64
+	// MaxCorrection bounds how much more or less than Aim the levels may cost after days on which less or more was paid, as a share of it.
+	MaxCorrection float64
+}
+
+// DefaultPriceRules returns the rules of craned.
+func DefaultPriceRules() PriceRules { return PriceRules{MinPrice: 0.005, Aim: 0.7, MaxCorrection: 0.5} }
+
 // Fleet sets one price of a minute under capacity for all workloads, such that the levels that are worth it stay within a budget of
 // additional replica hours on the past days. A tenant, such as a namespace, never pays more than the price at which it stays within the
 // budget of its own replica hours, so other tenants can take what it leaves of the budget, and nothing else. It is safe for concurrent use.
 type Fleet struct {
 	budget float64
+	rules  PriceRules
 
 	mu      sync.Mutex
 	members map[string]fleetMember
@@ -50,13 +58,20 @@ type fleetMember struct {
 	expires time.Time
 }
 
-// NewFleet returns a fleet without workloads. The budget is a fraction of the replica hours of the HPAs alone, from 0 to 10.
-func NewFleet(budget float64) (*Fleet, error) {
+// NewFleet returns a fleet without workloads and with the default rules. The budget is a fraction of the replica hours of the HPAs alone,
+// from 0 to 10.
+func NewFleet(budget float64) (*Fleet, error) { return NewFleetWith(budget, DefaultPriceRules()) }
+
+// NewFleetWith is NewFleet with rules.
+func NewFleetWith(budget float64, rules PriceRules) (*Fleet, error) {
 	const most = 10
 	if !(budget >= 0 && budget <= most) {
 		return nil, fmt.Errorf("budget %v: must be from 0 to %d", budget, most)
 	}
-	return &Fleet{budget: budget, members: map[string]fleetMember{}, price: minPrice}, nil
+	if !(rules.MinPrice > 0) {
+		return nil, fmt.Errorf("lowest price %v: must be positive", rules.MinPrice)
+	}
+	return &Fleet{budget: budget, rules: rules, members: map[string]fleetMember{}, price: rules.MinPrice}, nil
 }
 
 // Update sets the account of a tenant's workload and returns the tenant's price in minutes under capacity for a replica hour. The name is
@@ -105,13 +120,13 @@ func (f *Fleet) reprice() {
 	for tenant, accounts := range tenants {
 		all = append(all, accounts...)
 		budget := f.corrected(accounts)
-		own[tenant] = clearingPrice(func(price float64) bool {
+		own[tenant] = f.clearingPrice(func(price float64) bool {
 			extra, total := spending(accounts, price)
 			return extra <= budget*total
 		})
 	}
 	budget := f.corrected(all)
-	f.price = clearingPrice(func(price float64) bool {
+	f.price = f.clearingPrice(func(price float64) bool {
 		extra, total := 0.0, 0.0
 		for tenant, accounts := range tenants {
 			e, t := spending(accounts, min(price, own[tenant]))
@@ -131,19 +146,19 @@ func (f *Fleet) corrected(accounts []*Account) float64 {
 		extra += a.actual.replicaSeconds - a.reactive.replicaSeconds
 		total += a.reactive.replicaSeconds
 	}
-	aim := budgetAim * f.budget
+	aim := f.rules.Aim * f.budget
 	if total <= 0 {
 		return aim
 	}
-	return aim + min(maxCorrection*aim, max(-maxCorrection*aim, aim-extra/total))
+	return aim + min(f.rules.MaxCorrection*aim, max(-f.rules.MaxCorrection*aim, aim-extra/total))
 }
 
-// clearingPrice returns the lowest price from minPrice on that is affordable; a higher one always is.
-func clearingPrice(affordable func(price float64) bool) float64 {
-	if affordable(minPrice) {
-		return minPrice
+// clearingPrice returns the lowest price from MinPrice on that is affordable; a higher one always is.
+func (f *Fleet) clearingPrice(affordable func(price float64) bool) float64 {
+	if affordable(f.rules.MinPrice) {
+		return f.rules.MinPrice
 	}
-	low, high := math.Log(minPrice), math.Log(maxPrice)
+	low, high := math.Log(f.rules.MinPrice), math.Log(maxPrice)
 	const halvings = 40
 	for range halvings {
 		if mid := (low + high) / 2; affordable(math.Exp(mid)) {

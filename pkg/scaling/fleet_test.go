@@ -11,9 +11,9 @@ import (
 )
 
 // account returns an account of 1000 replica hours and 100 minutes under capacity, with levels that each spare a share of the minutes
-// for a share of the hours. It paid what a fleet with the default budget aims at.
+// for a share of the hours. It paid what a fleet with the default budget and testRules aims at, for a tenth of the minutes.
 func account(levels ...[2]float64) Account {
-	a := Account{reactive: scalingCost{3.6e6, 6000}, actual: scalingCost{3.6e6 * (1 + budgetAim*DefaultBudget), 6000}, valid: true}
+	a := Account{reactive: scalingCost{3.6e6, 6000}, actual: scalingCost{3.6e6 * (1 + testRules().Aim*DefaultBudget), 5400}, valid: true}
 	for i := range a.levels {
 		a.levels[i] = a.reactive
 	}
@@ -23,9 +23,12 @@ func account(levels ...[2]float64) Account {
 	return a
 }
 
+// testRules are rules that do not change when the default ones are chosen anew.
+func testRules() PriceRules { return PriceRules{MinPrice: 0.005, Aim: 0.8, MaxCorrection: 0.5} }
+
 func fleet(t *testing.T, budget float64) *Fleet {
 	t.Helper()
-	f, err := NewFleet(budget)
+	f, err := NewFleetWith(budget, testRules())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,7 @@ func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	if i, _ := calm.best(price, targetLevels); i != -1 {
 		t.Errorf("at %v minutes for a replica hour the calm workload uses level %d", price, i)
 	}
-	if got := extra(price, bursty, calm, idle); got > budgetAim*0.1+1e-9 {
+	if got := extra(price, bursty, calm, idle); got > testRules().Aim*0.1+1e-9 {
 		t.Errorf("spends %v", got)
 	}
 }
@@ -72,11 +75,11 @@ func TestFleetBudgets(t *testing.T) {
 	for _, budget := range []float64{0, 0.01, 0.05, 0.1, 0.2, 10} {
 		f := fleet(t, budget)
 		for i, a := range all {
-			a.actual.replicaSeconds = 3.6e6 * (1 + budgetAim*budget)
+			a.actual.replicaSeconds = 3.6e6 * (1 + testRules().Aim*budget)
 			f.Update("", fmt.Sprint(i), a, noon(), time.Time{})
 		}
 		price := f.Price("")
-		if got := extra(price, all...); got > budgetAim*budget+1e-9 || budget > 0 && got < budgetAim*math.Min(budget, 0.2)/2 {
+		if got := extra(price, all...); got > testRules().Aim*budget+1e-9 || budget > 0 && got < testRules().Aim*math.Min(budget, 0.2)/2 {
 			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
 		}
 		if price > last {
@@ -91,10 +94,10 @@ func TestFleetFollowsWhatWasPaid(t *testing.T) {
 	const budget = 0.1
 	last := math.Inf(1)
 	for _, c := range []struct{ paid, least, most float64 }{
-		{0, budget, budgetAim * (1 + maxCorrection) * budget},
-		{budgetAim * budget, 0.9 * budgetAim * budget, budgetAim * budget},
+		{0, budget, testRules().Aim * (1 + testRules().MaxCorrection) * budget},
+		{testRules().Aim * budget, 0.9 * testRules().Aim * budget, testRules().Aim * budget},
 		{0.11, 0.04, 0.05},
-		{5, 0.03, budgetAim * (1 - maxCorrection) * budget},
+		{5, 0.03, testRules().Aim * (1 - testRules().MaxCorrection) * budget},
 	} {
 		f := fleet(t, budget)
 		all := make([]Account, 50)
@@ -117,7 +120,7 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 	f := fleet(t, 0.1)
 	good := account([2]float64{0.5, 0.15})
 	want := f.Update("", "good", good, noon(), time.Time{})
-	if want <= minPrice {
+	if want <= testRules().MinPrice {
 		t.Fatalf("the budget does not bind: %v", want)
 	}
 	young := account()
@@ -172,7 +175,7 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	for range 50 {
 		sum += extra(theirs, greedy)
 	}
-	if sum > 51*budgetAim*0.1+1e-9 {
+	if sum > 51*testRules().Aim*0.1+1e-9 {
 		t.Errorf("together they spend %v of the replica hours of 51 workloads", sum)
 	}
 	// What a tenant leaves, another may take: the bursty one alone exceeds the budget of its own hours.
@@ -184,5 +187,28 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 		t.Errorf("the price of the bursty workload is %v", got)
 	} else if i, _ := bursty.best(got, targetLevels); i != targetLevels {
 		t.Errorf("at %v the bursty workload uses level %d", got, i)
+	}
+}
+
+// TestUselessForecastsAreNotUsed checks that a workload whose forecast cost replicas and spared nothing scales by the HPA alone, and that
+// others get what it leaves of the budget.
+func TestUselessForecastsAreNotUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		extra, spared float64
+		used          bool
+	}{
+		"nothing spared":              {0.02, 0, false},
+		"more time under capacity":    {0.02, -60, false},
+		"nothing spared, but cheap":   {0.01, 0, true},
+		"a minute spared for as much": {0.02, 60, true},
+	} {
+		a := account([2]float64{0.9, 0.05})
+		a.actual = scalingCost{3.6e6 * (1 + c.extra), 6000 - c.spared}
+		if i, reason := a.choose(testRules().MinPrice); (i >= 0) != c.used {
+			t.Errorf("%s: level %d: %s", name, i, reason)
+		}
+		if extra, _ := spending([]*Account{&a}, testRules().MinPrice); (extra > 0) != c.used {
+			t.Errorf("%s: takes %v of the budget", name, extra)
+		}
 	}
 }
