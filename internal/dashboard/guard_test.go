@@ -229,7 +229,7 @@ func TestSessionEndsWithTheToken(t *testing.T) {
 	}
 }
 
-// TestUnknownTokensAreBounded checks that tokens which nobody has are not all sent to the API server, and that persons are not shut out.
+// TestUnknownTokensAreBounded checks that unknown tokens are not all sent to the API server, and that persons are not shut out.
 func TestUnknownTokensAreBounded(t *testing.T) {
 	f := setupCluster(t, "ann list recommendations ")
 	list := func(token string) int {

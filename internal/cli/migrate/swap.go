@@ -18,7 +18,7 @@ type swapWorkload struct {
 	// services select the pods of the workload; they change when the new pods are ready.
 	services []*Object
 	// external is the external metrics API, which the workload serves: the old pods answer until the new ones are ready. Empty for
-	// workloads that answer nobody.
+	// workloads that answer no requests.
 	external Ref
 	// stopped reports whether gocrane's workload has been stopped by an earlier step.
 	stopped bool

@@ -18,7 +18,7 @@ import (
 // dashboardBound limits the wait for the dashboard's address.
 const dashboardBound = 30 * time.Second
 
-// servesDashboard reports whether the dashboard is started: where the playground stays for somebody to look at it.
+// servesDashboard reports whether the dashboard is started: where the playground keeps running after its start.
 func (o *Options) servesDashboard() bool {
 	return o.runs(componentDashboard) && o.runs(componentPrometheus) && !o.ends()
 }

@@ -105,7 +105,7 @@ func addressIn(line string) string {
 	return "https://" + address
 }
 
-// person is a browser of somebody.
+// person is the browser of a user.
 type person struct {
 	*fixture
 	client *http.Client
