@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -75,7 +76,7 @@ func (v *clusterView) Forecast(ctx context.Context, namespace, name string) (con
 		target := contract.Target{Namespace: namespace, Kind: ehpa.Spec.ScaleTargetRef.Kind, Name: ehpa.Spec.ScaleTargetRef.Name}
 		replicas, err := f.measuredReplicas(ctx, target)
 		problem = cmp.Or(problem, err)
-		out.Replicas = append(replicas, highestReplicas(out.Replicas)...)
+		out.Replicas = slices.Concat(replicas, highestReplicas(out.Replicas))
 	}
 	if problem != nil {
 		out.Notes = append(out.Notes, "the history is incomplete: "+dashboard.FailureOf(problem).Body.Message)
@@ -197,7 +198,7 @@ func (f *forecastReader) history(ctx context.Context, spec *predictionv1alpha1.P
 	case spec.ExpressionQuery == nil:
 		return out, "value", "", nil
 	case f.view.access.fixed != nil && !person.Cluster:
-		return out, "value", "", dashboard.NewResponseError(403, contract.ReasonForbidden, "the history of "+spec.ResourceIdentifier+" is a free query, which needs the right to list all nodes and pods", "")
+		return out, "value", "", dashboard.NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the history of "+spec.ResourceIdentifier+" is a free query, which needs the right to list all nodes and pods", "")
 	default:
 		unit, query = "value", spec.ExpressionQuery.Expression
 	}

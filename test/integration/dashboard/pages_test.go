@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -228,7 +227,7 @@ func createNode(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pinned", Annotations: map[string]string{
 		topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
 	}}}
-	pod.Spec.NodeName, pod.Spec.AutomountServiceAccountToken, pod.Spec.ServiceAccountName = "worker-1", ptr.To(false), "ann"
+	pod.Spec.NodeName, pod.Spec.AutomountServiceAccountToken, pod.Spec.ServiceAccountName = "worker-1", new(false), "ann"
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "db", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}}}
