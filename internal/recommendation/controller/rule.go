@@ -145,7 +145,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	proposals := p.decide(work.tasks, targets, data)
 	tracing.End(decision, nil)
 	if ctx.Err() != nil {
-		return outcome{}, nil //nolint:nilerr // the process is stopping; nothing was written
+		return outcome{}, nil // The process is stopping; nothing was written.
 	}
 	writing, written := tracing.Start(ctx, "recommendation.act")
 	defer written.End()

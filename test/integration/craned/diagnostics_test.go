@@ -88,7 +88,7 @@ func TestTraces(t *testing.T) {
 			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
 			PredictionWindowSeconds: 3600,
 			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
-				ResourceIdentifier: "cpu", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: ptrTo(corev1.ResourceCPU),
+				ResourceIdentifier: "cpu", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: new(corev1.ResourceCPU),
 				Algorithm: predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP},
 			}},
 		},
@@ -110,8 +110,6 @@ func TestTraces(t *testing.T) {
 		return nil
 	})
 }
-
-func ptrTo[T any](v T) *T { return &v }
 
 // TestProfiles checks that profiles are served beside the metrics over TLS, only with the right to get their path.
 func TestProfiles(t *testing.T) {
