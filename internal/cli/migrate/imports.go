@@ -257,13 +257,23 @@ func fromKEDA(o *Object) (Import, bool) {
 			unmapped = append(unmapped, field+" (not known to Crane)")
 		}
 	}
-	if o.GetAnnotations()["autoscaling.keda.sh/paused"] != "" || o.GetAnnotations()["autoscaling.keda.sh/paused-replicas"] != "" {
+	if isPausedByKEDA(o) {
 		unmapped = append(unmapped, "annotation autoscaling.keda.sh/paused (set scaleStrategy Preview)")
 	}
 	return newImport("KEDA", o, "EffectiveHorizontalPodAutoscaler", unmapped, map[string]any{
 		"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveHorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "spec": spec,
 	})
+}
+
+// isPausedByKEDA reports whether KEDA does not scale the target. A value of the annotation that is no boolean pauses as well.
+func isPausedByKEDA(o *Object) bool {
+	if _, ok := o.GetAnnotations()["autoscaling.keda.sh/paused-replicas"]; ok {
+		return true
+	}
+	value, ok := o.GetAnnotations()["autoscaling.keda.sh/paused"]
+	paused, err := strconv.ParseBool(value)
+	return ok && (paused || err != nil)
 }
 
 // advancedSettings returns the behavior in the advanced settings of a ScaledObject, nil if there is none, and the settings that have no counterpart.

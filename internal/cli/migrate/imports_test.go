@@ -37,6 +37,23 @@ spec:
 	}
 }
 
+// TestPausedByKEDA checks that only annotations by which KEDA pauses count.
+func TestPausedByKEDA(t *testing.T) {
+	const paused = "autoscaling.keda.sh/paused"
+	for want, list := range map[bool][]map[string]string{
+		true:  {{paused: "true"}, {paused: "yes"}, {paused: ""}, {paused: "false", paused + "-replicas": "3"}},
+		false: {nil, {paused: "false"}, {"other": "true"}},
+	} {
+		for _, annotations := range list {
+			o := &Object{}
+			o.SetAnnotations(annotations)
+			if isPausedByKEDA(o) != want {
+				t.Errorf("%v: want %t", annotations, want)
+			}
+		}
+	}
+}
+
 // TestFromPrometheusAdapterOrder checks that the keys of a ConfigMap are read in their order.
 func TestFromPrometheusAdapterOrder(t *testing.T) {
 	objects, err := manifest.ParseString(`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}, data: {a.yaml: "seriesQuery metricsQuery: [", b.yaml: "seriesQuery metricsQuery: {"}}`)
