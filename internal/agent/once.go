@@ -61,7 +61,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	r := &onceReport{at: snapshot.At, node: o.nodeName(), snapshot: snapshot, observation: observation, policy: policy, problems: problems}
 	r.features, r.zones = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot), o.readZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
-	if note := o.predecessorNote(state); note != "" {
+	if note := o.predecessorNote(state, snapshot); note != "" {
 		r.notes = append(r.notes, note)
 	}
 	if state.Rules.NodeQOS != nil && state.Node == nil {

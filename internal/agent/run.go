@@ -135,7 +135,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	if open.changes != nil {
 		undo = []Manager{undoOnStop{open.changes, reporter, e.restart.kept}}
 	}
-	list := slices.Concat(watchers, e.newPredecessorManager(access), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
+	list := slices.Concat(watchers, e.newPredecessorManager(access, open.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
 		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
 	if !e.serves() {
 		return list, nil

@@ -27,6 +27,13 @@ const AnnotationAgentFeatures = "ensurance.crane.io/agent-features"
 // formula by resource, and the time.
 const AnnotationElasticResources = "ensurance.crane.io/elastic-resources"
 
+// AnnotationPredecessor is the annotation of a Node on which gocrane's agent ran and from which a migration removed its marks. The agent
+// restores the CPU quotas that were left on the host, then removes the annotation. Its value is PredecessorGocrane.
+const AnnotationPredecessor = "ensurance.crane.io/predecessor"
+
+// PredecessorGocrane is the value of AnnotationPredecessor.
+const PredecessorGocrane = "gocrane"
+
 // The extended resources of a Node that hold reclaimed capacity.
 const (
 	// ResourceReclaimedCPU is in cores.

@@ -23,6 +23,8 @@ import (
 // PredecessorState is what gocrane's agent left on a Node. It removes none of it at its end.
 type PredecessorState struct {
 	Taint, Condition bool
+	// Annotation is the record that CPU quotas may be left on the host.
+	Annotation bool
 	// Resources are the elastic resources in the Node's capacity.
 	Resources []corev1.ResourceName
 }
@@ -34,6 +36,7 @@ func FindPredecessor(node *corev1.Node) (s PredecessorState) {
 		return c.Type == ensurancev1alpha1.ConditionInterferenceIdentified && c.Reason == ""
 	})
 	s.Taint = s.Condition && IsTainted(node)
+	_, s.Annotation = node.Annotations[ensurancev1alpha1.AnnotationPredecessor]
 	if _, own := node.Annotations[ensurancev1alpha1.AnnotationElasticResources]; own {
 		return s
 	}
@@ -46,7 +49,9 @@ func FindPredecessor(node *corev1.Node) (s PredecessorState) {
 }
 
 // IsEmpty reports whether nothing was left.
-func (s PredecessorState) IsEmpty() bool { return !s.Taint && !s.Condition && len(s.Resources) == 0 }
+func (s PredecessorState) IsEmpty() bool {
+	return !s.Taint && !s.Condition && !s.Annotation && len(s.Resources) == 0
+}
 
 // String lists what was left.
 func (s PredecessorState) String() string {
@@ -60,12 +65,16 @@ func (s PredecessorState) String() string {
 	for _, name := range s.Resources {
 		parts = append(parts, "capacity "+string(name))
 	}
+	if s.Annotation {
+		parts = append(parts, "annotation "+ensurancev1alpha1.AnnotationPredecessor)
+	}
 	return strings.Join(parts, ", ")
 }
 
 // RemovePredecessor removes from a Node what gocrane's agent left and returns what that was. Of the resources, what pods hold stays: a
 // kubelet that restarts would end these pods otherwise. withResources is false if another part of the agent maintains the resources.
-func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, name string, withResources bool, held corev1.ResourceList) (removed PredecessorState, err error) {
+// quotasLeft means that CPU quotas are left on the host: the annotation then stays, or replaces the other marks.
+func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, name string, withResources, quotasLeft bool, held corev1.ResourceList) (removed PredecessorState, err error) {
 	for range maxTaintConflicts {
 		var node *corev1.Node
 		if node, err = nodes.Get(ctx, name, metav1.GetOptions{}); err != nil {
@@ -75,7 +84,8 @@ func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nam
 		if !withResources {
 			left.Resources = nil
 		}
-		if err = removePredecessor(ctx, nodes, node, left, held); err == nil {
+		if err = removePredecessor(ctx, nodes, node, left, quotasLeft, held); err == nil {
+			left.Annotation = left.Annotation && !quotasLeft
 			return left, nil
 		}
 		if !apierrors.IsConflict(err) {
@@ -85,13 +95,12 @@ func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nam
 	return removed, fmt.Errorf("failed to remove from node %s what gocrane's agent left: %w", name, err)
 }
 
-// removePredecessor writes the taints first: the condition shows whose they are if the second write fails.
-func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node, left PredecessorState, held corev1.ResourceList) error {
-	patch := func(kind types.PatchType, body map[string]any, subresources ...string) error {
-		body["metadata"] = map[string]any{"uid": node.UID}
-		if kind == types.MergePatchType {
-			body["metadata"] = map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
-		}
+// removePredecessor writes the taints first: the condition shows whose they are if the second write fails. The annotation is set first or
+// removed last.
+func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node, left PredecessorState, quotasLeft bool, held corev1.ResourceList) error {
+	patch := func(kind types.PatchType, metadata, body map[string]any, subresources ...string) error {
+		metadata["uid"] = node.UID
+		body["metadata"] = metadata
 		raw, err := json.Marshal(body)
 		if err != nil {
 			return err
@@ -99,12 +108,33 @@ func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nod
 		_, err = nodes.Patch(ctx, node.Name, kind, raw, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 		return err
 	}
-	if left.Taint {
-		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
-		if err := patch(types.MergePatchType, map[string]any{"spec": map[string]any{"taints": taints}}); err != nil {
+	annotate := func(value any) error {
+		return patch(types.MergePatchType, map[string]any{"annotations": map[string]any{ensurancev1alpha1.AnnotationPredecessor: value}}, map[string]any{})
+	}
+	if quotasLeft && !left.Annotation {
+		if err := annotate(ensurancev1alpha1.PredecessorGocrane); err != nil {
 			return err
 		}
 	}
+	if left.Taint {
+		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
+		if err := patch(types.MergePatchType, map[string]any{"resourceVersion": node.ResourceVersion}, map[string]any{"spec": map[string]any{"taints": taints}}); err != nil {
+			return err
+		}
+	}
+	if status := removedStatus(left, held); len(status) > 0 {
+		if err := patch(types.StrategicMergePatchType, map[string]any{}, map[string]any{"status": status}, "status"); err != nil {
+			return err
+		}
+	}
+	if quotasLeft || !left.Annotation {
+		return nil
+	}
+	return annotate(nil)
+}
+
+// removedStatus returns the patch of a Node's status.
+func removedStatus(left PredecessorState, held corev1.ResourceList) map[string]any {
 	status := map[string]any{}
 	if left.Condition {
 		status["conditions"] = []any{map[string]any{"type": ensurancev1alpha1.ConditionInterferenceIdentified, "$patch": "delete"}}
@@ -119,8 +149,5 @@ func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nod
 		}
 		status["capacity"], status["allocatable"] = amounts, amounts
 	}
-	if len(status) == 0 {
-		return nil
-	}
-	return patch(types.StrategicMergePatchType, map[string]any{"status": status}, "status")
+	return status
 }

@@ -34,7 +34,7 @@ func gocranesNode() *corev1.Node {
 func TestRemovePredecessor(t *testing.T) {
 	client := fake.NewClientset(gocranesNode())
 	held := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("2")}
-	removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, held)
+	removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, held)
 	if err != nil || removed.String() != "taint interference.crane.io, condition interference-identified, capacity gocrane.io/cpu, capacity gocrane.io/memory" {
 		t.Errorf("%s, %v", removed, err)
 	}
@@ -49,8 +49,32 @@ func TestRemovePredecessor(t *testing.T) {
 		}
 	}
 	client = fake.NewClientset(gocranesNode())
-	if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", false, nil); err != nil || len(removed.Resources) > 0 || len(stored(t, client).Status.Capacity) != 3 {
+	if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", false, false, nil); err != nil || len(removed.Resources) > 0 || len(stored(t, client).Status.Capacity) != 3 {
 		t.Errorf("resources that are maintained: %s, %v", removed, err)
+	}
+}
+
+// TestPredecessorAnnotation checks that the annotation replaces the other marks while quotas are left, stays meanwhile without further
+// writes, and goes with the last quota.
+func TestPredecessorAnnotation(t *testing.T) {
+	client := fake.NewClientset(gocranesNode())
+	for i, step := range []struct {
+		left     bool
+		value    string
+		removed  string
+		requests int
+	}{
+		{true, ensurancev1alpha1.PredecessorGocrane, "taint interference.crane.io, condition interference-identified, capacity gocrane.io/cpu, capacity gocrane.io/memory", 4},
+		{true, ensurancev1alpha1.PredecessorGocrane, "", 1},
+		{false, "", "annotation ensurance.crane.io/predecessor", 2},
+	} {
+		client.ClearActions()
+		removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, step.left, nil)
+		requests := len(client.Actions())
+		node := stored(t, client)
+		if err != nil || removed.String() != step.removed || requests != step.requests || node.Annotations[ensurancev1alpha1.AnnotationPredecessor] != step.value || conditionOf(node) != nil {
+			t.Errorf("%d: removed %q with %d requests, %v; %v", i, removed, requests, err, node.Annotations)
+		}
 	}
 }
 
@@ -72,7 +96,7 @@ func TestFindPredecessor(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		client := fake.NewClientset(node)
-		if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, nil); err != nil || !removed.IsEmpty() || len(client.Actions()) != 1 {
+		if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, nil); err != nil || !removed.IsEmpty() || len(client.Actions()) != 1 {
 			t.Errorf("%s: %s, %v", name, removed, err)
 		}
 	}

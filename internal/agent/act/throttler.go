@@ -296,6 +296,12 @@ func cpuLimitFiles(v cgroup.Version) limitFiles {
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
+// QuotaChange returns the change of a group's quota.
+func QuotaChange(v cgroup.Version, group string, quota cgroup.Bandwidth) Change {
+	names := cpuLimitFiles(v)
+	return Change{Group: group, File: names.quota, Value: names.format(quota)}
+}
+
 // format formats a limit for its file.
 func (f limitFiles) format(b cgroup.Bandwidth) string {
 	text := micros(b.Quota)

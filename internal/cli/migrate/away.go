@@ -127,7 +127,7 @@ func (c *craneObjects) classify(o *Object) string {
 	case "Pod", "ReplicaSet":
 		ours = false // a workload owns them
 	case "Node":
-		component, ours = componentNodes, marksOf(o, c.metrics).any()
+		component, ours = componentNodes, marksOf(o, c.metrics, true).any()
 	case "HorizontalPodAutoscaler":
 		component, ours = componentObjects, o.GetLabels()[labelManagedBy] == ehpaManager
 	case "CustomResourceDefinition":

@@ -27,7 +27,7 @@ func (b *builder) awaySteps() []step {
 		{stepStopCrane, "craned and the agents, which undo on nodes what they did; metric-adapter and crane-scheduler go on", false, b.stop()},
 		{stepRelease, "plain HPAs with the same minimum, maximum, metrics and behavior, and at least the replicas of this moment where a forecast or a schedule held them", false, b.release()},
 		{stepTemplates, "requests of running pods into templates, which rolls out the workloads", true, b.templates()},
-		{stepNodes, "the marks of the agent, and loads, would stay for ever", false, b.nodes()},
+		{stepNodes, "the marks of the agent, and loads, would stay for ever", false, b.nodes(false)},
 		{stepAPIs, "no HPA reads them any more", true, b.metricsAPIs()},
 		{stepResources, "objects of Crane's kinds: their backup ends with crane migrate finish", true, b.customResources()},
 		{stepDefinitions, "Crane's kinds", true, b.dropDefinitions()},

@@ -109,7 +109,7 @@ func (f *facts) classify(o *Object) (Item, bool) {
 	}
 	switch o.GetKind() {
 	case "Node":
-		marks := marksOf(o, f.metrics)
+		marks := marksOf(o, f.metrics, false)
 		item.Component, item.Fate, item.Note = componentNodes, FateRemoved, "withdrawn: "+marks.text()
 		return item, marks.any()
 	case "HorizontalPodAutoscaler":

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"crane.io/crane/internal/kube/manifest"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
 // gocraneObjects is a small installation of gocrane by YAML.
@@ -309,7 +311,7 @@ func TestMigrated(t *testing.T) {
 		t.Errorf("craned has %v", args)
 	}
 	node := &Object{Object: now[Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}]}
-	if marksOf(node, loadMetrics()).any() || node.GetAnnotations()["own"] != "x" {
+	if marksOf(node, loadMetrics(), false).any() || node.GetAnnotations()["own"] != "x" || node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor] != ensurancev1alpha1.PredecessorGocrane {
 		t.Errorf("node %v", node.Object)
 	}
 	service := &Object{Object: now[serviceRef("crane-system", "metric-adapter")]}

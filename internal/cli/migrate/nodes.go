@@ -35,11 +35,11 @@ const (
 	labelTopologyAware = "topology.crane.io/topology-awareness"
 )
 
-// marksOf returns what gocrane wrote to a node. metrics are the annotation keys of its policy.
-func marksOf(node *Object, metrics []string) NodeMarks {
+// marksOf returns what gocrane wrote to a node, and with ours what Crane wrote as well. metrics are the annotation keys of the policy.
+func marksOf(node *Object, metrics []string, ours bool) NodeMarks {
 	m := NodeMarks{Annotations: map[string]string{}, Labels: map[string]string{}}
 	for key, value := range node.GetAnnotations() {
-		if key == hotValueKey || slices.Contains(metrics, key) || strings.HasPrefix(key, reservePrefix) || strings.HasPrefix(key, agentPrefix) {
+		if key == hotValueKey || slices.Contains(metrics, key) || strings.HasPrefix(key, reservePrefix) || ours && strings.HasPrefix(key, agentPrefix) {
 			m.Annotations[key] = value
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
 // operation is a part of a step. Both directions are idempotent: they compare the cluster with what it should be, so that an operation
@@ -193,14 +195,35 @@ func (e *env) edit(ctx context.Context, ref Ref, change func(*Object) (main, sta
 type cleanNode struct {
 	ref   Ref
 	marks NodeMarks
+	// forAgent records on the Node that gocrane's agent ran there, for Crane's agent, which restores what it left on the host.
+	forAgent bool
 }
 
 func (c cleanNode) String() string { return "withdraw from " + c.ref.String() + ": " + c.marks.text() }
 
-func (c cleanNode) do(ctx context.Context, e *env) error { return e.edit(ctx, c.ref, c.marks.strip) }
+func (c cleanNode) do(ctx context.Context, e *env) error {
+	return e.edit(ctx, c.ref, func(node *Object) (main, status bool) {
+		main, status = c.marks.strip(node)
+		if c.forAgent && (main || status) && node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor] == "" {
+			main = unstructured.SetNestedField(node.Object, ensurancev1alpha1.PredecessorGocrane, predecessorPath()...) == nil || main
+		}
+		return main, status
+	})
+}
 
 func (c cleanNode) undo(ctx context.Context, e *env) error {
-	return e.edit(ctx, c.ref, c.marks.restore)
+	return e.edit(ctx, c.ref, func(node *Object) (main, status bool) {
+		main, status = c.marks.restore(node)
+		if _, found, _ := unstructured.NestedString(node.Object, predecessorPath()...); found && c.forAgent {
+			unstructured.RemoveNestedField(node.Object, predecessorPath()...)
+			main = true
+		}
+		return main, status
+	})
+}
+
+func predecessorPath() []string {
+	return []string{"metadata", "annotations", ensurancev1alpha1.AnnotationPredecessor}
 }
 
 // returnObjects changes nothing. Undoing restores objects that gocrane's controllers made, where Crane's have changed them.

@@ -54,7 +54,7 @@ func (b *builder) migrationSteps() []step {
 		{stepEVPAs, "gocrane ignored the update mode, Crane acts on it", false, b.evpas()},
 		{stepObjects, "objects of gocrane's controllers stay as they are", false, b.objects()},
 		{stepCRDs, "Crane's fields, and status as a subresource; objects and their status stay", false, b.definitions()},
-		{stepNodes, "the marks of gocrane's agent and scheduler would stay for ever", false, b.nodes()},
+		{stepNodes, "the marks of gocrane's agent and scheduler would stay for ever", false, b.nodes(true)},
 		{stepRights, "ServiceAccounts, roles, admission policies and configuration of Crane", false, b.rights()},
 		{stepCraned, "craned takes over objects and the lease", false, b.workload(componentCraned, true)},
 		{stepAdmission, "craned serves them from now on", false, b.admission()},
@@ -155,15 +155,16 @@ func (b *builder) admission() []operation {
 	return out
 }
 
-func (b *builder) nodes() []operation {
+// nodes returns the withdrawal of marks from Nodes. forAgent leaves a record for Crane's agent where gocrane's has acted.
+func (b *builder) nodes(forAgent bool) []operation {
 	var out []operation
 	for _, item := range b.state.Items {
 		if item.Object.GetKind() != "Node" {
 			continue
 		}
-		marks := marksOf(item.Object, b.state.Metrics).withdrawal(b.state.Continued, b.state.Requested[item.Object.GetName()])
+		marks := marksOf(item.Object, b.state.Metrics, !forAgent).withdrawal(b.state.Continued, b.state.Requested[item.Object.GetName()])
 		if marks.any() {
-			out = append(out, cleanNode{RefOf(item.Object), marks})
+			out = append(out, cleanNode{RefOf(item.Object), marks, forAgent && len(marks.Conditions)+len(marks.Capacity) > 0})
 		}
 	}
 	return out

@@ -1,0 +1,233 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/agent/act"
+	"crane.io/crane/internal/agent/cluster"
+	"crane.io/crane/internal/agent/elasticrequest"
+	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/observe"
+	"crane.io/crane/internal/agent/report"
+	"crane.io/crane/pkg/qos"
+)
+
+const (
+	// predecessorInterval is the interval of checks until the Node, its pods and their cgroups are known, predecessorTimeout bounds the
+	// requests.
+	predecessorInterval = time.Second
+	predecessorTimeout  = 10 * time.Second
+	// shownQuotas bounds the containers that a note names.
+	shownQuotas = 5
+)
+
+// predecessorManager removes once what gocrane's agent left on the Node. If the agent enforces CPU limits it also restores the quotas that
+// were left on the host. A dry run only logs both.
+type predecessorManager struct {
+	environment
+
+	access   clusterAccess
+	changes  *act.Journal // nil if this agent changes no cgroups
+	reporter *report.Reporter
+}
+
+// newPredecessorManager returns the manager; none without an API server.
+func (e environment) newPredecessorManager(access clusterAccess, changes *act.Journal, reporter *report.Reporter) []Manager {
+	if access.api == nil {
+		return nil
+	}
+	return []Manager{predecessorManager{e, access, changes, reporter}}
+}
+
+// Name implements Manager.
+func (predecessorManager) Name() string { return "predecessor" }
+
+// Run implements Manager. It ends when nothing is left that this agent may remove; after an error it is called again. Quotas that could not
+// be restored do not delay the rest: the Node's annotation keeps the record of them.
+func (m predecessorManager) Run(ctx context.Context) error {
+	state := m.access.view.State()
+	for state.Node == nil || !state.KnowsPods || m.latest.Load() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.clock.After(predecessorInterval):
+		}
+		state = m.access.view.State()
+	}
+	snapshot := m.latest.Load()
+	note := m.predecessorNote(state, snapshot)
+	switch {
+	case note == "":
+		return nil
+	case m.DryRun:
+		m.log.Info(note)
+		return nil
+	}
+	quotas := findLeftQuotas(state, snapshot)
+	left, restoreErr := len(quotas) > 0, error(nil)
+	if m.enforces(enforceThrottle) && m.changes != nil {
+		restoreErr = m.restoreQuotas(quotas)
+		left = restoreErr != nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, predecessorTimeout)
+	defer cancel()
+	held := elasticrequest.SumAllocated(state.Pods)
+	cores := (held.CPU + 999) / 1000
+	removed, err := act.RemovePredecessor(ctx, m.access.api.CoreV1().Nodes(), state.Node.Name, !m.enforces(enforceNodeResource), left, corev1.ResourceList{
+		ensurancev1alpha1.ResourceReclaimedCPU:    *resource.NewQuantity(int64(cores), resource.DecimalSI),
+		ensurancev1alpha1.ResourceReclaimedMemory: *resource.NewQuantity(int64(held.Memory), resource.DecimalSI),
+	})
+	if err == nil && !removed.IsEmpty() {
+		m.log.Info("removed what gocrane's agent left on the node", "removed", removed.String())
+	}
+	if err == nil && left && restoreErr == nil {
+		m.log.Info("CPU quotas that gocrane's agent left stay, because --enforce lacks "+enforceThrottle, "containers", len(quotas))
+	}
+	return errors.Join(restoreErr, err)
+}
+
+// restoreQuotas raises quotas to the limits of the pods. Those that this agent has changed meanwhile are left to the next call, because
+// undoing its change would bring the old quota back. The journal rolls back a rejected write and refuses all while Crane is paused; its
+// entries are forgotten, because the quotas are not lowered again when the agent ends.
+func (m predecessorManager) restoreQuotas(quotas []leftQuota) error {
+	own := map[string]bool{}
+	for _, entry := range m.changes.Entries() {
+		for _, file := range entry.Files {
+			own[file.Group] = true
+		}
+	}
+	var errs []error
+	for _, q := range quotas {
+		if own[q.group] {
+			errs = append(errs, fmt.Errorf("%s: its quota was left by gocrane's agent and is changed by this one; it is restored later", q.name()))
+			continue
+		}
+		key := "predecessor/" + q.containerID
+		err := m.changes.Change(act.Unit{Key: key, Subject: q.name(), Changes: []act.Change{act.QuotaChange(m.layout.Version, q.group, q.limit)}})
+		done := report.Action{
+			Kind: report.CPURestore, Outcome: report.Done, Pod: q.pod, Container: q.container, From: coresOf(q.now), To: coresOf(q.limit),
+			Reason: "gocrane's agent left a CPU quota below the limit in the pod's spec",
+		}
+		if err == nil {
+			err = m.changes.Forget(key)
+		}
+		if err != nil {
+			done.Outcome, done.Error = report.Failed, err.Error()
+			errs = append(errs, err)
+		}
+		m.reporter.ReportAction(done)
+	}
+	return errors.Join(errs...)
+}
+
+// predecessorNote describes what gocrane's agent left on the Node, and the quotas that it may have left on the host; empty if nothing is
+// left on the Node. The snapshot may be nil.
+func (o *Options) predecessorNote(state *cluster.State, snapshot *observe.Snapshot) string {
+	if state.Node == nil {
+		return ""
+	}
+	left := act.FindPredecessor(state.Node)
+	if o.enforces(enforceNodeResource) {
+		left.Resources = nil // They are maintained.
+	}
+	if left.IsEmpty() {
+		return ""
+	}
+	note := fmt.Sprintf("gocrane's agent left %s on the node", left)
+	if quotas := findLeftQuotas(state, snapshot); len(quotas) > 0 {
+		var shown []string
+		for _, q := range quotas[:min(len(quotas), shownQuotas)] {
+			shown = append(shown, fmt.Sprintf("%s %s instead of %s", q.name(), coresOf(q.now), coresOf(q.limit)))
+		}
+		note += fmt.Sprintf(", and %d containers with a lower CPU quota than their limit: %s", len(quotas), strings.Join(shown, ", "))
+	}
+	return note + "; an agent that does not run dry removes it"
+}
+
+// leftQuota is a CPU quota of a container that is lower than its pod's spec asks for.
+type leftQuota struct {
+	pod                           qos.PodRef
+	container, containerID, group string
+	now, limit                    cgroup.Bandwidth
+}
+
+func (q leftQuota) name() string { return q.pod.Namespace + "/" + q.pod.Name + "/" + q.container }
+
+func coresOf(b cgroup.Bandwidth) string {
+	if b.Unlimited() {
+		return "no limit"
+	}
+	return fmt.Sprintf("%.3g cores", b.Cores())
+}
+
+// findLeftQuotas returns the containers whose CPU quota is lower than a kubelet or gocrane's agent sets for their spec. A kubelet writes
+// quotas when a container starts and when it is resized, so it does not correct them. Left out are pods that are being resized, that have
+// resources of the pod as a whole, that have opted out, and static pods, which gocrane's agent did not change.
+func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuota {
+	if snapshot == nil {
+		return nil
+	}
+	groups := map[[2]string]*observe.Container{}
+	for i := range snapshot.Pods {
+		for j := range snapshot.Pods[i].Containers {
+			c := &snapshot.Pods[i].Containers[j]
+			groups[[2]string{snapshot.Pods[i].UID, c.ID}] = c
+		}
+	}
+	var out []leftQuota
+	for _, pod := range state.Pods {
+		if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.Resources != nil || pod.Labels[analysisv1alpha1.LabelOptOut] == "true" || isResizing(pod) {
+			continue
+		}
+		specs := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == status.Name })
+			c := groups[[2]string{string(pod.UID), id}]
+			if at < 0 || c == nil || !c.Limit.OK || c.Limit.Value.Unlimited() {
+				continue
+			}
+			now := c.Limit.Value
+			limit := specLimit(&specs[at], now.Period)
+			// A kubelet rounds down.
+			if limit.Unlimited() || now.Quota < limit.Quota-limit.Quota/100 {
+				out = append(out, leftQuota{
+					pod: qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}, container: status.Name, containerID: id, group: c.Path, now: now, limit: limit,
+				})
+			}
+		}
+	}
+	return out
+}
+
+// isResizing reports whether a pod's containers may have other limits than its spec.
+func isResizing(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return (c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress) && c.Status == corev1.ConditionTrue
+	})
+}
+
+// specLimit returns the quota of a container by its spec: its CPU limit, else its reclaimed CPU, which gocrane's agent limited.
+func specLimit(c *corev1.Container, period time.Duration) cgroup.Bandwidth {
+	limit := c.Resources.Limits.Cpu().MilliValue()
+	if limit <= 0 {
+		limit = int64(elasticrequest.ReadContainer(c).CPU)
+	}
+	if limit <= 0 {
+		return cgroup.Bandwidth{Quota: -1, Period: period}
+	}
+	return cgroup.Bandwidth{Quota: max(time.Duration(float64(limit)*float64(period)/1000), time.Millisecond), Period: period}
+}
