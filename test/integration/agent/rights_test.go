@@ -92,11 +92,12 @@ func TestOwnNodeFields(t *testing.T) {
 		})
 	}
 	for name, write := range map[string][]string{
-		"features":   {`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"{}"}}}`},
-		"taint":      {`{"spec":{"taints":[{"key":"dedicated","effect":"NoSchedule"},{"key":"interference.crane.io","effect":"PreferNoSchedule"}]}}`},
-		"condition":  {`{"status":{"conditions":[{"type":"interference-identified","status":"True"}]}}`, "status"},
-		"resources":  {`{"status":{"capacity":{"gocrane.io/cpu":"2"},"allocatable":{"gocrane.io/cpu":"2"}}}`, "status"},
-		"annotation": {`{"metadata":{"annotations":{"ensurance.crane.io/elastic-resources":"{}"}}}`, "status"},
+		"features":         {`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"{}"}}}`},
+		"record of quotas": {`{"metadata":{"annotations":{"ensurance.crane.io/predecessor":"gocrane"}}}`},
+		"taint":            {`{"spec":{"taints":[{"key":"dedicated","effect":"NoSchedule"},{"key":"interference.crane.io","effect":"PreferNoSchedule"}]}}`},
+		"condition":        {`{"status":{"conditions":[{"type":"interference-identified","status":"True"}]}}`, "status"},
+		"resources":        {`{"status":{"capacity":{"gocrane.io/cpu":"2"},"allocatable":{"gocrane.io/cpu":"2"}}}`, "status"},
+		"annotation":       {`{"metadata":{"annotations":{"ensurance.crane.io/elastic-resources":"{}"}}}`, "status"},
 	} {
 		if err := patch(t.Context(), write[0], write[1:]...); err != nil {
 			t.Errorf("%s: %v", name, err)
