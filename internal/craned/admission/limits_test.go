@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -21,15 +22,21 @@ func newLimitedServer(t *testing.T, l *requestLimits, release <-chan struct{}) (
 	server := httptest.NewServer(l.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		_, err := io.Copy(io.Discard, req.Body)
 		read <- err
-		<-release
+		select {
+		case <-release:
+		case <-req.Context().Done():
+		}
 	})))
 	t.Cleanup(server.Close)
 	return server, read
 }
 
+// post fails if there is no response in time, as for a request that must be refused and waits for release instead.
 func post(t *testing.T, url string, body io.Reader) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +98,15 @@ func TestSlowBody(t *testing.T) {
 	if _, err := fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("the answer is %q, %v", answer, err)
 	}
 	if got := post(t, server.URL, strings.NewReader("x")); got != http.StatusOK {
-		t.Errorf("the place of the slow client is not free: %d", got)
+		t.Fatalf("the place of the slow client is not free: %d", got)
 	}
 	if err := <-read; err != nil {
 		t.Error(err)

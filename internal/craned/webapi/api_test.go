@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,7 +317,13 @@ func TestBounds(t *testing.T) {
 func TestArrivals(t *testing.T) {
 	f := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	f.gate.wait = func() { begun <- struct{}{}; <-release }
+	var arrived atomic.Int32
+	f.gate.wait = func() {
+		if arrived.Add(1) <= maxArrivals {
+			begun <- struct{}{}
+			<-release
+		}
+	}
 	done := make(chan int)
 	for range maxArrivals {
 		go func() { done <- f.get(t, "expired", "/api/v1/recommendation").Code }()
