@@ -21,9 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"crane.io/crane/internal/kube/manifest"
-
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/kube/manifest"
 )
 
 // gocraneObjects is a small installation of gocrane by YAML.
