@@ -235,6 +235,9 @@ func (e *Exporter) updateNodeCounters(state kubelet.NodeState, at time.Time) nod
 	t, ok := e.nodes[state.Spec.Name]
 	if !ok {
 		t = &nodeTotals{since: state.StartedAt, until: at}
+		if t.since.IsZero() { // Its kubelet has not measured yet.
+			t.since = at
+		}
 		e.nodes[state.Spec.Name] = t
 	}
 	if !t.attached {
