@@ -17,6 +17,7 @@ import (
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/internal/recommendation/savingsrecord"
 	"crane.io/crane/pkg/oom"
 )
 
@@ -42,7 +43,7 @@ func createdByCrane(o *Object) bool {
 	case "Lease":
 		return o.GetName() == componentCraned || o.GetName() == componentScheduler || strings.HasPrefix(o.GetName(), "crane-agent-eviction-")
 	case "ConfigMap":
-		return slices.Contains([]string{oom.ConfigMapName, "oom-record-unreadable", optout.ConfigMapName, pause.ConfigMapName}, o.GetName())
+		return slices.Contains([]string{oom.ConfigMapName, "oom-record-unreadable", savingsrecord.ConfigMapName, optout.ConfigMapName, pause.ConfigMapName}, o.GetName())
 	}
 	return false
 }

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
+	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 )
 
@@ -184,5 +186,37 @@ func TestAwayKills(t *testing.T) {
 	g.compare("killed", want)
 	if t.Logf("%d kills survived", kills); kills < 50 {
 		t.Errorf("%d kills", kills)
+	}
+}
+
+// TestCreatedConfigMaps checks that a removal knows each ConfigMap that Crane's roles may write: those of the manifests, and those that its
+// processes create.
+func TestCreatedConfigMaps(t *testing.T) {
+	objects, err := manifest.ReadDir(config.Manifests, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, written := map[string]bool{}, 0
+	for _, o := range objects {
+		shipped[o.GetKind()+"/"+o.GetName()] = true
+	}
+	for _, o := range objects {
+		for _, rule := range mapsAt(o, "rules") {
+			texts := func(field string) (out []string) { out, _, _ = unstructured.NestedStringSlice(rule, field); return out }
+			if !slices.Contains(texts("resources"), "configmaps") || !slices.ContainsFunc(texts("verbs"), func(v string) bool { return v == "update" || v == "patch" }) {
+				continue
+			}
+			for _, name := range texts("resourceNames") {
+				c := &Object{}
+				c.SetKind("ConfigMap")
+				c.SetName(name)
+				if written++; !shipped["ConfigMap/"+name] && !createdByCrane(c) {
+					t.Errorf("a removal leaves the ConfigMap %s, which %s lets Crane write", name, o.GetName())
+				}
+			}
+		}
+	}
+	if written < 4 {
+		t.Errorf("the roles name only %d ConfigMaps", written)
 	}
 }
