@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package families generates seeded synthetic series of typical workload shapes, for tests and benchmarks of
-// forecasting.
+// Package families generates seeded synthetic series of typical and of odd workload shapes, and reads recorded ones, for tests and
+// benchmarks of forecasting, sizing and scaling.
 package families
 
 import (

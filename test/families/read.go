@@ -13,8 +13,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// ReadCSV reads a file with the columns ts,value into a series whose step is the most frequent distance.
-func ReadCSV(path string) (series.Series, error) {
+// readCSV reads a file with the columns ts,value into a series whose step is the most frequent distance.
+func readCSV(path string) (series.Series, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return series.Series{}, err

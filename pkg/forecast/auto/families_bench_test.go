@@ -6,10 +6,8 @@ package auto
 import (
 	"fmt"
 	"math"
-	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,20 +16,6 @@ import (
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/test/families"
 )
-
-// seriesFamily is a directory of series of one origin. Families of one group share workloads: none is used to choose
-// parameters for another of its group.
-type seriesFamily struct{ name, group, pattern string }
-
-func seriesFamilies() []seriesFamily {
-	return []seriesFamily{
-		{"traces", "traces", "traces/workload-*.csv"},
-		{"vm-cpu", "vm", "data/vm-cpu/*.csv"},
-		{"vm-memory", "vm", "data/vm-memory/*.csv"},
-		{"known-cause", "known-cause", "data/known-cause/*.csv"},
-		{"requests", "requests", "data/requests/*.csv"},
-	}
-}
 
 // figures are the sums of the losses of one forecaster over the origins of a series.
 type figures struct{ errors, pinball, covered, points float64 }
@@ -129,39 +113,13 @@ func summarise(all [][]figures, k int) summary {
 	return s
 }
 
-// loadFamilies scores every series of every family, on all cores.
+// loadFamilies scores every series of every family that is long enough.
 func loadFamilies(b *testing.B, variants []variant) map[string][][]figures {
 	b.Helper()
-	root := filepath.Join("..", "..", "..", "..", "shared")
-	out := map[string][][]figures{}
-	var lock sync.Mutex
-	var group sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for _, f := range seriesFamilies() {
-		paths, err := filepath.Glob(filepath.Join(root, f.pattern))
-		if err != nil || len(paths) == 0 {
-			b.Skipf("no series in %s beside the repository", f.pattern)
-		}
-		for _, path := range paths {
-			group.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				s, err := families.ReadCSV(path)
-				if err != nil {
-					b.Errorf("%s: %v", path, err)
-					return
-				}
-				scored := scoreSeries(s, variants)
-				if scored[0].points == 0 {
-					return // too short
-				}
-				lock.Lock()
-				defer lock.Unlock()
-				out[f.name] = append(out[f.name], scored)
-			})
-		}
+	out := families.ScoreEach(b, func(_ string, s families.RecordedSeries) []figures { return scoreSeries(s.Series, variants) })
+	for name, all := range out {
+		out[name] = slices.DeleteFunc(all, func(f []figures) bool { return f[0].points == 0 })
 	}
-	group.Wait()
 	return out
 }
 
@@ -182,22 +140,12 @@ func variants() []variant {
 	return out
 }
 
-// chosen returns the variant with the least loss on the families of other groups, all families alike.
+// chosen returns the variant with the least loss on the families of other groups.
 func chosen(grid []variant, scores map[string][][]figures, group string) int {
-	best, least := 0, math.Inf(1)
-	for k := range grid {
-		sum := 0.0
-		for _, f := range seriesFamilies() {
-			if f.group != group {
-				s := summarise(scores[f.name], k)
-				sum += math.Log(s.wape()) + math.Log(s.pinball())
-			}
-		}
-		if sum < least {
-			best, least = k, sum
-		}
-	}
-	return best
+	return families.LeastLoss(len(grid), group, func(family string, k int) float64 {
+		s := summarise(scores[family], k)
+		return math.Log(s.wape()) + math.Log(s.pinball())
+	})
 }
 
 // BenchmarkLeaveOneFamilyOut prints, for each family, the score of the parameters chosen on the other groups, and of the
@@ -215,11 +163,11 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	text.WriteString("| family left out | parameters | WAPE | pinball | worst | above 1.05 | coverage | in .92-.98 |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	var fitted, fixed summary
-	for _, f := range seriesFamilies() {
-		k := chosen(grid[:standard], scores, f.group)
-		line(f.name, grid[k].name, summarise(scores[f.name], k))
-		line(f.name, "default", summarise(scores[f.name], standard))
-		for _, one := range scores[f.name] {
+	for _, f := range families.Recorded() {
+		k := chosen(grid[:standard], scores, f.Group)
+		line(f.Name, grid[k].name, summarise(scores[f.Name], k))
+		line(f.Name, "default", summarise(scores[f.Name], standard))
+		for _, one := range scores[f.Name] {
 			fitted.add(one, k)
 			fixed.add(one, standard)
 		}

@@ -4,12 +4,8 @@
 package backtest
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,47 +14,12 @@ import (
 	"crane.io/crane/test/families"
 )
 
-// readTrace reads a file of lines "seconds,value", a minute apart, after a header.
-func readTrace(t *testing.T, path string) series.Series {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	out := series.Series{Step: time.Minute}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		at, value, _ := strings.Cut(lines.Text(), ",")
-		seconds, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			continue
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(out.Values) == 0 {
-			out.Start = time.Unix(seconds, 0).UTC()
-		}
-		out.Values = append(out.Values, v)
-	}
-	return out
-}
-
-// traces returns the production traces beside the repository, and skips where they are absent.
+// traces returns the production traces, and skips the test where they are absent.
 func traces(t *testing.T) map[string]series.Series {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "traces", "workload-*.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Skip("no production traces in ../shared/traces beside the repository")
-	}
 	out := map[string]series.Series{}
-	for _, path := range paths {
-		out[strings.TrimSuffix(filepath.Base(path), ".csv")] = readTrace(t, path)
+	for _, s := range families.Traces().Read(t, 1) {
+		out[s.Name] = s.Series
 	}
 	return out
 }

@@ -6,11 +6,8 @@ package requestbacktest
 import (
 	"fmt"
 	"math"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,20 +15,6 @@ import (
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/test/families"
 )
-
-// seriesFamily is a directory of series of one origin, beside the repository. Families of one group share workloads: none is
-// used to choose parameters for another of its group.
-type seriesFamily struct{ name, group, pattern string }
-
-func seriesFamilies() []seriesFamily {
-	return []seriesFamily{
-		{"traces", "traces", "traces/workload-*.csv"},
-		{"vm-cpu", "vm", "data/vm-cpu/*.csv"},
-		{"vm-memory", "vm", "data/vm-memory/*.csv"},
-		{"known-cause", "known-cause", "data/known-cause/*.csv"},
-		{"requests", "requests", "data/requests/*.csv"},
-	}
-}
 
 // gocraneRule is the rule that all are compared with: p99 of 7 days and 15 %.
 const gocraneRule = "gocrane"
@@ -73,40 +56,18 @@ func variants(block time.Duration) []variant {
 	return out
 }
 
-// scoreFamilies runs the rules on all series of all families, on all cores.
+// scoreFamilies runs the rules on all series of all families.
 func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 	b.Helper()
-	root := filepath.Join("..", "..", "..", "..", "shared")
 	out := map[string]Report{}
-	for _, f := range seriesFamilies() {
-		paths, err := filepath.Glob(filepath.Join(root, f.pattern))
-		if err != nil || len(paths) == 0 {
-			b.Skipf("no series in %s beside the repository", f.pattern)
+	for name, found := range families.ScoreEach(b, func(family string, s families.RecordedSeries) Report {
+		report, err := Run([]Named{Named(s)}, rules(), series.CPU)
+		if err != nil {
+			b.Logf("%s: %v", family, err)
 		}
-		var lock sync.Mutex
-		var group sync.WaitGroup
-		slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-		found := make([]Report, len(paths))
-		for i, path := range paths {
-			group.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				s, err := families.ReadCSV(path)
-				if err != nil {
-					b.Errorf("%s: %v", path, err)
-					return
-				}
-				report, err := Run([]Named{{filepath.Base(path), s}}, rules(), series.CPU)
-				lock.Lock()
-				defer lock.Unlock()
-				found[i] = report
-				if err != nil {
-					b.Logf("%s: %v", f.name, err)
-				}
-			})
-		}
-		group.Wait()
-		out[f.name] = joined(found)
+		return report
+	}) {
+		out[name] = joined(found)
 	}
 	return out
 }
@@ -154,21 +115,9 @@ func loss(r Report, rule int) float64 {
 	return sum
 }
 
-// chosen returns the variant with the least loss on the families of other groups, all families alike.
+// chosen returns the variant with the least loss on the families of other groups.
 func chosen(grid []variant, scores map[string]Report, group string) int {
-	best, least := 0, math.Inf(1)
-	for k := range grid {
-		sum := 0.0
-		for _, f := range seriesFamilies() {
-			if f.group != group {
-				sum += loss(scores[f.name], k*len(targets()))
-			}
-		}
-		if sum < least {
-			best, least = k, sum
-		}
-	}
-	return best
+	return families.LeastLoss(len(grid), group, func(family string, k int) float64 { return loss(scores[family], k*len(targets())) })
 }
 
 // BenchmarkLeaveOneFamilyOut prints the scores of each family with the parameters chosen on the other families, beside the default: for
@@ -193,10 +142,10 @@ func leaveOneFamilyOut(b *testing.B, grid []variant) {
 		}
 		return rules
 	})
-	for _, f := range seriesFamilies() {
-		r := scores[f.name]
-		for _, k := range []int{chosen(grid, scores, f.group), 0} {
-			fmt.Printf("%s: %s\n", f.name, grid[k].name)
+	for _, f := range families.Recorded() {
+		r := scores[f.Name]
+		for _, k := range []int{chosen(grid, scores, f.Group), 0} {
+			fmt.Printf("%s: %s\n", f.Name, grid[k].name)
 			for i, target := range targets() {
 				at := k*len(targets()) + i
 				n, of := r.above(at, 2*float64(target))
@@ -211,9 +160,9 @@ func leaveOneFamilyOut(b *testing.B, grid []variant) {
 func BenchmarkFamilies(b *testing.B) {
 	for b.Loop() {
 		scores := scoreFamilies(b, familyRules)
-		for _, f := range seriesFamilies() {
-			r := scores[f.name]
-			fmt.Printf("%s: %d series; left out %v\n", f.name, len(r.Series)/len(r.Mean), r.LeftOut)
+		for _, f := range families.Recorded() {
+			r := scores[f.Name]
+			fmt.Printf("%s: %d series; left out %v\n", f.Name, len(r.Series)/len(r.Mean), r.LeftOut)
 			gocrane := r.Mean[slices.IndexFunc(r.Mean, func(s Score) bool { return s.Policy == gocraneRule })]
 			for k, m := range r.Mean {
 				w := r.Weighted[k]

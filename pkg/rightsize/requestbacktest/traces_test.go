@@ -4,53 +4,19 @@
 package requestbacktest
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"crane.io/crane/pkg/series"
 	"crane.io/crane/test/families"
 )
 
-// tracesDir is where the real series lie, beside the repository; the test is skipped where they are absent.
-func tracesDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = parent
-	}
-	traces := filepath.Join(dir, "..", "shared", "traces")
-	if _, err := os.Stat(traces); errors.Is(err, os.ErrNotExist) {
-		t.Skip("the real series are not beside the repository (../shared/traces)")
-	}
-	return traces
-}
-
-// readTraces reads the eight series. They have one sample a minute without gaps.
+// readTraces reads the production traces, and skips the test where they are absent.
 func readTraces(t *testing.T) []Named {
 	t.Helper()
-	dir := tracesDir(t)
 	var all []Named
-	for i := range 8 {
-		name := fmt.Sprintf("workload-%d", i)
-		s, err := families.ReadCSV(filepath.Join(dir, name+".csv"))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		all = append(all, Named{Name: name, Series: s})
+	for _, s := range families.Traces().Read(t, 1) {
+		all = append(all, Named(s))
 	}
 	return all
 }

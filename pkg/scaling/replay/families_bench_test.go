@@ -6,8 +6,6 @@ package replay
 import (
 	"fmt"
 	"math"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,37 +15,16 @@ import (
 	"crane.io/crane/test/families"
 )
 
-// seriesFamily is a directory of series of one origin, which is one fleet. Families of one group share workloads: none is used to choose
-// rules for another of its group.
-type seriesFamily struct {
-	name, group, pattern string
-	every                int // of how many series one is used
-}
-
-func seriesFamilies() []seriesFamily {
-	return []seriesFamily{
-		{"traces", "traces", "traces/workload-*.csv", 1},
-		{"requests", "requests", "data/requests/*.csv", 1},
-		{"known-cause", "known-cause", "data/known-cause/*.csv", 1},
-		{"vm-cpu", "vm", "data/vm-cpu/*.csv", 4},
-		{"vm-memory", "vm", "data/vm-memory/*.csv", 4},
-	}
-}
-
-// workloads returns the usable series of a family.
-func (f seriesFamily) workloads(b *testing.B) []workload {
+// usableFamily returns the series of a family that can be replayed: every fourth of the VMs, which are many.
+func usableFamily(b *testing.B, f families.RecordedFamily) []workload {
 	b.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", f.pattern))
-	if err != nil || len(paths) == 0 {
-		b.Skipf("no series in %s beside the repository", f.pattern)
+	nth := 1
+	if f.Group == "vm" {
+		nth = 4
 	}
 	var all []Named
-	for i := 0; i < len(paths); i += f.every {
-		s, err := families.ReadCSV(paths[i])
-		if err != nil {
-			b.Fatalf("%s: %v", paths[i], err)
-		}
-		all = append(all, Named{strings.TrimSuffix(filepath.Base(paths[i]), ".csv"), s})
+	for _, s := range f.Read(b, nth) {
+		all = append(all, Named(s))
 	}
 	out, _ := usableWorkloads(DefaultPlan(), all)
 	return out
@@ -81,48 +58,76 @@ type fleetCosts struct {
 }
 
 // scoreFamily replays the series of a family as one fleet, with 5 and 50 pods that start in 180 s.
-func scoreFamily(b *testing.B, all []workload, grid []scaling.PriceRules) fleetCosts {
-	b.Helper()
-	out := fleetCosts{reactive: make([]cost, len(all)), ahead: make([][]cost, len(grid))}
+func scoreFamily(all []workload, grid []scaling.PriceRules) (fleetCosts, error) {
+	out := fleetCosts{ahead: make([][]cost, len(grid))}
 	for _, w := range all {
 		out.names = append(out.names, w.Name)
 	}
-	plan := DefaultPlan()
-	run := func(into []cost, scaler func(w workload, cfg Config) (Scaler, error)) {
-		for _, pods := range plan.Pods {
-			var fleet []*simulation
-			for _, w := range all {
-				cfg := plan.config(w.p95, pods, 3*time.Minute)
-				s, err := scaler(w, cfg)
-				if err != nil {
-					b.Fatal(err)
-				}
-				one, err := newSimulation(cfg, w.Series, s)
-				if err != nil {
-					b.Fatal(err)
-				}
-				fleet = append(fleet, one)
-			}
-			runTogether(fleet)
-			for i, one := range fleet {
-				into[i].add(cost{one.score.UnderCapacity.Minutes(), one.score.ReplicaHours})
-			}
+	var err error
+	if out.reactive, err = replayFleet(all, scaling.DefaultPriceRules(), func(_ workload, cfg Config, _ *scaling.Fleet) (Scaler, error) {
+		return Reactive{cfg.Target, cfg.Tolerance}, nil
+	}); err != nil {
+		return fleetCosts{}, err
+	}
+	for k, v := range grid {
+		if out.ahead[k], err = replayFleet(all, v, func(w workload, cfg Config, fleet *scaling.Fleet) (Scaler, error) {
+			return NewPredictive(cfg, w.foresight.newForecaster(), fleet, w.Name)
+		}); err != nil {
+			return fleetCosts{}, err
 		}
 	}
-	run(out.reactive, func(_ workload, cfg Config) (Scaler, error) { return Reactive{cfg.Target, cfg.Tolerance}, nil })
-	for k, v := range grid {
-		out.ahead[k] = make([]cost, len(all))
-		var fleets []*scaling.Fleet // by number of pods, whose scenarios follow one another
-		run(out.ahead[k], func(w workload, cfg Config) (Scaler, error) {
-			if w.Name == all[0].Name {
-				fleet, err := scaling.NewFleetWith(scaling.DefaultBudget, v)
-				if err != nil {
-					return nil, err
-				}
-				fleets = append(fleets, fleet)
+	return out, nil
+}
+
+// replayFleet returns the costs of each series with a scaler, whose fleet has the rules.
+func replayFleet(all []workload, rules scaling.PriceRules, scaler func(w workload, cfg Config, fleet *scaling.Fleet) (Scaler, error)) ([]cost, error) {
+	out := make([]cost, len(all))
+	plan := DefaultPlan()
+	for _, pods := range plan.Pods {
+		fleet, err := scaling.NewFleetWith(scaling.DefaultBudget, rules)
+		if err != nil {
+			return nil, err
+		}
+		simulations := make([]*simulation, len(all))
+		for i, w := range all {
+			cfg := plan.config(w.p95, pods, 3*time.Minute)
+			s, err := scaler(w, cfg, fleet)
+			if err != nil {
+				return nil, err
 			}
-			return NewPredictive(cfg, w.foresight.newForecaster(), fleets[len(fleets)-1], w.Name)
+			if simulations[i], err = newSimulation(cfg, w.Series, s); err != nil {
+				return nil, err
+			}
+		}
+		runTogether(simulations)
+		for i, one := range simulations {
+			out[i].add(cost{one.score.UnderCapacity.Minutes(), one.score.ReplicaHours})
+		}
+	}
+	return out, nil
+}
+
+// scoreFamilies replays all families.
+func scoreFamilies(b *testing.B, grid []scaling.PriceRules) map[string]fleetCosts {
+	b.Helper()
+	out := map[string]fleetCosts{}
+	var lock sync.Mutex
+	var scores []func()
+	for _, f := range families.Recorded() {
+		all := usableFamily(b, f)
+		scores = append(scores, func() {
+			one, err := scoreFamily(all, grid)
+			if err != nil {
+				b.Errorf("%s: %v", f.Name, err)
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			out[f.Name] = one
 		})
+	}
+	families.OnAllCores(scores)
+	if b.Failed() {
+		b.FailNow()
 	}
 	return out
 }
@@ -140,25 +145,14 @@ func (f fleetCosts) total(k int) cost {
 // mostHours is the most that the replica hours of a family may be, relative to those of the HPA alone, to choose rules.
 const mostHours = 1.09
 
-// chosen returns the rules with the fewest minutes under capacity on the families of other groups, all families alike, of those whose
-// replica hours are at most mostHours in each of them; those closest to it where none has so few.
+// chosen returns the rules with the fewest minutes under capacity on the families of other groups, of those whose replica hours are at
+// most mostHours in each of them; those closest to it where none has so few.
 func chosen(grid []scaling.PriceRules, costs map[string]fleetCosts, group string) int {
-	best, least := 0, math.Inf(1)
-	for k := range grid {
-		sum := 0.0
-		for _, f := range seriesFamilies() {
-			if f.group == group {
-				continue
-			}
-			t := costs[f.name].total(k)
-			const penalty = 1e3
-			sum += math.Log(t.minutes) + penalty*max(0, t.hours-mostHours)
-		}
-		if sum < least {
-			best, least = k, sum
-		}
-	}
-	return best
+	return families.LeastLoss(len(grid), group, func(family string, k int) float64 {
+		const penalty = 1e3
+		t := costs[family].total(k)
+		return math.Log(t.minutes) + penalty*max(0, t.hours-mostHours)
+	})
 }
 
 // violations returns the series with more minutes under capacity than with the HPA alone, and those where nothing is saved for more than
@@ -182,30 +176,15 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	began := time.Now()
 	grid := variants()
 	standard := len(grid) - 1
-	costs := map[string]fleetCosts{}
-	var lock sync.Mutex
-	var group sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for _, f := range seriesFamilies() {
-		all := f.workloads(b)
-		group.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			one := scoreFamily(b, all, grid)
-			lock.Lock()
-			defer lock.Unlock()
-			costs[f.name] = one
-		})
-	}
-	group.Wait()
+	costs := scoreFamilies(b, grid)
 	var text strings.Builder
 	text.WriteString("| family left out | series | aim, correction, price | chosen on the others | default |\n| --- | --- | --- | --- | --- |\n")
 	var base, fitted, fixed cost
-	for _, f := range seriesFamilies() {
-		c := costs[f.name]
-		k := chosen(grid, costs, f.group)
+	for _, f := range families.Recorded() {
+		c := costs[f.Name]
+		k := chosen(grid, costs, f.Group)
 		one, other := c.total(k), c.total(standard)
-		fmt.Fprintf(&text, "| %s | %d | %g, %g, %g | %.3f @ %.3f | %.3f @ %.3f |\n", f.name, len(c.names), grid[k].Aim, grid[k].MaxCorrection,
+		fmt.Fprintf(&text, "| %s | %d | %g, %g, %g | %.3f @ %.3f | %.3f @ %.3f |\n", f.Name, len(c.names), grid[k].Aim, grid[k].MaxCorrection,
 			grid[k].MinPrice, one.minutes, one.hours, other.minutes, other.hours)
 		for i := range c.reactive {
 			base.add(c.reactive[i])
@@ -215,17 +194,17 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	}
 	fmt.Fprintf(&text, "| sum | | | %.3f @ %.3f | %.3f @ %.3f |\n\nWorse off with the default rules:\n", fitted.minutes/base.minutes,
 		fitted.hours/base.hours, fixed.minutes/base.minutes, fixed.hours/base.hours)
-	for _, f := range seriesFamilies() {
-		for _, v := range costs[f.name].violations(standard) {
-			fmt.Fprintf(&text, "- %s, %s\n", f.name, v)
+	for _, f := range families.Recorded() {
+		for _, v := range costs[f.Name].violations(standard) {
+			fmt.Fprintf(&text, "- %s, %s\n", f.Name, v)
 		}
 	}
 	text.WriteString("\nAll rules:\n")
 	for k, v := range grid {
 		fmt.Fprintf(&text, "- %g, %g, %g:", v.Aim, v.MaxCorrection, v.MinPrice)
-		for _, f := range seriesFamilies() {
-			t := costs[f.name].total(k)
-			fmt.Fprintf(&text, " %s %.3f @ %.3f, %d worse off;", f.name, t.minutes, t.hours, len(costs[f.name].violations(k)))
+		for _, f := range families.Recorded() {
+			t := costs[f.Name].total(k)
+			fmt.Fprintf(&text, " %s %.3f @ %.3f, %d worse off;", f.Name, t.minutes, t.hours, len(costs[f.Name].violations(k)))
 		}
 		text.WriteString("\n")
 	}
