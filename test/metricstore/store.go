@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"crane.io/crane/internal/testbed/loopback"
 	"crane.io/crane/internal/testbed/process"
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/test/integration/harness"
 )
 
 const (
@@ -52,7 +50,7 @@ func Prometheus(t testing.TB, data, configuration string, flags ...string) strin
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := harness.FreeAddress(t)
 	start(t, program, append([]string{"--config.file=" + file, "--storage.tsdb.path=" + data, retention, "--web.listen-address=" + address}, flags...)...)
 	await(t, "http://"+address+"/-/ready", "")
 	return "http://" + address
@@ -89,63 +87,17 @@ func start(t testing.TB, program string, args ...string) (stop func()) {
 	return stop
 }
 
+// Start runs a store with a history until the test ends and returns its URL.
+type Start func(t testing.TB, grid promserver.Grid, series []promserver.Series) string
+
 // await waits until a page exists and contains a text.
 func await(t testing.TB, url, text string) {
 	t.Helper()
-	poll(t, url, func() error {
-		body, err := request(t.Context(), http.MethodGet, url, nil)
+	harness.Eventually(t.Context(), t, startTimeout, url, func(ctx context.Context) error {
+		body, err := harness.Get(ctx, url)
 		if err == nil && !strings.Contains(body, text) {
 			err = fmt.Errorf("no %q in %q", text, body)
 		}
 		return err
 	})
-}
-
-// poll repeats a check until it succeeds.
-func poll(t testing.TB, what string, check func() error) {
-	t.Helper()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(startTimeout); ; <-again.C {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
-
-// request sends a request and returns the body of the response.
-func request(ctx context.Context, method, url string, body io.Reader) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, body)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode >= http.StatusMultipleChoices {
-		err = fmt.Errorf("%s: %s", response.Status, text)
-	}
-	return string(text), err
-}
-
-// freeAddress returns an address of loopback, which is reserved until the test ends.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	port, err := loopback.Reserve(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := port.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return port.Address()
 }

@@ -4,17 +4,19 @@
 package metricstore
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/test/integration/harness"
 )
 
 // Thanos runs an installation of Thanos with a history until the test ends and returns the URL of its querier, and a function that stops
-// the store gateway. The newer half of the history is read from Prometheus through a sidecar, the older half from the bucket to which the sidecar uploaded it through a store gateway. The
-// querier removes the label of the replica, as for a pair of Prometheus servers.
+// the store gateway. The newer half of the history is read from Prometheus through a sidecar, the older half through a store gateway from the
+// bucket to which the sidecar uploaded it. The querier removes the label of the replica, as for a pair of Prometheus servers.
 func Thanos(t testing.TB, grid promserver.Grid, series []promserver.Series) (url string, stopGateway func()) {
 	t.Helper()
 	program := Program(t, "thanos")
@@ -24,13 +26,13 @@ func Thanos(t testing.TB, grid promserver.Grid, series []promserver.Series) (url
 	prometheus := Prometheus(t, data, "global: {external_labels: {replica: a}}\n", "--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h")
 	object := fmt.Sprintf("--objstore.config={type: FILESYSTEM, config: {directory: %q}}", bucket)
 	component := func(name string, flags ...string) (http, grpc string, stop func()) {
-		http, grpc = freeAddress(t), freeAddress(t)
+		http, grpc = harness.FreeAddress(t), harness.FreeAddress(t)
 		stop = start(t, program, append([]string{name, "--http-address=" + http, "--grpc-address=" + grpc, "--http-grace-period=1s", "--grpc-grace-period=1s"}, flags...)...)
 		await(t, "http://"+http+"/-/ready", "")
 		return http, grpc, stop
 	}
 	_, sidecar, _ := component("sidecar", object, "--prometheus.url="+prometheus, "--tsdb.path="+data, "--shipper.upload-compacted", "--min-time="+middle)
-	poll(t, "upload of all blocks", func() error {
+	harness.Eventually(t.Context(), t, startTimeout, "upload of all blocks", func(context.Context) error {
 		want, got := blocks(t, data), blocks(t, bucket)
 		if want == 0 || got != want {
 			return fmt.Errorf("%d of %d", got, want)
@@ -43,6 +45,15 @@ func Thanos(t testing.TB, grid promserver.Grid, series []promserver.Series) (url
 	await(t, "http://"+querier+"/api/v1/stores", gateway)
 	return "http://" + querier, stopGateway
 }
+
+// ThanosQuerier is Thanos as a Start.
+func ThanosQuerier(t testing.TB, grid promserver.Grid, series []promserver.Series) string {
+	t.Helper()
+	url, _ := Thanos(t, grid, series)
+	return url
+}
+
+var _ Start = ThanosQuerier
 
 // blocks returns the number of blocks in a directory.
 func blocks(t testing.TB, dir string) int {

@@ -12,26 +12,42 @@ import (
 	"time"
 
 	"crane.io/crane/internal/testbed/promserver"
+	"crane.io/crane/test/integration/harness"
 )
 
 // VictoriaMetrics runs an installed victoria-metrics with a history until the test ends and returns its URL.
 func VictoriaMetrics(t testing.TB, grid promserver.Grid, series []promserver.Series, flags ...string) string {
 	t.Helper()
-	program, address := Program(t, "victoria-metrics"), freeAddress(t)
+	program, address := Program(t, "victoria-metrics"), harness.FreeAddress(t)
 	url := "http://" + address
 	start(t, program, append([]string{"-storageDataPath=" + t.TempDir(), "-retentionPeriod=100y", "-httpListenAddr=" + address}, flags...)...)
 	await(t, url+"/health", "")
-	send := func(method, path string, body []byte) {
-		if _, err := request(t.Context(), method, url+path, bytes.NewReader(body)); err != nil {
+	for _, one := range series {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/import", bytes.NewReader(importLine(t, grid, one)))
+		if err != nil {
 			t.Fatal(err)
 		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil || response.StatusCode >= http.StatusMultipleChoices {
+			t.Fatalf("import of %s: %s, %v", one.Labels, response.Status, err)
+		}
 	}
-	for _, one := range series {
-		send(http.MethodPost, "/api/v1/import", importLine(t, grid, one))
+	if _, err := harness.Get(t.Context(), url+"/internal/force_flush"); err != nil { // Samples are searchable after a flush.
+		t.Fatal(err)
 	}
-	send(http.MethodGet, "/internal/force_flush", nil) // Samples are searchable after a flush.
 	return url
 }
+
+// VictoriaMetricsWithDefaults is VictoriaMetrics as a Start.
+func VictoriaMetricsWithDefaults(t testing.TB, grid promserver.Grid, series []promserver.Series) string {
+	t.Helper()
+	return VictoriaMetrics(t, grid, series)
+}
+
+var _ Start = VictoriaMetricsWithDefaults
 
 // importLine returns a series in the import format of VictoriaMetrics.
 func importLine(t testing.TB, grid promserver.Grid, series promserver.Series) []byte {

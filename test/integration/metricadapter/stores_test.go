@@ -20,21 +20,16 @@ import (
 
 // TestRulesOnVictoriaMetrics checks that an installed victoria-metrics, with the defaults that its users have, serves the metrics of rules.
 func TestRulesOnVictoriaMetrics(t *testing.T) {
-	testRulesOn(t, func(grid promserver.Grid, series []promserver.Series) string {
-		return metricstore.VictoriaMetrics(t, grid, series)
-	})
+	testRulesOn(t, metricstore.VictoriaMetricsWithDefaults)
 }
 
 // TestRulesOnThanos checks that a querier of Thanos serves the metrics of rules.
 func TestRulesOnThanos(t *testing.T) {
-	testRulesOn(t, func(grid promserver.Grid, series []promserver.Series) string {
-		url, _ := metricstore.Thanos(t, grid, series)
-		return url
-	})
+	testRulesOn(t, metricstore.ThanosQuerier)
 }
 
 // testRulesOn checks that the adapter lists the series of a store and evaluates custom and external metrics.
-func testRulesOn(t *testing.T, startStore func(promserver.Grid, []promserver.Series) string) {
+func testRulesOn(t *testing.T, startStore metricstore.Start) {
 	t.Helper()
 	ns := namespaceFor(t)
 	now := time.Now().Truncate(time.Second)
@@ -46,7 +41,7 @@ func testRulesOn(t *testing.T, startStore func(promserver.Grid, []promserver.Ser
 			}
 		}}
 	}
-	store := startStore(grid, []promserver.Series{
+	store := startStore(t, grid, []promserver.Series{
 		constant(1.5, "__name__", "http_requests_total", "namespace", ns, "pod", "web-0"),
 		constant(0.25, "__name__", "http_requests_total", "namespace", ns, "pod", "web-1"),
 		constant(100, "__name__", "http_requests_total", "namespace", "elsewhere", "pod", "web-0"),

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
-	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/integration/harness"
 	"crane.io/crane/test/metricstore"
 )
@@ -80,26 +79,21 @@ func forecasts(t *testing.T, c client.Client, address string) map[string][]predi
 // TestForecastsOnVictoriaMetrics checks that craned forecasts the same from an installed victoria-metrics, with the defaults that its users
 // have, as from Prometheus.
 func TestForecastsOnVictoriaMetrics(t *testing.T) {
-	testForecastsOn(t, func(grid promserver.Grid, series []promserver.Series) string {
-		return metricstore.VictoriaMetrics(t, grid, series)
-	})
+	testForecastsOn(t, metricstore.VictoriaMetricsWithDefaults)
 }
 
 // TestForecastsOnThanos checks that craned forecasts the same from a querier of Thanos as from Prometheus.
 func TestForecastsOnThanos(t *testing.T) {
-	testForecastsOn(t, func(grid promserver.Grid, series []promserver.Series) string {
-		url, _ := metricstore.Thanos(t, grid, series)
-		return url
-	})
+	testForecastsOn(t, metricstore.ThanosQuerier)
 }
 
-func testForecastsOn(t *testing.T, startStore func(promserver.Grid, []promserver.Series) string) {
+func testForecastsOn(t *testing.T, startStore metricstore.Start) {
 	t.Helper()
 	c := newClient(t)
 	prometheus, _ := servePrometheus(t)
 	want := forecasts(t, c, prometheus.URL())
 	w := historyOf(time.Now().Truncate(scrape))
-	got := forecasts(t, c, startStore(w.grid, w.all))
+	got := forecasts(t, c, startStore(t, w.grid, w.all))
 	if len(want) < 5 || len(got) != len(want) {
 		t.Errorf("%d forecasts, %d of Prometheus", len(got), len(want))
 	}
