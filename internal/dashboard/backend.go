@@ -41,7 +41,7 @@ type Backend interface {
 	Objects() (client.Client, error)
 	// Export returns the content of a file and its media type.
 	Export(ctx context.Context, format string, items []contract.Item) (content []byte, mediaType string, err error)
-	// Act applies an action to each item, or previews it.
+	// Act applies an action to each item, or previews it, and returns one result for each.
 	Act(ctx context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error)
 }
 

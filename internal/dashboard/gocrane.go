@@ -6,9 +6,9 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,15 +82,12 @@ func (s *Server) gocraneRoutes() {
 
 // gocrane registers a route. Requests that write need the CSRF token and are logged.
 func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)) {
-	var method, path string
-	if _, err := fmt.Sscan(route, &method, &path); err != nil {
-		panic(err) // The routes are constants.
-	}
+	method, path, _ := strings.Cut(route, " ")
+	writes := method != http.MethodGet
 	s.mux.HandleFunc(method+" "+gocranePrefix+path, func(w http.ResponseWriter, r *http.Request) {
 		one, r, err := s.authenticate(r)
-		writes := method != http.MethodGet
-		if err == nil && writes && !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf) {
-			err = NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "send the header "+contract.CSRFHeader)
+		if err == nil && writes {
+			err = checkCSRF(r, one)
 		}
 		var out gocraneAnswer
 		if err == nil {
@@ -136,10 +133,7 @@ func personal(s *Server, of func(context.Context, client.Client, *http.Request) 
 }
 
 func (s *Server) gocraneBackend(r *http.Request) (Backend, error) {
-	if name := cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")); name != "" {
-		return s.named(name)
-	}
-	return s.config.Backends[0], nil
+	return s.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
 }
 
 func listNamespaces(ctx context.Context, c client.Client, _ *http.Request) (any, error) {
@@ -191,18 +185,5 @@ func (s *Server) gocraneAdopt(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range results {
-		if one.Error != nil {
-			return nil, &ResponseError{Status: statusOf(one.Error.Reason), Body: *one.Error}
-		}
-	}
-	return nil, nil //nolint:nilnil // gocrane answers null
-}
-
-// statusOf returns the status of an error that an action reports for one item.
-func statusOf(reason contract.Reason) int {
-	if reason == contract.ReasonForbidden {
-		return http.StatusForbidden
-	}
-	return http.StatusUnprocessableEntity
+	return nil, itemError(results[0])
 }

@@ -186,7 +186,7 @@ func (g *Guard) mayReadWorkload(ctx context.Context, target contract.Target) (co
 	return g.withClusterRight(ctx)
 }
 
-// withClusterRight returns a context that says whether the person may read all nodes and pods.
+// withClusterRight returns a context that records whether the person may read all nodes and pods.
 func (g *Guard) withClusterRight(ctx context.Context) (context.Context, error) {
 	p, _ := PersonOf(ctx)
 	err := g.reviews.require(ctx, clusterRights()...)

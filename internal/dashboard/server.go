@@ -221,17 +221,24 @@ func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 func (s *Server) write(path string, answer func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc("POST "+contract.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		one, r, err := s.authenticate(r)
-		switch {
-		case err != nil:
-			sendFailure(w, err)
-		case !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf):
-			sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page"))
-		default:
-			if err := answer(w, r); err != nil {
-				sendFailure(w, s.endIfUnauthorized(r, err))
-			}
+		if err == nil {
+			err = checkCSRF(r, one)
+		}
+		if err == nil {
+			err = answer(w, r)
+		}
+		if err != nil {
+			sendFailure(w, s.endIfUnauthorized(r, err))
 		}
 	})
+}
+
+// checkCSRF returns an error if a request lacks the CSRF token of its session.
+func checkCSRF(r *http.Request, one session) error {
+	if !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf) {
+		return NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page")
+	}
+	return nil
 }
 
 // login starts a session for a token of the cluster. Its body is small and must arrive soon, because everybody can send one.

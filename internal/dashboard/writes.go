@@ -169,18 +169,24 @@ func (s *Server) auditOne(ctx context.Context, err error, values ...any) {
 	if err != nil {
 		result = FailureOf(err).Body.Message
 	}
-	s.config.Audit.Info("write", append([]any{"user", cmp.Or(person.Name, s.config.User), "result", result}, values...)...)
+	s.config.Audit.Info("write", slices.Concat([]any{"user", cmp.Or(person.Name, s.config.User)}, values, []any{"result", result})...)
 }
 
 // audit records each write with its user, object and result.
 func (s *Server) audit(ctx context.Context, action string, results []contract.ItemResult) {
-	person, _ := PersonOf(ctx)
 	for _, one := range results {
-		result := "ok"
-		if one.Error != nil {
-			result = one.Error.Message
-		}
-		s.config.Audit.Info("write", "user", cmp.Or(person.Name, s.config.User), "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace,
-			"recommendation", one.Item.Name, "result", result)
+		s.auditOne(ctx, itemError(one), "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace, "recommendation", one.Item.Name)
 	}
+}
+
+// itemError returns the error of an action on one item; nil if it succeeded.
+func itemError(one contract.ItemResult) error {
+	if one.Error == nil {
+		return nil
+	}
+	status := http.StatusUnprocessableEntity
+	if one.Error.Reason == contract.ReasonForbidden {
+		status = http.StatusForbidden
+	}
+	return &ResponseError{Status: status, Body: *one.Error}
 }
