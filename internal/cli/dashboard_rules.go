@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -103,7 +102,8 @@ func (v *clusterView) selectTargets(ctx context.Context, mapper meta.RESTMapper,
 	var targets []contract.Target
 	seen := map[contract.Target]bool{}
 	for i, s := range spec.ResourceSelectors {
-		kinds, err := kindsOf(mapper, s)
+		kind := workload.KindOf(s.APIVersion, s.Kind)
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("spec.resourceSelectors[%d]: %v", i, err))
 			continue
@@ -114,27 +114,25 @@ func (v *clusterView) selectTargets(ctx context.Context, mapper meta.RESTMapper,
 				return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("spec.resourceSelectors[%d].labelSelector: %v", i, err), "")
 			}
 		}
-		for _, kind := range kinds {
-			for _, namespace := range namespacesOf(spec.NamespaceSelector, kind.namespaced) {
-				q := workload.Query{Kind: kind.GroupVersionKind, Namespace: namespace, Name: s.Name, Selector: selector}
-				if err := lister.ListIdentities(ctx, q, func(w workload.Workload) error {
-					target := contract.Target{Cluster: v.name, Namespace: w.Namespace, Kind: w.Kind, Name: w.Name}
-					if seen[target] || w.Deleting || w.Owned {
-						return nil
-					}
-					if len(seen) == maxSelected {
-						return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonTooLarge, fmt.Sprintf("the rule selects more than %d objects", maxSelected), "select fewer namespaces, or labels")
-					}
-					seen[target] = true
-					targets = append(targets, target)
+		for _, namespace := range namespacesOf(spec.NamespaceSelector, mapping.Scope.Name() == meta.RESTScopeNameNamespace) {
+			q := workload.Query{Kind: mapping.GroupVersionKind, Namespace: namespace, Name: s.Name, Selector: selector}
+			if err := lister.ListIdentities(ctx, q, func(w workload.Workload) error {
+				target := contract.Target{Cluster: v.name, Namespace: w.Namespace, Kind: w.Kind, Name: w.Name}
+				if seen[target] || w.Deleting || w.Owned {
 					return nil
-				}); err != nil {
-					failure := dashboard.FailureOf(unavailable(host, err))
-					if failure.Body.Reason != contract.ReasonForbidden && failure.Body.Reason != contract.ReasonNotFound {
-						return failure
-					}
-					out.Warnings = append(out.Warnings, failure.Body.Message)
 				}
+				if len(seen) == maxSelected {
+					return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonTooLarge, fmt.Sprintf("the rule selects more than %d objects", maxSelected), "select fewer namespaces, or labels")
+				}
+				seen[target] = true
+				targets = append(targets, target)
+				return nil
+			}); err != nil {
+				failure := dashboard.FailureOf(unavailable(host, err))
+				if failure.Body.Reason != contract.ReasonForbidden && failure.Body.Reason != contract.ReasonNotFound {
+					return failure
+				}
+				out.Warnings = append(out.Warnings, failure.Body.Message)
 			}
 		}
 	}
@@ -143,25 +141,6 @@ func (v *clusterView) selectTargets(ctx context.Context, mapper meta.RESTMapper,
 	})
 	out.Selected, out.Targets = len(targets), targets[:min(len(targets), maxTargets)]
 	return nil
-}
-
-type selectedKind struct {
-	schema.GroupVersionKind
-	namespaced bool
-}
-
-// kindsOf returns the served kinds of a selector; without an API version those of all groups.
-func kindsOf(mapper meta.RESTMapper, s analysisv1alpha1.ResourceSelector) ([]selectedKind, error) {
-	kind := workload.KindOf(s.APIVersion, s.Kind)
-	mappings, err := mapper.RESTMappings(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, err
-	}
-	var out []selectedKind
-	for _, m := range mappings[:min(len(mappings), 1)] { // Further ones are other versions of the same objects.
-		out = append(out, selectedKind{m.GroupVersionKind, m.Scope.Name() == meta.RESTScopeNameNamespace})
-	}
-	return out, nil
 }
 
 // namespacesOf returns the namespaces to list. Cluster-scoped objects are selected only by rules of all namespaces.
