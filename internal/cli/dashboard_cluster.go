@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,13 +118,9 @@ func (v *clusterView) readScope(ctx context.Context) (*[]string, error) {
 	if v.access.fixed != nil {
 		return &all, nil
 	}
-	config, err := v.access.config()
+	clients, config, err := v.access.clientset()
 	if err != nil {
 		return nil, err
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
 	for _, right := range []dashboard.Right{{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations"}, {Verb: "list", Resource: "pods"}} {
 		allowed, err := dashboard.SelfReview(ctx, clients, right)
@@ -175,7 +169,7 @@ func (v *clusterView) describe(ctx context.Context) (*contract.Cluster, error) {
 		out.Rights.ClusterTotals = true
 		return out, nil
 	}
-	config, err := v.access.config()
+	_, err := v.access.config()
 	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
 		out.Rights.ClusterTotals = true // Prometheus alone: workloads are those of kube-state-metrics.
 		return out, nil
@@ -189,14 +183,14 @@ func (v *clusterView) describe(ctx context.Context) (*contract.Cluster, error) {
 		out.CraneInstalled = true // The rights are those of each person.
 		return out, nil
 	}
-	return out, v.describeRights(ctx, config, out)
+	return out, v.describeRights(ctx, out)
 }
 
 // describeRights sets the rights of the user of the kubeconfig, in the namespaces of the scope.
-func (v *clusterView) describeRights(ctx context.Context, config *rest.Config, out *contract.Cluster) error {
-	clients, err := kubernetes.NewForConfig(config)
+func (v *clusterView) describeRights(ctx context.Context, out *contract.Cluster) error {
+	clients, config, err := v.access.clientset()
 	if err != nil {
-		return fmt.Errorf("API server %s: %w", config.Host, err)
+		return err
 	}
 	scope, err := v.namespaces(ctx)
 	if err != nil {

@@ -39,14 +39,6 @@ type nodeDetails struct {
 	index  map[string]*contract.Node
 }
 
-func newNodeDetails(v *clusterView, out *contract.NodeList, index map[string]*contract.Node) nodeDetails {
-	c, err := v.personal.objectClient()
-	if err != nil { // The nodes were just read with the same configuration.
-		out.Notes = append(out.Notes, err.Error())
-	}
-	return nodeDetails{v, c, out, index}
-}
-
 // note records why details are missing; kinds that are not installed have none.
 func (d nodeDetails) note(what string, err error) {
 	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
@@ -56,9 +48,6 @@ func (d nodeDetails) note(what string, err error) {
 
 // readZones adds the NUMA zones of the NodeResourceTopologies.
 func (d nodeDetails) readZones(ctx context.Context) {
-	if d.client == nil {
-		return
-	}
 	var list topologyv1alpha1.NodeResourceTopologyList
 	if err := d.client.List(ctx, &list); err != nil {
 		d.note("NUMA zones", err)
@@ -106,9 +95,6 @@ func addPinned(n *contract.Node, pod *corev1.Pod) {
 
 // readWaterMarks adds the limits of the policy of node loads, and the loads above them. Without its ConfigMap it is the built-in one.
 func (d nodeDetails) readWaterMarks(ctx context.Context) {
-	if d.client == nil {
-		return
-	}
 	policy, err := d.loadPolicy(ctx)
 	if err != nil {
 		d.note("water marks", err)
@@ -146,9 +132,6 @@ func (d nodeDetails) loadPolicy(ctx context.Context) (*nodeload.Policy, error) {
 
 // readEvents adds the newest actions of the agent on each node.
 func (d nodeDetails) readEvents(ctx context.Context) {
-	if d.client == nil {
-		return
-	}
 	var list corev1.EventList
 	if err := d.client.List(ctx, &list, client.MatchingFields{"source": agentComponent}, client.Limit(maxEvents)); err != nil {
 		d.note("actions of the agent", err)

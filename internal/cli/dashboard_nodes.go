@@ -44,7 +44,11 @@ func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error)
 	for i := range out.Nodes {
 		index[out.Nodes[i].Name] = &out.Nodes[i]
 	}
-	details := newNodeDetails(v, out, index)
+	c, err := v.personal.objectClient()
+	if err != nil {
+		return nil, err
+	}
+	details := nodeDetails{v, c, out, index}
 	details.readZones(ctx)
 	if err := lister.EachPod(ctx, nil, func(object *corev1.Pod, p workload.Pod, _ bool) error {
 		if n := index[p.Node]; n != nil {

@@ -39,11 +39,12 @@ func (v *clusterView) Overview(ctx context.Context, list *contract.Worklist) (co
 	if v.fromFiles() {
 		return out, nil
 	}
+	out.Notes = slices.Clone(out.Notes) // those of the shared worklist
 	costs, _, _, err := v.costs.Get(ctx, costWindow)
 	if err == nil {
 		setClusterCost(&out.Money, costs)
 	} else {
-		out.Notes = append(slices.Clone(out.Notes), "the cost of the cluster is unknown: "+err.Error())
+		out.Notes = append(out.Notes, "the cost of the cluster is unknown: "+err.Error())
 	}
 	v.addRecords(ctx, &out)
 	return out, nil
@@ -61,7 +62,7 @@ func (v *clusterView) addRecords(ctx context.Context, out *contract.Overview) {
 		record, err = savingsrecord.Load(ctx, c, v.options.cranedNamespace)
 	}
 	if err != nil {
-		out.Notes = append(slices.Clone(out.Notes), "the record of savings is incomplete: "+err.Error())
+		out.Notes = append(out.Notes, "the record of savings is incomplete: "+err.Error())
 	}
 	if record != nil {
 		out.TrendSource = "ConfigMap " + v.options.cranedNamespace + "/" + savingsrecord.ConfigMapName
@@ -69,7 +70,7 @@ func (v *clusterView) addRecords(ctx context.Context, out *contract.Overview) {
 	}
 	kills, err := v.readKills(ctx, c)
 	if err != nil {
-		out.Notes = append(slices.Clone(out.Notes), "OOM kills are unknown: "+err.Error())
+		out.Notes = append(out.Notes, "OOM kills are unknown: "+err.Error())
 		return
 	}
 	out.OOMSource = "ConfigMap " + v.options.cranedNamespace + "/" + oom.ConfigMapName
@@ -86,7 +87,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 		}
 		for _, account := range record.Months[month] {
 			if account.Currency != out.Currency {
-				out.Notes = append(slices.Clone(out.Notes), "the days of "+month+" in "+account.Currency+" are not part of the trend")
+				out.Notes = append(out.Notes, "the days of "+month+" in "+account.Currency+" are not part of the trend")
 				continue
 			}
 			for _, day := range slices.Sorted(maps.Keys(account.Days)) {
