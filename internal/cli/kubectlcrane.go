@@ -109,11 +109,11 @@ func listRecommendations(ctx context.Context, s Streams, f *kubectlCraneFlags, s
 			t.AppendRow(table.Row{r.Name, r.Namespace, r.Spec.Type, r.Spec.TargetRef.Kind + "/" + r.Spec.TargetRef.Name, cmp.Or(r.Status.Change, emptyCell), updated})
 		}
 	}
-	return printTable(s, t)
+	return printLine(s, t.Render())
 }
 
-func printTable(s Streams, t table.Writer) error {
-	if _, err := fmt.Fprintln(s.Out, t.Render()); err != nil {
+func printLine(s Streams, line string) error {
+	if _, err := fmt.Fprintln(s.Out, line); err != nil {
 		return fmt.Errorf("failed to write the output: %w", err)
 	}
 	return nil
@@ -172,10 +172,7 @@ func newRecommendTriggerVerb(s Streams) *cobra.Command {
 		if err := c.Patch(ctx, rec, client.MergeFrom(before), client.FieldOwner("crane")); err != nil {
 			return fmt.Errorf("recommendation %s/%s: %w", f.namespace, f.name, err)
 		}
-		if _, err := fmt.Fprintf(s.Out, "recommendation %s/%s: craned evaluates it again\n", f.namespace, f.name); err != nil {
-			return fmt.Errorf("failed to write the output: %w", err)
-		}
-		return nil
+		return printLine(s, fmt.Sprintf("recommendation %s/%s: craned evaluates it again", f.namespace, f.name))
 	})
 	f.addFlags(cmd.Flags(), "namespace of the Recommendation (default: that of the kubeconfig's context)")
 	f.addDryRun(cmd.Flags())
@@ -223,7 +220,7 @@ func newRuleListVerb(s Streams) *cobra.Command {
 			}
 			t.AppendRow(table.Row{rule.Name, strings.Join(recommenders, ","), strings.Join(targets, ","), namespaces, rule.Spec.RunInterval, rule.CreationTimestamp.UTC().Format(time.RFC3339)})
 		}
-		return printTable(s, t)
+		return printLine(s, t.Render())
 	})
 	f.addFlags(cmd.Flags(), "ignored: rules belong to no namespace")
 	cmd.Flags().StringVar(&recommender, "recommender", "", "only rules with this recommender")
@@ -245,10 +242,7 @@ func newRuleCreateVerb(s Streams) *cobra.Command {
 		if err := c.Create(ctx, rule, client.FieldOwner("crane")); err != nil {
 			return fmt.Errorf("recommendation rule %s: %w", rule.Name, err)
 		}
-		if _, err := fmt.Fprintf(s.Out, "recommendation rule %s created\n", rule.Name); err != nil {
-			return fmt.Errorf("failed to write the output: %w", err)
-		}
-		return nil
+		return printLine(s, fmt.Sprintf("recommendation rule %s created", rule.Name))
 	})
 	f.addFlags(cmd.Flags(), "namespaces, separated by commas, or Any (default: Any)")
 	f.addDryRun(cmd.Flags())
