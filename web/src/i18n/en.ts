@@ -97,7 +97,7 @@ export const en = {
   'mark.oom': 'OOM kill',
   'mark.cron': 'Schedule',
   'mark.throttled': 'Throttled',
-  'mark.restored': 'Given back',
+  'mark.restored': 'Restored',
   'mark.evicted': 'Evicted',
   'mark.node': 'Node',
   'mark.adoption': 'Adoption',

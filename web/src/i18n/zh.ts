@@ -99,7 +99,7 @@ export const zh: Texts = {
   'mark.oom': 'OOM 终止',
   'mark.cron': '定时',
   'mark.throttled': '已限制',
-  'mark.restored': '已归还',
+  'mark.restored': '已恢复',
   'mark.evicted': '已驱逐',
   'mark.node': '节点',
   'mark.adoption': '采纳',
