@@ -115,7 +115,7 @@ func (a *Account) choose(price float64) (int, string) {
 		return -1, "the HPA alone was never under capacity"
 	}
 	if a.useless() {
-		return -1, "what was used on the past days spared no time under capacity, so the HPA scales alone until its replica hours weigh less"
+		return -1, "the forecast spared no time under capacity on the past days, so the HPA scales alone until the cost of these days has decayed"
 	}
 	i, benefit := a.best(price, targetLevels)
 	if i < 0 {
