@@ -14,14 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/act"
 	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/elasticrequest"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -180,32 +181,25 @@ func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuot
 	if snapshot == nil {
 		return nil
 	}
-	groups := map[[2]string]*observe.Container{}
-	for i := range snapshot.Pods {
-		for j := range snapshot.Pods[i].Containers {
-			c := &snapshot.Pods[i].Containers[j]
-			groups[[2]string{snapshot.Pods[i].UID, c.ID}] = c
-		}
-	}
+	corrected := slices.DeleteFunc(slices.Clone(state.Pods), func(pod *corev1.Pod) bool {
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		return mirror || pod.Spec.Resources != nil || optout.Labelled(pod.Labels) || isResizing(pod)
+	})
+	pods := inventory.New(corrected, func(*corev1.Pod) []string { return nil }, func(*corev1.Pod) string { return "" })
 	var out []leftQuota
-	for _, pod := range state.Pods {
-		if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || pod.Spec.Resources != nil || pod.Labels[analysisv1alpha1.LabelOptOut] == "true" || isResizing(pod) {
-			continue
-		}
-		specs := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			_, id, _ := strings.Cut(status.ContainerID, "://")
-			at := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == status.Name })
-			c := groups[[2]string{string(pod.UID), id}]
-			if at < 0 || c == nil || !c.Limit.OK || c.Limit.Value.Unlimited() {
+	for i := range snapshot.Pods {
+		pod, _ := pods.Find(snapshot.Pods[i].UID)
+		for _, c := range snapshot.Pods[i].Containers {
+			spec, known := pods.Container(pod.UID, c.ID)
+			if !known || !c.Limit.OK || c.Limit.Value.Unlimited() {
 				continue
 			}
 			now := c.Limit.Value
-			limit := specLimit(&specs[at], now.Period)
+			limit := specLimit(spec, now.Period)
 			// A kubelet rounds down.
 			if limit.Unlimited() || now.Quota < limit.Quota-limit.Quota/100 {
 				out = append(out, leftQuota{
-					pod: qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}, container: status.Name, containerID: id, group: c.Path, now: now, limit: limit,
+					pod: qos.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, container: spec.Name, containerID: c.ID, group: c.Path, now: now, limit: limit,
 				})
 			}
 		}
@@ -221,13 +215,9 @@ func isResizing(pod *corev1.Pod) bool {
 }
 
 // specLimit returns the quota of a container by its spec: its CPU limit, else its reclaimed CPU, which gocrane's agent limited.
-func specLimit(c *corev1.Container, period time.Duration) cgroup.Bandwidth {
-	limit := c.Resources.Limits.Cpu().MilliValue()
-	if limit <= 0 {
-		limit = int64(elasticrequest.ReadContainer(c).CPU)
-	}
-	if limit <= 0 {
+func specLimit(c qos.Container, period time.Duration) cgroup.Bandwidth {
+	if c.Limit <= 0 {
 		return cgroup.Bandwidth{Quota: -1, Period: period}
 	}
-	return cgroup.Bandwidth{Quota: max(time.Duration(float64(limit)*float64(period)/1000), time.Millisecond), Period: period}
+	return cgroup.Bandwidth{Quota: max(time.Duration(float64(c.Limit)*float64(period)/1000), time.Millisecond), Period: period}
 }
