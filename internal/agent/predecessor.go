@@ -117,7 +117,7 @@ func (m predecessorManager) restoreQuotas(quotas []leftQuota) error {
 			continue
 		}
 		key := "predecessor/" + q.containerID
-		err := m.changes.Change(act.Unit{Key: key, Subject: q.name(), Changes: []act.Change{act.QuotaChange(m.layout.Version, q.group, q.limit)}})
+		err := m.changes.Change(act.Unit{Key: key, Subject: q.name(), Changes: act.QuotaChanges(m.layout.Version, q.group, q.limit)})
 		done := report.Action{
 			Kind: report.CPURestore, Outcome: report.Done, Pod: q.pod, Container: q.container, From: coresOf(q.now), To: coresOf(q.limit),
 			Reason: "gocrane's agent left a CPU quota below the limit in the pod's spec",
@@ -219,5 +219,5 @@ func specLimit(c qos.Container, period time.Duration) cgroup.Bandwidth {
 	if c.Limit <= 0 {
 		return cgroup.Bandwidth{Quota: -1, Period: period}
 	}
-	return cgroup.Bandwidth{Quota: max(time.Duration(float64(c.Limit)*float64(period)/1000), time.Millisecond), Period: period}
+	return cgroup.NewBandwidth(c.Limit, period)
 }

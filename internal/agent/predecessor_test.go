@@ -148,7 +148,7 @@ func newQuotaFixture(t *testing.T, v1 bool) *quotaFixture {
 // set writes the quota of a container as gocrane's agent does, in a period of 100 ms.
 func (f *quotaFixture) set(t *testing.T, container int, quota time.Duration) {
 	t.Helper()
-	change := act.QuotaChange(f.layout.Version, quotaPod+"/"+containerID(strconv.Itoa(container)), cgroup.Bandwidth{Quota: quota, Period: 100 * time.Millisecond})
+	change := act.QuotaChanges(f.layout.Version, quotaPod+"/"+containerID(strconv.Itoa(container)), cgroup.Bandwidth{Quota: quota, Period: 100 * time.Millisecond})[0]
 	path, err := f.layout.SettingFile(change.Group, change.File)
 	if err == nil {
 		err = f.tree.Write(path, change.Value)
@@ -227,8 +227,8 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		f.expect(t, "before", 0.5, 0.5, 0.5, 0.5)
 
 		// The agent throttles the first container, whose quota is restored after that.
-		own := act.QuotaChange(f.layout.Version, quotaPod+"/"+containerID("0"), cgroup.Bandwidth{Quota: 30 * time.Millisecond, Period: 100 * time.Millisecond})
-		if err := f.journal.Change(act.Unit{Key: "cpu/x", Subject: "x", Changes: []act.Change{own}}); err != nil {
+		own := act.QuotaChanges(f.layout.Version, quotaPod+"/"+containerID("0"), cgroup.Bandwidth{Quota: 30 * time.Millisecond, Period: 100 * time.Millisecond})
+		if err := f.journal.Change(act.Unit{Key: "cpu/x", Subject: "x", Changes: own}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := f.run(t, enforceThrottle); got != left || err == nil {

@@ -41,13 +41,8 @@ func NewThrottler(layout cgroup.Layout, journal *Journal) *Throttler {
 	return &Throttler{layout: layout, journal: journal, losses: map[string]map[string]throttleLoss{}}
 }
 
-const (
-	// minQuota is the least quota the kernel accepts, in microseconds.
-	minQuota = 1000
-	milli    = 1000
-	// KindCPU is the kind of units with CPU limits.
-	KindCPU = "cpu"
-)
+// KindCPU is the kind of units with CPU limits.
+const KindCPU = "cpu"
 
 // cpuKey returns the key of a pod's unit; in the first journal version, of a container's.
 func cpuKey(id string) string { return KindCPU + "/" + id }
@@ -82,13 +77,13 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	if err != nil {
 		return err
 	}
-	next := cgroup.Bandwidth{Quota: max(time.Duration(float64(plan.To)*float64(now.Period)/milli), minQuota*time.Microsecond), Period: now.Period}
+	next := cgroup.NewBandwidth(series.MilliCPU(plan.To), now.Period)
 	back := plan.To == plan.Original || plan.To == qos.Unlimited
 	// A kubelet may have set a lower limit since.
 	if back || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
-	changes, err := t.containerChanges(key, group, now, next, burst)
+	changes, err := t.containerChanges(key, group, next, burst)
 	if err != nil {
 		return err
 	}
@@ -170,14 +165,11 @@ func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, 
 	return t.journal.Change(Unit{Key: key, Subject: of.String(), Changes: changes})
 }
 
-// containerChanges returns the changes from one limit to another. The kernel accepts no burst above the quota, and before 5.14 it has no
+// containerChanges returns the changes to another limit. The kernel accepts no burst above the quota, and before 5.14 it has no
 // burst.
-func (t *Throttler) containerChanges(key, group string, now, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
+func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
 	names := cpuLimitFiles(t.layout.Version)
-	changes := []Change{{Group: group, File: names.quota, Value: names.format(next)}}
-	if t.layout.Version != cgroup.V2 {
-		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: micros(now.Period), Condition: true})
-	}
+	changes := QuotaChanges(t.layout.Version, group, next)
 	text, err := t.journal.Original(key, group, names.burst)
 	if errors.Is(err, host.ErrGone) {
 		return changes, nil
@@ -227,7 +219,7 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	if !original.Unlimited() {
 		names := cpuLimitFiles(t.layout.Version)
 		cores := original.Cores() - lost
-		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), minQuota*time.Microsecond)
+		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), cgroup.MinQuota)
 		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.format(original)})
 	}
 	weight, err := t.weightChange(key, pod, keep)
@@ -296,10 +288,14 @@ func cpuLimitFiles(v cgroup.Version) limitFiles {
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
-// QuotaChange returns the change of a group's quota.
-func QuotaChange(v cgroup.Version, group string, quota cgroup.Bandwidth) Change {
+// QuotaChanges returns the changes that set a group's CPU limit. On v1 the quota applies to a period in a file of its own, which is watched.
+func QuotaChanges(v cgroup.Version, group string, limit cgroup.Bandwidth) []Change {
 	names := cpuLimitFiles(v)
-	return Change{Group: group, File: names.quota, Value: names.format(quota)}
+	changes := []Change{{Group: group, File: names.quota, Value: names.format(limit)}}
+	if !names.v2 {
+		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: micros(limit.Period), Condition: true})
+	}
+	return changes
 }
 
 // format formats a limit for its file.

@@ -62,9 +62,6 @@ func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange
 	return out, errors.Join(errs...)
 }
 
-// minQuotaMicros is the smallest quota that the kernel accepts.
-const minQuotaMicros = 1000
-
 // pendingQuota returns the CPU limit if it exceeds the target.
 func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, error) {
 	if w.limits.CPU <= 0 {
@@ -74,25 +71,16 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 	if err != nil {
 		return pendingChange{}, fmt.Errorf("CPU limit: %w", err)
 	}
-	period := now.Period.Microseconds()
-	if period <= 0 {
+	if now.Period <= 0 {
 		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
 	}
-	quota := max(int64(w.limits.CPU)*period/1000, minQuotaMicros)
-	if !now.Unlimited() && now.Quota.Microseconds() <= quota {
+	limit := cgroup.NewBandwidth(w.limits.CPU, now.Period)
+	if !now.Unlimited() && now.Quota <= limit.Quota {
 		return pendingChange{}, nil
 	}
-	n := pendingChange{aspect: aspectCPU, from: "none", to: formatCores(w.limits.CPU)}
+	n := pendingChange{aspect: aspectCPU, changes: act.QuotaChanges(g.layout.Version, group, limit), from: "none", to: formatCores(w.limits.CPU)}
 	if !now.Unlimited() {
 		n.from = fmt.Sprintf("%.3g cores", now.Cores())
-	}
-	if g.layout.Version == cgroup.V2 {
-		n.changes = []act.Change{{Group: group, File: cgroup.FileMax, Value: fmt.Sprintf("%d %d", quota, period)}}
-		return n, nil
-	}
-	n.changes = []act.Change{
-		{Group: group, File: cgroup.FileQuotaV1, Value: strconv.FormatInt(quota, 10)},
-		{Group: group, File: cgroup.FilePeriodV1, Value: strconv.FormatInt(period, 10), Condition: true},
 	}
 	return n, nil
 }

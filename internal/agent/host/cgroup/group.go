@@ -53,6 +53,14 @@ type Bandwidth struct {
 	Quota, Period time.Duration
 }
 
+// MinQuota is the least quota that the kernel accepts.
+const MinQuota = time.Millisecond
+
+// NewBandwidth returns a CPU limit, or the least that the kernel accepts.
+func NewBandwidth(limit series.MilliCPU, period time.Duration) Bandwidth {
+	return Bandwidth{Quota: max(time.Duration(float64(limit)*float64(period)/1000), MinQuota), Period: period}
+}
+
 // Unlimited reports whether there is no limit.
 func (b Bandwidth) Unlimited() bool { return b.Quota < 0 || b.Period <= 0 }
 
