@@ -169,7 +169,10 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 			}
 		}
 	}
-	groups := containerGroups(plan, snapshot)
+	var groups map[string]string
+	if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
+		groups = snapshot.ContainerGroups()
+	}
 	if a.memory != nil {
 		for _, t := range plan.MemoryThrottles {
 			if group := groups[t.ContainerID]; group != "" && a.memory.Enqueue(t, group) {
@@ -180,20 +183,6 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 	if a.throttler != nil {
 		a.executeThrottles(plan, state, groups)
 	}
-}
-
-// containerGroups returns the cgroups of all containers by ID; nil if the plan changes none.
-func containerGroups(plan *qos.Plan, snapshot *observe.Snapshot) map[string]string {
-	if len(plan.Throttles)+len(plan.MemoryThrottles) == 0 {
-		return nil
-	}
-	groups := map[string]string{}
-	for i := range snapshot.Pods {
-		for _, c := range snapshot.Pods[i].Containers {
-			groups[c.ID] = c.Path
-		}
-	}
-	return groups
 }
 
 // executeThrottles changes the CPU limits of containers in the last snapshot.

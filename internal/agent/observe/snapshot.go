@@ -34,6 +34,18 @@ type Snapshot struct {
 	Problems map[string]string
 }
 
+// ContainerGroups returns the paths of the containers' groups by container ID.
+func (s *Snapshot) ContainerGroups() map[string]string {
+	out := map[string]string{}
+	for i := range s.Pods {
+		for j := range s.Pods[i].Containers {
+			c := &s.Pods[i].Containers[j]
+			out[c.ID] = c.Path
+		}
+	}
+	return out
+}
+
 // Node holds the values of the whole node.
 type Node struct {
 	// CPUs is the number of online CPUs.

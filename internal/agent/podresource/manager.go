@@ -98,13 +98,7 @@ func (m *Manager) reconcile() {
 	if snapshot == nil || !state.KnowsPods {
 		return
 	}
-	where := map[string]string{}
-	for i := range snapshot.Pods {
-		for j := range snapshot.Pods[i].Containers {
-			c := &snapshot.Pods[i].Containers[j]
-			where[c.ID] = c.Path
-		}
-	}
+	where := snapshot.ContainerGroups()
 	seen := map[string]bool{}
 	var containers containerCounts
 	for _, pod := range state.Pods {
