@@ -90,9 +90,7 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 	out.metrics = policyMetrics(nil, nil)
 	for _, o := range all {
 		if o.GetKind() == "ConfigMap" && o.GetNamespace() == out.namespace && o.GetName() == "crane-node-load-policy" {
-			for _, text := range stringMapAt(o, "data") {
-				out.metrics = append(out.metrics, metricsIn(text)...)
-			}
+			out.metrics = append(out.metrics, metricsOf(o)...)
 		}
 	}
 	for _, o := range all {

@@ -62,13 +62,19 @@ func policyMetrics(configMaps []*Object, namespaces []string) []string {
 	out := loadMetrics()
 	for _, m := range configMaps {
 		if m.GetName() == "dynamic-scheduler-policy" && slices.Contains(namespaces, m.GetNamespace()) {
-			for _, text := range stringMapAt(m, "data") {
-				out = append(out, metricsIn(text)...)
-			}
+			out = append(out, metricsOf(m)...)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// metricsOf returns the metrics of the policies in a ConfigMap.
+func metricsOf(policies *Object) (out []string) {
+	for _, text := range stringMapAt(policies, "data") {
+		out = append(out, metricsIn(text)...)
+	}
+	return out
 }
 
 // metricsIn returns the metrics of a policy file; none if it is invalid.

@@ -71,7 +71,7 @@ func parseRelease(secret *Object) (*helmRelease, error) {
 }
 
 // decodeRelease decodes a Secret of Helm. It returns nil for a release of another chart: Crane's own chart is called crane as well, and
-// its templates are told from gocrane's by an image of gocrane in the manifest.
+// only the manifest of gocrane's has an image of gocrane.
 func decodeRelease(secret *Object) (*Release, error) {
 	r, err := parseRelease(secret)
 	if err != nil {

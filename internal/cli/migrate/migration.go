@@ -158,9 +158,7 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 			s.Others = append(s.Others, now)
 		}
 		if o.GetKind() == "ConfigMap" && o.GetName() == "crane-node-load-policy" {
-			for _, text := range stringMapAt(o, "data") {
-				s.Continued = append(s.Continued, metricsIn(text)...)
-			}
+			s.Continued = append(s.Continued, metricsOf(o)...)
 		}
 	}
 	s.Requested = inv.requested
