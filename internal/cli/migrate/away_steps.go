@@ -56,17 +56,12 @@ func (b *builder) templates() []operation {
 	return out
 }
 
-// ofKind returns operations that delete the items of a kind.
-func (b *builder) ofKind(kind string) []operation {
-	return b.removals(func(i storedItem) bool { return i.Object.GetKind() == kind })
-}
-
 // metricsAPIs deletes the registrations of metric-adapter unless it is kept.
 func (b *builder) metricsAPIs() []operation {
 	if b.options.MetricAdapter == Keep {
 		return nil
 	}
-	return b.ofKind("APIService")
+	return b.removals(func(i storedItem) bool { return i.Object.GetKind() == "APIService" })
 }
 
 // customResources removes what others own first, so that an undo creates owners first.
@@ -90,9 +85,9 @@ func (b *builder) customResources() []operation {
 
 func (b *builder) dropDefinitions() []operation {
 	var out []operation
-	for _, o := range b.ofKind("CustomResourceDefinition") {
-		if r, ok := o.(removeObject); ok {
-			out = append(out, dropDefinition{r})
+	for _, item := range b.state.Items {
+		if item.Object.GetKind() == "CustomResourceDefinition" {
+			out = append(out, dropDefinition{removeObject{RefOf(item.Object)}})
 		}
 	}
 	return out
