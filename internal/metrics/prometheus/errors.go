@@ -4,9 +4,16 @@
 package prometheus
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -176,4 +183,67 @@ func containsAny(text string, phrases []string) bool {
 		}
 	}
 	return false
+}
+
+// readError converts an error while reading a response into an Error with the URL.
+func (c *client) readError(ctx, within context.Context, shown string, err error) error {
+	var failure *Error
+	var bad *malformedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failure):
+		failure.URL = shown
+		return failure
+	case errors.Is(err, errTooMany):
+		return &Error{Kind: TooLarge, URL: shown, Err: err, Advice: "raise the samples per query"}
+	case errors.As(err, &bad):
+		return &Error{
+			Kind: NotPrometheus, URL: shown, Message: "the answer is not Prometheus's JSON", Err: err,
+			Advice: "check that the address is that of the query API, and any proxy in between",
+		}
+	}
+	return c.unreachable(ctx, within, shown, err)
+}
+
+// unreachable converts an error of the connection into an Error with the URL.
+func (c *client) unreachable(ctx, within context.Context, shown string, err error) error {
+	var detail *url.Error
+	if errors.As(err, &detail) {
+		err = detail.Err // url.Error repeats the URL with the query.
+	}
+	if ctx.Err() == nil && within.Err() != nil {
+		return &Error{
+			Kind: TooLarge, URL: shown, Message: fmt.Sprintf("no whole answer within %v", c.cfg.Timeout),
+			Advice: "raise the timeout or lower the samples per query",
+		}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return &Error{Kind: Unreachable, URL: shown, Message: "the answer broke off", Err: err}
+	}
+	kind, advice := diagnose(err)
+	return &Error{Kind: kind, URL: shown, Err: err, Advice: advice}
+}
+
+// diagnose returns the kind of a failure below HTTP, which determines whether a retry may help, and advice for the user.
+func diagnose(err error) (ErrorKind, string) {
+	var untrusted *tls.CertificateVerificationError
+	var op *net.OpError
+	var plain tls.RecordHeaderError
+	var lookup *net.DNSError
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+		return Denied, "check the token, certificate and key files"
+	case errors.As(err, &untrusted):
+		return Denied, "set the CA file that signed the server's certificate, and the server name if it differs from the host"
+	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls wraps an alert in this operation.
+		return Denied, "the server refused the TLS connection; check the client certificate"
+	case errors.As(err, &plain) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return NotPrometheus, "the server speaks plain HTTP; begin the address with http://"
+	case errors.As(err, &lookup):
+		return Unreachable, "the host name is not known here; check the address"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Unreachable, "nothing listens there; check host and port"
+	}
+	return Unreachable, "check the address and the network"
 }

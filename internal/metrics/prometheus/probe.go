@@ -153,13 +153,10 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 	if _, host := p.client.serverInfo(); flavour == "" && host != "" {
 		flavour = "VictoriaMetrics"
 	}
-	if flavour == "" {
-		if err != nil {
-			return "", nil //nolint:nilerr // some compatible servers do not serve their version, which stays unknown
-		}
+	if flavour == "" && err == nil {
 		flavour = "Prometheus or compatible"
 	}
-	if info.Version != "" {
+	if flavour != "" && info.Version != "" {
 		flavour += " " + info.Version
 	}
 	return sanitize(flavour), nil
