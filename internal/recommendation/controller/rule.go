@@ -162,11 +162,12 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	}
 	when, invalid := parseSchedule(rule)
 	wait, never := when.wait(rule, r.Clock.Now())
-	if invalid != nil || (never || wait > 0) && !hasYoungTargets(rule) {
-		return rule, nil //nolint:nilerr // planPass reports an invalid interval
+	due := !never && wait <= 0 || hasYoungTargets(rule)
+	if invalid == nil && due { // planPass reports an invalid interval.
+		rule = &analysisv1alpha1.RecommendationRule{}
+		return rule, r.Live.Get(ctx, req.NamespacedName, rule)
 	}
-	live := &analysisv1alpha1.RecommendationRule{}
-	return live, r.Live.Get(ctx, req.NamespacedName, live)
+	return rule, nil
 }
 
 // finish returns the outcome of a pass that wrote everything it could, and of the round if it was the last pass.
