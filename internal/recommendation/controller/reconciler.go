@@ -52,6 +52,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	values, _ := parseValue(rec.Status.RecommendedValue)
 	r.Metrics.observe(rec, values)
 
+	if rec.Labels[analysisv1alpha1.LabelRuleUID] == "" { // One that a user created stays without its target.
+		return ctrl.Result{}, nil
+	}
 	_, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -62,11 +65,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// targetGone deletes a Recommendation of a rule. One that a user created stays.
+// targetGone deletes a Recommendation of a rule.
 func (r *Reconciler) targetGone(ctx context.Context, rec *analysisv1alpha1.Recommendation) error {
-	if rec.Labels[analysisv1alpha1.LabelRuleUID] == "" {
-		return nil
-	}
 	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID, ResourceVersion: &rec.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s, whose target is gone: %w", rec.Namespace, rec.Name, err)

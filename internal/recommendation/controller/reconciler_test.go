@@ -80,14 +80,24 @@ func TestTargetGone(t *testing.T) {
 	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
 		t.Errorf("a rule's recommendation outlives its target: %+v", got)
 	}
+	// That of a user stays, and its target, which may be of any kind, is not read.
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
-	own.Labels = nil
-	if got := reconcileOne(t, own, interceptor.Funcs{}); got.err != nil || got.rec == nil || got.events != 0 {
-		t.Errorf("a user's own recommendation: %+v", got)
+	own.Labels, own.Spec.TargetRef.APIVersion, own.Spec.TargetRef.Kind = nil, "v1", "Secret"
+	read := 0
+	got := reconcileOne(t, own, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
+				read++
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	if got.err != nil || got.rec == nil || got.events != 0 || read != 0 {
+		t.Errorf("a user's own recommendation: %+v, %d reads of the target", got, read)
 	}
 	// A cache that is behind must not cost the recommendation: the API server is asked before.
 	cached := 0
-	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
+	got = reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, typed := o.(*appsv1.Deployment); typed && cached == 0 {
 				cached++

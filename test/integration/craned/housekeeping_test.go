@@ -4,12 +4,17 @@
 package craned_test
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,8 +60,9 @@ func TestServicesAndVolumes(t *testing.T) {
 			},
 		}
 		create(t, c, v)
+		created := v.DeepCopy() // A controller may write in between.
 		v.Status.Phase, v.Status.LastPhaseTransitionTime = phase, new(metav1.NewTime(time.Now().AddDate(0, 0, -30)))
-		if err := c.Status().Update(t.Context(), v); err != nil {
+		if err := c.Status().Patch(t.Context(), v, client.MergeFrom(created)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,13 +74,14 @@ func TestServicesAndVolumes(t *testing.T) {
 		recommender, kind string
 		selector          analysisv1alpha1.NamespaceSelector
 		// want are texts in the description of the Ready condition, by target.
-		want map[string]string
+		want    map[string]string
+		deleted client.Object
 	}{
-		{"Service", "Service", analysisv1alpha1.NamespaceSelector{MatchNames: []string{ns}}, map[string]string{ns + "/lb-empty": "It has no backend; it is"}},
+		{"Service", "Service", analysisv1alpha1.NamespaceSelector{MatchNames: []string{ns}}, map[string]string{ns + "/lb-empty": "It has no backend; it is"}, service("lb-empty")},
 		{"Volume", "PersistentVolume", analysisv1alpha1.NamespaceSelector{Any: true}, map[string]string{
 			"/pv-claimed":  "No number of pods that mounted claim housekeeping/claimed is known",
 			"/pv-released": "claim housekeeping/gone, whose data it holds, is gone",
-		}},
+		}, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-released"}}},
 	} {
 		name := "housekeeping-" + strings.ToLower(test.recommender)
 		create(t, c, &analysisv1alpha1.RecommendationRule{
@@ -94,5 +101,23 @@ func TestServicesAndVolumes(t *testing.T) {
 				t.Errorf("%s: description %q, want %q; conditions %v", target, text, want, got[target].Status.Conditions)
 			}
 		}
+		gone := func(o client.Object) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("%s: deletion of %T", test.recommender, o), func(ctx context.Context) error {
+				err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return cmp.Or(err, errors.New("it exists"))
+			})
+		}
+		rec := got[client.ObjectKeyFromObject(test.deleted).String()]
+		harness.Delete(t, c, test.deleted)
+		gone(test.deleted)
+		rec.Annotations = map[string]string{"note": "changed"} // Deletions of these kinds are not watched.
+		if err := c.Update(t.Context(), &rec); err != nil {
+			t.Fatal(err)
+		}
+		gone(&rec)
 	}
 }
