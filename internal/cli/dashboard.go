@@ -166,7 +166,7 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 		return nil, "", err
 	}
 	if o.from != "" {
-		return []dashboard.Backend{newClusterView("files", o, &kubernetesFlags{}, policies, prices)}, contract.ModeFiles, nil
+		return []dashboard.Backend{newClusterView(o.newAccess("files", &kubernetesFlags{}, policies, prices))}, contract.ModeFiles, nil
 	}
 	contexts := o.contexts
 	if len(contexts) == 0 {
@@ -183,9 +183,13 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 				name = "default"
 			}
 		}
-		out = append(out, newClusterView(name, o, access, policies, prices))
+		out = append(out, newClusterView(o.newAccess(name, access, policies, prices)))
 	}
 	return out, contract.ModeLocal, nil
+}
+
+func (o *dashboardOptions) newAccess(name string, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *viewAccess {
+	return &viewAccess{name: name, options: o, access: access, personal: access, policies: policies, prices: prices, clock: clock.RealClock{}}
 }
 
 // userName returns the user of the first context, for the page and the audit log.

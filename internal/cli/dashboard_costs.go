@@ -26,9 +26,25 @@ const (
 	byLabel = "label"
 )
 
+// costView allocates the costs of the cluster.
+type costView struct {
+	*viewAccess
+	history *clusterHistory
+	// costs are by the window of the mean usage; labels are those of the workloads.
+	costs  *dashboard.Cache[time.Duration, costReport]
+	labels *dashboard.Shared[workloadLabels]
+}
+
+func newCostView(a *viewAccess, history *clusterHistory) *costView {
+	v := &costView{viewAccess: a, history: history}
+	v.costs = dashboard.NewCache(dashboard.Limits{Size: maxCosts, TTL: costTTL, Timeout: costLimit, Patience: firstWait}, a.clock, v.readCosts)
+	v.labels = shared(a, v.readLabels, costTTL)
+	return v
+}
+
 // readCosts allocates the cost of the nodes, as crane cost does.
-func (v *clusterView) readCosts(ctx context.Context, window time.Duration) (*costReport, error) {
-	o := &costOptions{prometheus: v.server(), kubernetes: v.personal, by: byWorkload, window: series.FormatDuration(window), windowLength: window, prices: v.prices}
+func (v *costView) readCosts(ctx context.Context, window time.Duration) (*costReport, error) {
+	o := &costOptions{prometheus: v.history.server(), kubernetes: v.personal, by: byWorkload, window: series.FormatDuration(window), windowLength: window, prices: v.prices}
 	found, err := o.gather(ctx, Streams{Out: io.Discard, Err: io.Discard})
 	if err != nil {
 		return nil, historyFailure(err)
@@ -37,7 +53,7 @@ func (v *clusterView) readCosts(ctx context.Context, window time.Duration) (*cos
 }
 
 // Cost implements dashboard.Backend.
-func (v *clusterView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.Cost, error) {
+func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.Cost, error) {
 	if v.fromFiles() {
 		return contract.Cost{}, dashboard.NotServed("files have no cost", "")
 	}
@@ -125,7 +141,7 @@ type workloadLabels struct {
 // maxLabelKeys is the number of keys that the page offers.
 const maxLabelKeys = 30
 
-func (v *clusterView) readLabels(ctx context.Context) (*workloadLabels, error) {
+func (v *costView) readLabels(ctx context.Context) (*workloadLabels, error) {
 	all, err := v.personal.listWorkloads(ctx, nil)
 	if errors.Is(err, errNoKubeconfig) {
 		return nil, dashboard.NotServed("labels are read from the Kubernetes API, and there is no kubeconfig", "group by namespace or workload")

@@ -38,8 +38,24 @@ const (
 	forecastPoints    = 1200
 )
 
+// autoscalingView lists Crane's autoscalers and reads their forecasts.
+type autoscalingView struct {
+	*viewAccess
+	history     *clusterHistory
+	autoscalers *dashboard.Shared[contract.Autoscaling]
+	// forecasts are the histories of the metrics of autoscalers.
+	forecasts *dashboard.Cache[forecastKey, series.Series]
+}
+
+func newAutoscalingView(a *viewAccess, history *clusterHistory) *autoscalingView {
+	v := &autoscalingView{viewAccess: a, history: history}
+	v.autoscalers = shared(a, v.readAutoscalers, rowsTTL)
+	v.forecasts = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readForecastHistory)
+	return v
+}
+
 // Forecast implements dashboard.Backend.
-func (v *clusterView) Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error) {
+func (v *autoscalingView) Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error) {
 	out := contract.Forecast{Origin: v.origin(), Metrics: []contract.ForecastMetric{}}
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no autoscalers", "")
@@ -61,9 +77,9 @@ func (v *clusterView) Forecast(ctx context.Context, namespace, name string) (con
 	if i < 0 {
 		return out, nil
 	}
-	source, problem := v.openHistory(ctx)
+	source, problem := v.history.openHistory(ctx)
 	if problem == nil {
-		out.Source += ", " + v.server().serverName()
+		out.Source += ", " + v.history.server().serverName()
 		out.WindowSeconds = int64(forecastHistory.Seconds())
 	}
 	f := forecastReader{view: v, source: source, ehpa: &ehpa, prediction: &predictions.Items[i], now: v.clock.Now().Truncate(time.Minute)}
@@ -100,7 +116,7 @@ func cronMarks(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []con
 
 // forecastReader reads the history and the forecast of the metrics of one autoscaler.
 type forecastReader struct {
-	view       *clusterView
+	view       *autoscalingView
 	source     *prometheus.Source
 	ehpa       *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	prediction *predictionv1alpha1.TimeSeriesPrediction
@@ -220,8 +236,8 @@ type forecastKey struct {
 	to               int64
 }
 
-func (v *clusterView) readForecastHistory(ctx context.Context, key forecastKey) (*series.Series, error) {
-	source, err := v.openHistory(ctx)
+func (v *autoscalingView) readForecastHistory(ctx context.Context, key forecastKey) (*series.Series, error) {
+	source, err := v.history.openHistory(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +308,7 @@ func (f *forecastReader) measuredReplicas(ctx context.Context, target contract.T
 		return nil, err
 	}
 	within := dashboard.SeriesRange{From: f.now.Add(-forecastShown), To: f.now, Points: forecastPoints}
-	found, _, _, err := f.view.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
+	found, _, _, err := f.view.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
 	if err != nil {
 		return nil, err
 	}

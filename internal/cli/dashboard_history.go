@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"sync"
 
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
@@ -17,8 +18,29 @@ import (
 	"crane.io/crane/internal/metrics/prometheus"
 )
 
+// clusterHistory reads the Prometheus of a cluster, or the files.
+type clusterHistory struct {
+	*viewAccess
+	// reports are those of single workloads, series the results of the queries of their charts.
+	reports *dashboard.Cache[historyKey, report]
+	series  *dashboard.Cache[seriesKey, querySeries]
+
+	mu sync.Mutex
+	// discovered is the Prometheus that was found in the cluster.
+	discovered *discoveredServer
+	// source is the Prometheus that was opened.
+	source *prometheus.Source
+}
+
+func newClusterHistory(a *viewAccess) *clusterHistory {
+	v := &clusterHistory{viewAccess: a}
+	v.reports = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readHistory)
+	v.series = dashboard.NewCache(dashboard.Limits{Size: maxSeries, TTL: seriesTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readSeries)
+	return v
+}
+
 // compute computes recommendations as crane recommend does: of all workloads, or of one.
-func (v *clusterView) compute(ctx context.Context, target contract.Target) (*report, error) {
+func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*report, error) {
 	o := &recommendOptions{
 		prometheus: v.server(), kubernetes: v.personal, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
 		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
@@ -47,7 +69,7 @@ func (v *clusterView) compute(ctx context.Context, target contract.Target) (*rep
 }
 
 // limit limits the recommendations to the namespaces of the scope.
-func (v *clusterView) limit(ctx context.Context, o *recommendOptions) error {
+func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
 	if v.fromFiles() {
 		return nil
 	}
@@ -64,7 +86,7 @@ func (v *clusterView) limit(ctx context.Context, o *recommendOptions) error {
 }
 
 // server returns the flags of Prometheus, with the server that an earlier request discovered.
-func (v *clusterView) server() *prometheusFlags {
+func (v *clusterHistory) server() *prometheusFlags {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	flags := *v.options.prometheus
@@ -73,7 +95,7 @@ func (v *clusterView) server() *prometheusFlags {
 }
 
 // keepServer keeps the discovered server for the next request.
-func (v *clusterView) keepServer(flags *prometheusFlags) {
+func (v *clusterHistory) keepServer(flags *prometheusFlags) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.discovered = flags.discovered
@@ -90,7 +112,7 @@ func historyFailure(err error) error {
 }
 
 // openHistory returns the Prometheus of the flags, or the one that is discovered in the cluster.
-func (v *clusterView) openHistory(ctx context.Context) (*prometheus.Source, error) {
+func (v *clusterHistory) openHistory(ctx context.Context) (*prometheus.Source, error) {
 	v.mu.Lock()
 	open := v.source
 	v.mu.Unlock()
@@ -119,14 +141,14 @@ type historyKey struct {
 	cluster bool
 }
 
-func (v *clusterView) readHistory(ctx context.Context, key historyKey) (*report, error) {
+func (v *clusterHistory) readHistory(ctx context.Context, key historyKey) (*report, error) {
 	return v.compute(ctx, key.target)
 }
 
-// history returns the report of one workload, shared between requests.
-func (v *clusterView) history(ctx context.Context, target contract.Target) (*report, string, error) {
+// workload returns the report of one workload, shared between requests.
+func (v *clusterHistory) workload(ctx context.Context, target contract.Target) (*report, string, error) {
 	person, _ := dashboard.PersonOf(ctx)
-	found, _, stale, err := v.histories.Get(ctx, historyKey{target, person.Cluster})
+	found, _, stale, err := v.reports.Get(ctx, historyKey{target, person.Cluster})
 	if err != nil {
 		return nil, "", err
 	}

@@ -26,42 +26,8 @@ const (
 	loadAge = time.Hour
 )
 
-// origin names the API server as the source.
-func (v *clusterView) origin() contract.Origin {
-	return contract.Origin{AsOf: v.clock.Now().Unix(), Source: v.personal.serverName()}
-}
-
-// Health implements dashboard.Backend.
-func (v *clusterView) Health(ctx context.Context) (contract.Health, error) {
-	out := contract.Health{Origin: v.origin(), Checks: []contract.Check{}, Server: []contract.Check{}}
-	if v.fromFiles() {
-		return out, dashboard.NotServed("files have no cluster", "")
-	}
-	c, err := v.personal.objectClient()
-	if err != nil {
-		return out, err
-	}
-	found, err := readStatus(ctx, c, v.clock.Now())
-	if err != nil {
-		return out, unavailable(v.personal.serverName(), err)
-	}
-	for _, c := range found.checks {
-		out.Checks = append(out.Checks, contract.Check{Name: c.Name, Status: string(c.Status), Detail: c.Detail, Next: c.Advice})
-	}
-	_, at, stale, err := v.objects.Get(ctx)
-	switch {
-	case err != nil:
-		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(statusWarn), Detail: err.Error()})
-	case stale != "":
-		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(statusWarn), Detail: stale})
-	default:
-		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(statusOK), Detail: "read at " + at.UTC().Format("15:04:05") + " UTC, shared by all pages for " + rowsTTL.String()})
-	}
-	return out, nil
-}
-
 // Rules implements dashboard.Backend.
-func (v *clusterView) Rules(ctx context.Context) (contract.RuleList, error) {
+func (v *ruleView) Rules(ctx context.Context) (contract.RuleList, error) {
 	if v.fromFiles() {
 		return contract.RuleList{}, dashboard.NotServed("files have no rules", "")
 	}
@@ -79,7 +45,7 @@ func valueOf[T any](ctx context.Context, of *dashboard.Shared[T], setStale func(
 	return out, nil
 }
 
-func (v *clusterView) readRules(ctx context.Context) (*contract.RuleList, error) {
+func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 	out := &contract.RuleList{Origin: v.origin(), Rules: []contract.Rule{}, Recommenders: recommenderNames()}
 	c, err := v.access.objectClient()
 	if err != nil {
@@ -147,14 +113,14 @@ func int64Of(v *int32) *int64 {
 }
 
 // Autoscaling implements dashboard.Backend.
-func (v *clusterView) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
+func (v *autoscalingView) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
 	if v.fromFiles() {
 		return contract.Autoscaling{}, dashboard.NotServed("files have no autoscalers", "")
 	}
 	return valueOf(ctx, v.autoscalers, func(out *contract.Autoscaling, stale string) { out.Stale = stale })
 }
 
-func (v *clusterView) readAutoscalers(ctx context.Context) (*contract.Autoscaling, error) {
+func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autoscaling, error) {
 	out := &contract.Autoscaling{Origin: v.origin(), Horizontal: []contract.HorizontalAutoscaler{}, Vertical: []contract.VerticalAutoscaler{}}
 	c, err := v.access.objectClient()
 	if err != nil {
@@ -170,23 +136,23 @@ func (v *clusterView) readAutoscalers(ctx context.Context) (*contract.Autoscalin
 			return nil, unavailable(v.access.serverName(), err)
 		}
 		for i := range horizontal.Items {
-			out.Horizontal = append(out.Horizontal, v.horizontal(&horizontal.Items[i]))
+			out.Horizontal = append(out.Horizontal, horizontalOf(v.name, &horizontal.Items[i]))
 		}
 		var vertical autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 		if err := c.List(ctx, &vertical, client.InNamespace(namespace)); err != nil {
 			return nil, unavailable(v.access.serverName(), err)
 		}
 		for i := range vertical.Items {
-			out.Vertical = append(out.Vertical, v.vertical(&vertical.Items[i]))
+			out.Vertical = append(out.Vertical, verticalOf(v.name, &vertical.Items[i]))
 		}
 	}
 	return out, nil
 }
 
-func (v *clusterView) vertical(o *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) contract.VerticalAutoscaler {
+func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) contract.VerticalAutoscaler {
 	one := contract.VerticalAutoscaler{
-		Cluster: v.name, Namespace: o.Namespace, Name: o.Name, Decisions: []contract.VerticalDecision{}, Conditions: conditionsOf(o.Status.Conditions),
-		Target: contract.Target{Cluster: v.name, Namespace: o.Namespace, Kind: o.Spec.TargetRef.Kind, Name: o.Spec.TargetRef.Name},
+		Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Decisions: []contract.VerticalDecision{}, Conditions: conditionsOf(o.Status.Conditions),
+		Target: contract.Target{Cluster: cluster, Namespace: o.Namespace, Kind: o.Spec.TargetRef.Kind, Name: o.Spec.TargetRef.Name},
 	}
 	if o.Spec.UpdatePolicy != nil && o.Spec.UpdatePolicy.UpdateMode != nil {
 		one.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
@@ -201,10 +167,10 @@ func (v *clusterView) vertical(o *autoscalingv1alpha1.EffectiveVerticalPodAutosc
 	return one
 }
 
-func (v *clusterView) horizontal(o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) contract.HorizontalAutoscaler {
+func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) contract.HorizontalAutoscaler {
 	out := contract.HorizontalAutoscaler{
-		Cluster: v.name, Namespace: o.Namespace, Name: o.Name, Strategy: string(o.Spec.ScaleStrategy), MinReplicas: 1, MaxReplicas: int64(o.Spec.MaxReplicas),
-		Target:          contract.Target{Cluster: v.name, Namespace: o.Namespace, Kind: o.Spec.ScaleTargetRef.Kind, Name: o.Spec.ScaleTargetRef.Name},
+		Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Strategy: string(o.Spec.ScaleStrategy), MinReplicas: 1, MaxReplicas: int64(o.Spec.MaxReplicas),
+		Target:          contract.Target{Cluster: cluster, Namespace: o.Namespace, Kind: o.Spec.ScaleTargetRef.Kind, Name: o.Spec.ScaleTargetRef.Name},
 		CurrentReplicas: int64Of(o.Status.CurrentReplicas), DesiredReplicas: int64Of(o.Status.ExpectReplicas), Autoscaler: o.Status.Autoscaler,
 		Winner: o.Status.Winner, Why: o.Status.Why, Proposals: []contract.Proposal{}, Conditions: conditionsOf(o.Status.Conditions),
 	}

@@ -33,10 +33,10 @@ const (
 
 // nodeDetails adds what is known of the nodes beside their capacity. What the user may not read, or is not installed, is left out with a note.
 type nodeDetails struct {
-	view   *clusterView
-	client client.Client
-	out    *contract.NodeList
-	index  map[string]*contract.Node
+	cranedNamespace string
+	client          client.Client
+	out             *contract.NodeList
+	index           map[string]*contract.Node
 }
 
 // note records why details are missing; kinds that are not installed have none.
@@ -117,16 +117,15 @@ func (d nodeDetails) readWaterMarks(ctx context.Context) {
 
 func (d nodeDetails) loadPolicy(ctx context.Context) (*nodeload.Policy, error) {
 	var object corev1.ConfigMap
-	namespace := d.view.options.cranedNamespace
-	err := d.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: loadPolicyName}, &object)
+	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.cranedNamespace, Name: loadPolicyName}, &object)
 	if apierrors.IsNotFound(err) {
-		d.out.Notes = append(d.out.Notes, "water marks are those of the built-in policy: there is no ConfigMap "+namespace+"/"+loadPolicyName)
+		d.out.Notes = append(d.out.Notes, "water marks are those of the built-in policy: there is no ConfigMap "+d.cranedNamespace+"/"+loadPolicyName)
 		return policyfile.Builtin()
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.out.Source += ", water marks of ConfigMap " + namespace + "/" + loadPolicyName
+	d.out.Source += ", water marks of ConfigMap " + d.cranedNamespace + "/" + loadPolicyName
 	return policyfile.Decode([]byte(object.Data[loadPolicyKey]))
 }
 

@@ -18,15 +18,27 @@ import (
 	"crane.io/crane/pkg/nodeload"
 )
 
+// nodeView lists the nodes of the cluster.
+type nodeView struct {
+	*viewAccess
+	nodes *dashboard.Shared[contract.NodeList]
+}
+
+func newNodeView(a *viewAccess) *nodeView {
+	v := &nodeView{viewAccess: a}
+	v.nodes = shared(a, v.readNodes, rowsTTL)
+	return v
+}
+
 // Nodes implements dashboard.Backend.
-func (v *clusterView) Nodes(ctx context.Context) (contract.NodeList, error) {
+func (v *nodeView) Nodes(ctx context.Context) (contract.NodeList, error) {
 	if v.fromFiles() {
 		return contract.NodeList{}, dashboard.NotServed("files have no nodes", "")
 	}
 	return valueOf(ctx, v.nodes, func(out *contract.NodeList, stale string) { out.Stale = stale })
 }
 
-func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error) {
+func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 	out := &contract.NodeList{Origin: v.origin(), Currency: v.prices.Currency, Nodes: []contract.Node{}}
 	lister, host, err := v.personal.lister()
 	if err != nil {
@@ -48,7 +60,7 @@ func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error)
 	if err != nil {
 		return nil, err
 	}
-	details := nodeDetails{v, c, out, index}
+	details := nodeDetails{v.options.cranedNamespace, c, out, index}
 	details.readZones(ctx)
 	if err := lister.EachPod(ctx, nil, func(object *corev1.Pod, p workload.Pod, _ bool) error {
 		if n := index[p.Node]; n != nil {
@@ -66,7 +78,7 @@ func (v *clusterView) readNodes(ctx context.Context) (*contract.NodeList, error)
 	return out, v.priceNodes(priced, index)
 }
 
-func (v *clusterView) priceNodes(nodes []cost.Node, index map[string]*contract.Node) error {
+func (v *nodeView) priceNodes(nodes []cost.Node, index map[string]*contract.Node) error {
 	tariff, err := cost.NewTariff(v.prices, nodes)
 	if err != nil {
 		return fmt.Errorf("failed to price the nodes: %w", err)

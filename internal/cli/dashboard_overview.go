@@ -33,14 +33,20 @@ const (
 	reasonOOMKilled = "OOMKilled"
 )
 
+// overviewView summarizes the worklist, the costs and the records of craned.
+type overviewView struct {
+	*viewAccess
+	costs *costView
+}
+
 // Overview implements dashboard.Backend.
-func (v *clusterView) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
+func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
 	out := dashboard.Summarize(list)
 	if v.fromFiles() {
 		return out, nil
 	}
 	out.Notes = slices.Clone(out.Notes) // those of the shared worklist
-	costs, _, _, err := v.costs.Get(ctx, costWindow)
+	costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
 	if err == nil {
 		setClusterCost(&out.Money, costs)
 	} else {
@@ -52,7 +58,7 @@ func (v *clusterView) Overview(ctx context.Context, list *contract.Worklist) (co
 
 // addRecords adds what craned keeps in ConfigMaps of its namespace: savings of past days, and OOM kills. They are read with the rights of the
 // user; what cannot be read is a note.
-func (v *clusterView) addRecords(ctx context.Context, out *contract.Overview) {
+func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	c, err := v.personal.objectClient()
 	if errors.Is(err, errNoKubeconfig) {
 		return
@@ -114,7 +120,7 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 }
 
 // readKills returns the OOM kills of the record of craned, the newest first; none if there is no record.
-func (v *clusterView) readKills(ctx context.Context, c client.Client) ([]contract.OOMKill, error) {
+func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contract.OOMKill, error) {
 	if c == nil {
 		return nil, nil
 	}

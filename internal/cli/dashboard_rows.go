@@ -4,35 +4,138 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/dashboard"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/pkg/cost"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/series"
 )
 
-// rowsOf returns the worklist of a report.
-func (v *clusterView) rowsOf(r *report) *contract.Worklist {
-	rows := make([]contract.Row, 0, len(r.items))
-	for i := range r.items {
-		rows = append(rows, v.rowOf(r, &r.items[i]))
-	}
-	return dashboard.NewWorklist(rows, v.currency(r), v.originOf(r))
+// worklistView lists the Recommendations of the cluster, or computes recommendations from the history where there are none.
+type worklistView struct {
+	*viewAccess
+	objects *dashboard.Shared[contract.Worklist]
+	report  *dashboard.Shared[report]
+
+	mu sync.Mutex
+	// computed is the worklist of computedFrom.
+	computedFrom *report
+	computed     *contract.Worklist
 }
 
-func (v *clusterView) currency(r *report) string {
+func newWorklistView(a *viewAccess, history *clusterHistory) *worklistView {
+	v := &worklistView{viewAccess: a}
+	v.objects = shared(a, v.readObjects, rowsTTL)
+	v.report = &dashboard.Shared[report]{
+		Read: func(ctx context.Context) (*report, error) { return history.compute(ctx, contract.Target{}) },
+		TTL:  reportTTL, Timeout: reportLimit, Patience: firstWait, Clock: a.clock,
+	}
+	return v
+}
+
+// readObjects lists the Recommendations page by page and keeps only their rows. A cluster without the kind has none.
+func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, error) {
+	if v.fromFiles() {
+		return &contract.Worklist{}, nil
+	}
+	c, err := v.access.objectClient()
+	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
+		return &contract.Worklist{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	scope, err := v.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := []contract.Row{}
+	var list analysisv1alpha1.RecommendationList
+	for _, namespace := range scope {
+		for more := true; more; more = list.Continue != "" {
+			token := list.Continue
+			list = analysisv1alpha1.RecommendationList{}
+			err := c.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(token))
+			if meta.IsNoMatchError(err) {
+				break
+			}
+			if err != nil {
+				return nil, unavailable(v.access.serverName(), err)
+			}
+			for i := range list.Items {
+				rows = append(rows, dashboard.RowOf(v.name, &list.Items[i]))
+			}
+		}
+	}
+	out := dashboard.NewWorklist(slices.Clip(rows), v.prices.Currency, contract.Origin{
+		AsOf: v.clock.Now().Unix(), Source: "Recommendations, " + v.access.serverName(),
+	})
+	out.Hidden = scope[0] != ""
+	return out, nil
+}
+
+// Worklist implements dashboard.Backend.
+func (v *worklistView) Worklist(ctx context.Context) (*contract.Worklist, error) {
+	rows, _, stale, err := v.objects.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows.Rows) > 0 || v.access.fixed != nil {
+		return withStale(rows, stale), nil
+	}
+	found, _, stale, err := v.report.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.computedFrom != found {
+		v.computedFrom, v.computed = found, v.rowsOf(found)
+	}
+	return withStale(v.computed, stale), nil
+}
+
+// withStale returns a worklist with the reason for being stale; the same one if there is none.
+func withStale(list *contract.Worklist, stale string) *contract.Worklist {
+	if stale == "" {
+		return list
+	}
+	out := *list
+	out.Stale = stale
+	return &out
+}
+
+// rowsOf returns the worklist of a report.
+func (v *worklistView) rowsOf(r *report) *contract.Worklist {
+	rows := make([]contract.Row, 0, len(r.items))
+	for i := range r.items {
+		rows = append(rows, rowOf(v.name, r, &r.items[i]))
+	}
+	return dashboard.NewWorklist(rows, currencyOf(r, v.prices), originOf(r))
+}
+
+// currencyOf returns the currency of a report; that of the price book if the report has no prices.
+func currencyOf(r *report, prices *cost.PriceBook) string {
 	if r.prices == nil {
-		return v.prices.Currency
+		return prices.Currency
 	}
 	return r.prices.book.Currency
 }
 
 // originOf names the sources of a report.
-func (v *clusterView) originOf(r *report) contract.Origin {
+func originOf(r *report) contract.Origin {
 	out := contract.Origin{AsOf: r.now.Unix(), WindowSeconds: int64(r.window.Seconds()), Source: "computed by this dashboard from " + r.sources.history}
 	out.Notes = append(out.Notes, r.sources.lines()...)
 	if r.prices != nil {
@@ -41,10 +144,10 @@ func (v *clusterView) originOf(r *report) contract.Origin {
 	return out
 }
 
-func (v *clusterView) rowOf(r *report, it *item) contract.Row {
+func rowOf(cluster string, r *report, it *item) contract.Row {
 	ref := it.workload.Ref
 	row := contract.Row{
-		Cluster: v.name, Namespace: ref.Namespace, Type: string(analysisv1alpha1.AnalysisTypeResource), Kind: ref.Kind, Workload: ref.Name,
+		Cluster: cluster, Namespace: ref.Namespace, Type: string(analysisv1alpha1.AnalysisTypeResource), Kind: ref.Kind, Workload: ref.Name,
 		APIVersion: ref.APIVersion, Labels: it.workload.Labels, Action: string(it.plan.Action), Message: it.plan.Description,
 		Created: dashboard.Unix(it.workload.Created), Updated: r.now.Unix(),
 	}

@@ -32,17 +32,21 @@ const (
 	ruleKind    = "RecommendationRule"
 )
 
-// Objects implements dashboard.Backend.
-func (v *clusterView) Objects() (client.Client, error) {
-	if v.fromFiles() {
-		return nil, dashboard.NotServed("files have no cluster", "")
-	}
-	return v.personal.objectClient()
+// ruleView lists and creates RecommendationRules.
+type ruleView struct {
+	*viewAccess
+	rules *dashboard.Shared[contract.RuleList]
+}
+
+func newRuleView(a *viewAccess) *ruleView {
+	v := &ruleView{viewAccess: a}
+	v.rules = shared(a, v.readRules, rowsTTL)
+	return v
 }
 
 // CreateRule implements dashboard.Backend. The API server validates the rule in a dry run as well; what it selects is listed with the rights
 // of the user.
-func (v *clusterView) CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error) {
+func (v *ruleView) CreateRule(ctx context.Context, request contract.RuleRequest) (contract.RuleResult, error) {
 	var out contract.RuleResult
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no rules", "")
@@ -94,7 +98,7 @@ func parseRule(text string) (*analysisv1alpha1.RecommendationRule, error) {
 }
 
 // selectTargets counts the objects that a rule selects, each once, and names the first ones. A kind that the user may not list is a warning.
-func (v *clusterView) selectTargets(ctx context.Context, mapper meta.RESTMapper, spec analysisv1alpha1.RecommendationRuleSpec, out *contract.RuleResult) error {
+func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, spec analysisv1alpha1.RecommendationRuleSpec, out *contract.RuleResult) error {
 	lister, host, err := v.personal.lister()
 	if err != nil {
 		return err

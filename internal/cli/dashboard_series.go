@@ -81,8 +81,14 @@ func podPattern(kind, name string) string {
 	return name + "-" + suffix + "{1,10}-" + suffix + "{5}"
 }
 
+// seriesView reads the charts of a workload.
+type seriesView struct {
+	*viewAccess
+	history *clusterHistory
+}
+
 // Series implements dashboard.Backend.
-func (v *clusterView) Series(ctx context.Context, target contract.Target, within dashboard.SeriesRange) (contract.WorkloadSeries, error) {
+func (v *seriesView) Series(ctx context.Context, target contract.Target, within dashboard.SeriesRange) (contract.WorkloadSeries, error) {
 	out := contract.WorkloadSeries{
 		From: within.From.Unix(), To: within.To.Unix(), StepSeconds: int64(seriesStep.Seconds()), Series: []contract.Series{}, Marks: []contract.Mark{},
 	}
@@ -93,17 +99,17 @@ func (v *clusterView) Series(ctx context.Context, target contract.Target, within
 	if target.Namespace == "" {
 		return out, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
-	source, err := v.openHistory(ctx)
+	source, err := v.history.openHistory(ctx)
 	if err != nil {
 		return out, err
 	}
-	out.Source = v.server().serverName()
+	out.Source = v.history.server().serverName()
 	for _, template := range seriesTemplates() {
 		query, err := template.query(source, target)
 		if err != nil {
 			return out, err
 		}
-		found, at, stale, err := v.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
+		found, at, stale, err := v.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
 		if err != nil {
 			return out, err
 		}
@@ -148,7 +154,7 @@ func newSeriesKey(namespace, query string, within dashboard.SeriesRange) seriesK
 	return seriesKey{namespace, query, within.From.Truncate(seriesStep).Unix(), within.To.Truncate(seriesStep).Add(seriesStep).Unix(), within.Points}
 }
 
-func (v *clusterView) readSeries(ctx context.Context, key seriesKey) (*querySeries, error) {
+func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*querySeries, error) {
 	source, err := v.openHistory(ctx)
 	if err != nil {
 		return nil, err
@@ -167,7 +173,7 @@ func (v *clusterView) readSeries(ctx context.Context, key seriesKey) (*querySeri
 }
 
 // fileSeries returns the series of a file.
-func (v *clusterView) fileSeries(target contract.Target, within dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
+func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesRange, out contract.WorkloadSeries) (contract.WorkloadSeries, error) {
 	files, _, err := csv.ReadDir(v.options.from)
 	if err != nil {
 		return out, historyFailure(err)
@@ -193,7 +199,7 @@ func (v *clusterView) fileSeries(target contract.Target, within dashboard.Series
 }
 
 // marks returns rollouts, adoption events and OOM kills of a workload.
-func (v *clusterView) marks(ctx context.Context, target contract.Target, within dashboard.SeriesRange) ([]contract.Mark, error) {
+func (v *seriesView) marks(ctx context.Context, target contract.Target, within dashboard.SeriesRange) ([]contract.Mark, error) {
 	out := []contract.Mark{}
 	c, err := v.personal.objectClient()
 	if err != nil {

@@ -135,7 +135,7 @@ func (o *dashboardServeOptions) view() (*clusterView, *dashboard.Reviews, error)
 	personal := rest.AnonymousClientConfig(own)
 	personal.Wrap(dashboard.PersonalTransport)
 	o.cache.off = true // A pod keeps no files.
-	view := newClusterView(o.clusterName, &o.dashboardOptions, &kubernetesFlags{fixed: &fixedAccess{config: own, mapper: mapper}}, policies, prices)
-	view.personal = &kubernetesFlags{fixed: &fixedAccess{config: personal, mapper: mapper, personal: true}}
-	return view, reviews, nil
+	access := o.newAccess(o.clusterName, &kubernetesFlags{fixed: &fixedAccess{config: own, mapper: mapper}}, policies, prices)
+	access.personal = &kubernetesFlags{fixed: &fixedAccess{config: personal, mapper: mapper, personal: true}}
+	return newClusterView(access), reviews, nil
 }

@@ -20,12 +20,20 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
+// workloadView explains the size of one workload.
+type workloadView struct {
+	*viewAccess
+	worklist *worklistView
+	status   *statusView
+	history  *clusterHistory
+}
+
 // Workload implements dashboard.Backend.
-func (v *clusterView) Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error) {
+func (v *workloadView) Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error) {
 	out := contract.WorkloadDetail{
 		Target: target, Currency: v.prices.Currency, Rows: []contract.Row{}, Containers: []contract.ContainerDetail{}, Commands: map[string]string{},
 	}
-	list, err := v.Worklist(ctx)
+	list, err := v.worklist.Worklist(ctx)
 	listFailure := err
 	if err == nil {
 		out.Origin = list.Origin
@@ -35,7 +43,7 @@ func (v *clusterView) Workload(ctx context.Context, target contract.Target) (con
 			}
 		}
 	}
-	found, stale, err := v.history(ctx, target)
+	found, stale, err := v.history.workload(ctx, target)
 	if err != nil {
 		if len(out.Rows) == 0 {
 			if listFailure != nil {
@@ -57,20 +65,20 @@ func (v *clusterView) Workload(ctx context.Context, target contract.Target) (con
 }
 
 // addHistory adds steps, replay and patch of the report of the workload.
-func (v *clusterView) addHistory(out *contract.WorkloadDetail, r *report) {
+func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *report) {
 	it := &r.items[0]
 	n := int64(it.workload.Replicas)
 	out.Replicas, out.Labels = &n, it.workload.Labels
 	out.Policy, out.PolicyReason = it.input.Policy.Name, it.input.PolicyWhy
-	out.Currency = v.currency(r)
+	out.Currency = currencyOf(r, v.prices)
 	if len(out.Rows) == 0 {
-		out.Rows, out.Origin = append(out.Rows, v.rowOf(r, it)), v.originOf(r)
+		out.Rows, out.Origin = append(out.Rows, rowOf(v.name, r, it)), originOf(r)
 	} else if out.Rows[0].Name != "" {
 		out.Notes = append(slices.Clone(out.Notes), "steps, replay and what-if are computed by this dashboard with the policy "+out.Policy+
 			"; the Recommendation has the settings of its rule")
 	}
 	for i := range it.plan.Containers {
-		out.Containers = append(out.Containers, v.containerDetail(r, it, i))
+		out.Containers = append(out.Containers, containerDetail(r, it, i))
 	}
 	if patched, _ := (&report{items: []item{*it}, resources: r.resources}).patches(false); len(patched) == 1 && !patched[0].custom {
 		var text strings.Builder
@@ -80,7 +88,7 @@ func (v *clusterView) addHistory(out *contract.WorkloadDetail, r *report) {
 	}
 }
 
-func (v *clusterView) containerDetail(r *report, it *item, i int) contract.ContainerDetail {
+func containerDetail(r *report, it *item, i int) contract.ContainerDetail {
 	rec := it.plan.Containers[i]
 	c, _ := it.workload.Container(rec.Container)
 	out := contract.ContainerDetail{Name: rec.Container, Role: string(c.Role)}
@@ -202,7 +210,7 @@ func finite(values ...float64) bool {
 }
 
 // addSources adds the origins of the size, as in crane explain workload.
-func (v *clusterView) addSources(ctx context.Context, out *contract.WorkloadDetail) {
+func (v *workloadView) addSources(ctx context.Context, out *contract.WorkloadDetail) {
 	if v.fromFiles() {
 		return
 	}
@@ -223,14 +231,14 @@ func (v *clusterView) addSources(ctx context.Context, out *contract.WorkloadDeta
 		out.Notes = append(slices.Clone(out.Notes), "the origins of the size cannot be read: "+err.Error())
 	}
 	for _, row := range out.Rows {
-		out.CanAdopt = out.CanAdopt || row.Name != "" && (row.Type == "Resource" || row.Type == "Replicas") && v.Cluster(ctx).Rights.Adopt
+		out.CanAdopt = out.CanAdopt || row.Name != "" && (row.Type == "Resource" || row.Type == "Replicas") && v.status.Cluster(ctx).Rights.Adopt
 		if row.Phase != "" && out.Adoption == nil {
 			out.Adoption = &contract.AdoptionProgress{Phase: row.Phase, Message: row.Message}
 		}
 	}
 }
 
-func (v *clusterView) addCommands(out *contract.WorkloadDetail) {
+func (v *workloadView) addCommands(out *contract.WorkloadDetail) {
 	if v.fromFiles() || out.Target.Namespace == "" {
 		return
 	}
@@ -243,8 +251,8 @@ func (v *clusterView) addCommands(out *contract.WorkloadDetail) {
 }
 
 // WhatIf implements dashboard.Backend. It replays the history of one container with other settings.
-func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error) {
-	found, stale, err := v.history(ctx, target)
+func (v *workloadView) WhatIf(ctx context.Context, target contract.Target, container string, settings contract.WhatIfSettings) (contract.WhatIf, error) {
+	found, stale, err := v.history.workload(ctx, target)
 	if err != nil {
 		return contract.WhatIf{}, err
 	}
@@ -255,7 +263,7 @@ func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, contai
 	}
 	in := it.input
 	policy := in.Policy
-	out := contract.WhatIf{Origin: v.originOf(found), Currency: v.currency(found), Container: container, Policy: settingsOf(policy)}
+	out := contract.WhatIf{Origin: originOf(found), Currency: currencyOf(found, v.prices), Container: container, Policy: settingsOf(policy)}
 	out.Stale = stale
 	apply(&policy, settings)
 	if err := policy.Validate(); err != nil {
@@ -274,7 +282,7 @@ func (v *clusterView) WhatIf(ctx context.Context, target contract.Target, contai
 	if len(it.savings) == 0 {
 		one.savings, one.saving = nil, cost.Saving{}
 	}
-	detail, before := v.containerDetail(found, &one, i), v.containerDetail(found, &it, i)
+	detail, before := containerDetail(found, &one, i), containerDetail(found, &it, i)
 	out.CPU, out.Memory = whatIfResource(detail.CPU, before.CPU), whatIfResource(detail.Memory, before.Memory)
 	return out, nil
 }

@@ -32,8 +32,14 @@ import (
 	"crane.io/crane/pkg/rightsize"
 )
 
+// actionView changes and exports the rows of the worklist.
+type actionView struct {
+	*viewAccess
+	worklist *worklistView
+}
+
 // Act implements dashboard.Backend. Writes carry the rights of the kubeconfig; one that fails does not stop the others.
-func (v *clusterView) Act(ctx context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error) {
+func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items []contract.Item) ([]contract.ItemResult, error) {
 	if v.fromFiles() {
 		return nil, dashboard.NotServed("files have no workload to change", "")
 	}
@@ -52,12 +58,12 @@ func (v *clusterView) Act(ctx context.Context, action string, dryRun bool, items
 		out = append(out, one)
 	}
 	if !dryRun {
-		v.objects.Expire()
+		v.worklist.objects.Expire()
 	}
 	return out, nil
 }
 
-func (v *clusterView) actOn(ctx context.Context, c client.Client, action string, dryRun bool, one *contract.ItemResult) error {
+func (v *actionView) actOn(ctx context.Context, c client.Client, action string, dryRun bool, one *contract.ItemResult) error {
 	rec := &analysisv1alpha1.Recommendation{}
 	if one.Item.Name == "" || one.Item.Namespace == "" {
 		return dashboard.NotServed("Crane is not installed in this cluster, so nothing can be adopted", "export a patch and apply it, or install Crane")
@@ -119,7 +125,7 @@ func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha
 }
 
 // previewAdoption adds the requests that craned would send next.
-func (v *clusterView) previewAdoption(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, one *contract.ItemResult) error {
+func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *analysisv1alpha1.Recommendation, one *contract.ItemResult) error {
 	o := &adoptOptions{namespace: rec.Namespace, cranedNamespace: v.options.cranedNamespace, adoption: targetsnapshot.NewOptions()}
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.InNamespace(rec.Namespace)); err != nil {
@@ -152,8 +158,8 @@ func (v *clusterView) previewAdoption(ctx context.Context, c client.Client, rec 
 }
 
 // Export implements dashboard.Backend.
-func (v *clusterView) Export(ctx context.Context, format string, items []contract.Item) ([]byte, string, error) {
-	list, err := v.Worklist(ctx)
+func (v *actionView) Export(ctx context.Context, format string, items []contract.Item) ([]byte, string, error) {
+	list, err := v.worklist.Worklist(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -227,9 +233,9 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 
 // reportOfRows returns a report of the rows' workloads with the recommended sizes of their Recommendations, or with those that the dashboard
 // computed.
-func (v *clusterView) reportOfRows(ctx context.Context, rows []contract.Row) (*report, error) {
+func (v *actionView) reportOfRows(ctx context.Context, rows []contract.Row) (*report, error) {
 	if rows[0].Name == "" {
-		found, _, _, err := v.report.Get(ctx)
+		found, _, _, err := v.worklist.report.Get(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,9 @@ package architecture
 
 import (
 	"bufio"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,4 +139,50 @@ func TestNoReplaceInGoMod(t *testing.T) {
 	if regexp.MustCompile(`(?m)^replace\b|^\treplace\b`).Match(content) {
 		t.Error("go.mod has a replace: importers of pkg/ would not get it")
 	}
+}
+
+// maxMethods is the number of methods of the widest type.
+const maxMethods = 45
+
+// TestTypeWidth counts the methods that each type declares itself, outside tests. A wide type is split into types that can be tested alone.
+func TestTypeWidth(t *testing.T) {
+	type named struct{ folder, name string }
+	counts := map[named]int{}
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(t), f), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				counts[named{filepath.Dir(f), receiverName(fn.Recv.List[0].Type)}]++
+			}
+		}
+	}
+	if len(counts) < 500 {
+		t.Fatalf("only %d types have methods: the count is wrong", len(counts))
+	}
+	for of, n := range counts {
+		if n > maxMethods {
+			t.Errorf("%s: type %s has %d methods, more than %d: split it by what its methods are for", of.folder, of.name, n, maxMethods)
+		}
+	}
+}
+
+// receiverName returns the name of the type of a receiver, without pointer and type parameters.
+func receiverName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverName(e.X)
+	case *ast.IndexExpr:
+		return receiverName(e.X)
+	case *ast.IndexListExpr:
+		return receiverName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }
