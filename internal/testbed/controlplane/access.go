@@ -39,19 +39,27 @@ func CertificateUser(name string, groups ...string) User { return User{name: nam
 // ServiceAccount returns the identity of a service account, which must exist when the identity is used.
 func ServiceAccount(namespace, name string) User { return User{name: name, namespace: namespace} }
 
+// access has the addresses and the identities of a control plane.
+type access struct {
+	layout    layout
+	port      int
+	authority *pki.Authority
+	admin     *rest.Config
+}
+
 // Config returns a new client configuration of a cluster administrator without client-side rate limit.
-func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+func (a *access) Config() *rest.Config { return rest.CopyConfig(a.admin) }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
-func (c *ControlPlane) Kubeconfig() string { return c.layout.kubeconfig("admin") }
+func (a *access) Kubeconfig() string { return a.layout.kubeconfig("admin") }
 
 // ConfigFor returns a client configuration for user. A service account token is valid for a year, or until the account
 // is deleted.
-func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, error) {
+func (a *access) ConfigFor(ctx context.Context, user User) (*rest.Config, error) {
 	if user.namespace == "" {
-		return c.certificateConfig(user)
+		return a.certificateConfig(user)
 	}
-	client, err := kubernetes.NewForConfig(c.admin)
+	client, err := kubernetes.NewForConfig(a.admin)
 	if err != nil {
 		return nil, fmt.Errorf("client for token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
@@ -61,77 +69,77 @@ func (c *ControlPlane) ConfigFor(ctx context.Context, user User) (*rest.Config, 
 	if err != nil {
 		return nil, fmt.Errorf("token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
-	config := c.anonymousConfig()
+	config := a.anonymousConfig()
 	config.BearerToken = reply.Status.Token
 	return config, nil
 }
 
 // KubeconfigFor writes a kubeconfig for user, readable by the file owner only, and returns its path. An existing file
 // of that name is replaced. See ConfigFor for the validity of the credentials.
-func (c *ControlPlane) KubeconfigFor(ctx context.Context, name string, user User) (string, error) {
+func (a *access) KubeconfigFor(ctx context.Context, name string, user User) (string, error) {
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
 		return "", fmt.Errorf("kubeconfig name %q is not a plain file name", name)
 	}
-	config, err := c.ConfigFor(ctx, user)
+	config, err := a.ConfigFor(ctx, user)
 	if err != nil {
 		return "", err
 	}
-	path := c.layout.kubeconfig(name)
+	path := a.layout.kubeconfig(name)
 	return path, writeKubeconfig(path, user.name, config)
 }
 
 // IssueServing issues a server certificate, signed by the cluster CA, for hosts: DNS names or IP addresses. Kubelets
 // and aggregated API servers on loopback use it.
-func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
-	pair, err := c.authority.IssueServing(hosts...)
+func (a *access) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
+	pair, err := a.authority.IssueServing(hosts...)
 	return pair.CertPEM, pair.KeyPEM, err
 }
 
 // CAPEM returns the certificate of the cluster CA, which signs server and client certificates.
-func (c *ControlPlane) CAPEM() []byte { return c.authority.CertPEM() }
+func (a *access) CAPEM() []byte { return a.authority.CertPEM() }
 
 // CAFile returns the path of the file that contains CAPEM. Kubelets use it as their client CA, because the API server
 // authenticates with a certificate signed by it.
-func (c *ControlPlane) CAFile() string { return c.layout.pki("ca.crt") }
+func (a *access) CAFile() string { return a.layout.pki("ca.crt") }
 
 // FrontProxy returns what an aggregated API server needs to trust the user headers set by the API server: the CA file
 // and the allowed names of its client certificate. ConfigMap kube-system/extension-apiserver-authentication contains
 // the same data.
-func (c *ControlPlane) FrontProxy() (caFile string, allowedNames []string) {
-	return c.layout.pki("front-proxy-ca.crt"), []string{frontProxyName}
+func (a *access) FrontProxy() (caFile string, allowedNames []string) {
+	return a.layout.pki("front-proxy-ca.crt"), []string{frontProxyName}
 }
 
 // URL returns the address of the API server.
-func (c *ControlPlane) URL() string { return fmt.Sprintf("https://%s:%d", loopback.IP, c.port) }
+func (a *access) URL() string { return fmt.Sprintf("https://%s:%d", loopback.IP, a.port) }
 
 // Port returns the API server's port on 127.0.0.1.
-func (c *ControlPlane) Port() int { return c.port }
+func (a *access) Port() int { return a.port }
 
 // anonymousConfig returns a client configuration that trusts the API server and has no identity.
-func (c *ControlPlane) anonymousConfig() *rest.Config {
+func (a *access) anonymousConfig() *rest.Config {
 	return &rest.Config{
-		Host:            c.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.CertPEM()},
+		Host:            a.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: a.authority.CertPEM()},
 		QPS:             -1,
 	}
 }
 
-func (c *ControlPlane) certificateConfig(user User) (*rest.Config, error) {
-	pair, err := c.authority.IssueClient(user.name, user.groups...)
+func (a *access) certificateConfig(user User) (*rest.Config, error) {
+	pair, err := a.authority.IssueClient(user.name, user.groups...)
 	if err != nil {
 		return nil, err
 	}
-	config := c.anonymousConfig()
+	config := a.anonymousConfig()
 	config.CertData, config.KeyData = pair.CertPEM, pair.KeyPEM
 	return config, nil
 }
 
 // makeIdentities loads or creates the CAs and keys, which stay the same for the life of the directory, and issues new
 // certificates for the components.
-func (c *ControlPlane) makeIdentities() error {
-	dir := c.layout.pki("")
+func (a *access) makeIdentities() error {
+	dir := a.layout.pki("")
 	var err error
-	if c.authority, err = pki.LoadOrCreate(dir, "ca", "crane-control-plane", time.Now); err != nil {
+	if a.authority, err = pki.LoadOrCreate(dir, "ca", "crane-control-plane", time.Now); err != nil {
 		return err
 	}
 	frontProxy, err := pki.LoadOrCreate(dir, "front-proxy-ca", "crane-front-proxy", time.Now)
@@ -141,10 +149,10 @@ func (c *ControlPlane) makeIdentities() error {
 	if err := pki.EnsureKey(dir, "service-account"); err != nil {
 		return err
 	}
-	serving, err1 := c.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
+	serving, err1 := a.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
 		"kubernetes.default.svc", ServiceIP)
 	proxy, err2 := frontProxy.IssueClient(frontProxyName)
-	kubelet, err3 := c.authority.IssueClient("kube-apiserver-kubelet-client", "system:masters")
+	kubelet, err3 := a.authority.IssueClient("kube-apiserver-kubelet-client", "system:masters")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
@@ -152,22 +160,22 @@ func (c *ControlPlane) makeIdentities() error {
 }
 
 // writeKubeconfigs writes the kubeconfigs of the administrator and of the components for the port of this run.
-func (c *ControlPlane) writeKubeconfigs() error {
+func (a *access) writeKubeconfigs() error {
 	users := map[string]User{
 		"admin":                   CertificateUser("crane-admin", "system:masters"),
 		string(ControllerManager): CertificateUser("system:kube-controller-manager"),
 		string(Scheduler):         CertificateUser("system:kube-scheduler"),
 	}
 	for name, user := range users {
-		config, err := c.certificateConfig(user)
+		config, err := a.certificateConfig(user)
 		if err != nil {
 			return err
 		}
-		if err := writeKubeconfig(c.layout.kubeconfig(name), user.name, config); err != nil {
+		if err := writeKubeconfig(a.layout.kubeconfig(name), user.name, config); err != nil {
 			return err
 		}
 		if name == "admin" {
-			c.admin = config
+			a.admin = config
 		}
 	}
 	return nil

@@ -34,27 +34,34 @@ const controllers = "deployment-controller,replicaset-controller,statefulset-con
 	"disruption-controller,resourcequota-controller,horizontal-pod-autoscaler-controller,clusterrole-aggregation-controller," +
 	"persistentvolume-binder-controller,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"
 
+// arguments has the settings from which the arguments of the components follow.
+type arguments struct {
+	options Options
+	layout  layout
+	port    int
+}
+
 // args returns the arguments of the controlplane binary for a component.
-func (c *ControlPlane) args(component Component) []string {
+func (a arguments) args(component Component) []string {
 	var args []string
 	switch component {
 	case APIServer:
-		args = append([]string{string(APIServer), "--data-dir=" + c.layout.data(), "--"}, c.apiServerArgs()...)
-		args = append(args, c.auditArgs()...)
+		args = append([]string{string(APIServer), "--data-dir=" + a.layout.data(), "--"}, a.apiServerArgs()...)
+		args = append(args, a.layout.auditArgs()...)
 	case ControllerManager:
-		args = append([]string{string(ControllerManager), "--"}, c.controllerManagerArgs()...)
+		args = append([]string{string(ControllerManager), "--"}, a.controllerManagerArgs()...)
 	case Scheduler:
-		args = append([]string{string(Scheduler), "--"}, c.schedulerArgs()...)
+		args = append([]string{string(Scheduler), "--"}, a.clientArgs(Scheduler)...)
 	}
-	return append(args, c.options.ExtraArgs[component]...)
+	return append(args, a.options.ExtraArgs[component]...)
 }
 
-func (c *ControlPlane) apiServerArgs() []string {
-	pki := c.layout.pki
+func (a arguments) apiServerArgs() []string {
+	pki := a.layout.pki
 	args := []string{
 		"--bind-address=" + loopback.IP,
 		"--advertise-address=" + loopback.IP,
-		fmt.Sprintf("--secure-port=%d", c.port),
+		fmt.Sprintf("--secure-port=%d", a.port),
 		// The endpoint of service default/kubernetes must not be a loopback address, so there is none.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceCIDR,
@@ -85,7 +92,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--shutdown-watch-termination-grace-period=1s",
 		"--shutdown-send-retry-after",
 	}
-	if off := c.unusedAdmissionPlugins(); len(off) > 0 {
+	if off := a.unusedAdmissionPlugins(); len(off) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
 	}
 	return args
@@ -94,29 +101,27 @@ func (c *ControlPlane) apiServerArgs() []string {
 // unusedAdmissionPlugins returns the admission plugins that depend on the controller manager where it does not run:
 // without it pods cannot be created (their service account is missing), nodes keep their not-ready taint, and claims
 // keep their finalizer.
-func (c *ControlPlane) unusedAdmissionPlugins() []string {
-	if c.options.has(ControllerManager) {
+func (a arguments) unusedAdmissionPlugins() []string {
+	if a.options.has(ControllerManager) {
 		return nil
 	}
 	return []string{"ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection"}
 }
 
-func (c *ControlPlane) controllerManagerArgs() []string {
-	return append(c.clientArgs(ControllerManager),
+func (a arguments) controllerManagerArgs() []string {
+	return append(a.clientArgs(ControllerManager),
 		"--controllers="+controllers,
 		// Each controller acts as its own service account, with the rights that upstream gives it.
 		"--use-service-account-credentials",
-		"--service-account-private-key-file="+c.layout.pki("service-account.key"),
-		"--root-ca-file="+c.layout.pki("ca.crt"),
+		"--service-account-private-key-file="+a.layout.pki("service-account.key"),
+		"--root-ca-file="+a.layout.pki("ca.crt"),
 	)
 }
 
-func (c *ControlPlane) schedulerArgs() []string { return c.clientArgs(Scheduler) }
-
 // clientArgs returns the flags of a client of the API server that runs without leader election and without a port.
-func (c *ControlPlane) clientArgs(component Component) []string {
+func (a arguments) clientArgs(component Component) []string {
 	return []string{
-		"--kubeconfig=" + c.layout.kubeconfig(string(component)),
+		"--kubeconfig=" + a.layout.kubeconfig(string(component)),
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--profiling=false",

@@ -24,13 +24,13 @@ rules:
 `
 
 // auditArgs returns the arguments of an API server that logs requests into the directory that AuditEnv names.
-func (c *ControlPlane) auditArgs() []string {
+func (l layout) auditArgs() []string {
 	dir := os.Getenv(AuditEnv)
 	if dir == "" {
 		return nil
 	}
 	return []string{
-		"--audit-policy-file=" + c.layout.auditPolicy(),
+		"--audit-policy-file=" + l.auditPolicy(),
 		"--audit-log-path=" + filepath.Join(dir, fmt.Sprintf("%d-%d.log", os.Getpid(), time.Now().UnixNano())),
 		"--audit-log-mode=blocking",
 	}

@@ -12,24 +12,17 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/client-go/rest"
-
-	"crane.io/crane/internal/kube/pki"
 	"crane.io/crane/internal/testbed/loopback"
 	"crane.io/crane/internal/testbed/process"
 )
 
 // ControlPlane is a running control plane. Its methods may be called from any goroutine.
 type ControlPlane struct {
+	*access
 	options   Options
-	layout    layout
 	temporary bool
 	lock      *os.File
-
-	port      int
 	heldPort  *loopback.Port // reserved for the API server; nil if Options.APIServerPort is set
-	authority *pki.Authority
-	admin     *rest.Config
 
 	// operations serializes starts and stops; mu guards processes only.
 	operations sync.Mutex
@@ -45,7 +38,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{options: o, processes: map[Component]*process.Process{}}
+	c := &ControlPlane{access: &access{}, options: o, processes: map[Component]*process.Process{}}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: %w", err), c.release())
 	}
@@ -194,7 +187,7 @@ func (c *ControlPlane) launch(component Component) (<-chan process.Exit, error) 
 	spec := process.Spec{
 		Name:    string(component),
 		Path:    c.options.Binary,
-		Args:    c.args(component),
+		Args:    arguments{c.options, c.layout, c.port}.args(component),
 		Env:     []string{"GOGC=" + gcPercent},
 		LogFile: c.layout.log(component),
 		OnExit: func(e process.Exit) {

@@ -60,7 +60,7 @@ func TestBinaryFromEnvironment(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	c := &ControlPlane{
+	c := arguments{
 		layout: layout{root: "/state"}, port: 4321,
 		options: Options{
 			Components: []Component{Scheduler},
