@@ -38,7 +38,7 @@ func (n *Node) admit(r *record, now time.Time) {
 // reject fails a pod permanently.
 func (n *Node) reject(r *record, reason, message string) {
 	r.failed = &verdict{reason: reason, message: "Pod was rejected: " + message}
-	n.tellf(r, corev1.EventTypeWarning, reason, "%s", message)
+	n.eventf(r, corev1.EventTypeWarning, reason, "%s", message)
 }
 
 func toleratesPressure(pod *corev1.Pod) bool {

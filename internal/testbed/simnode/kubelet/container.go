@@ -12,7 +12,7 @@ import (
 )
 
 // run advances one container: start, readiness, exit, restart.
-func (n *Node) run(r *record, c *container, now time.Time) {
+func (n *lifecycle) run(r *record, c *container, now time.Time) {
 	if c.phase == exited && !c.restartAt.IsZero() && !now.Before(c.restartAt) {
 		c.restarts++
 		c.last, c.ended = c.ended, nil
@@ -38,18 +38,18 @@ func (n *Node) run(r *record, c *container, now time.Time) {
 }
 
 // start starts a run of the container.
-func (n *Node) start(r *record, c *container, now time.Time) {
+func (n *lifecycle) start(r *record, c *container, now time.Time) {
 	c.phase, c.startedAt, c.restartAt, c.looping = running, now, time.Time{}, false
 	c.id = containerID(r.uid(), c.name, c.restarts)
 	c.actual = c.allocated
 	c.meter = meter{}
 	c.ready = false
 	n.plan(r, c)
-	n.tellf(r, corev1.EventTypeNormal, "Started", "Container started: %s", c.name)
+	n.eventf(r, corev1.EventTypeNormal, "Started", "Container started: %s", c.name)
 }
 
 // replan sets the ends of runs that were restored from a status.
-func (n *Node) replan(r *record) {
+func (n *lifecycle) replan(r *record) {
 	for _, c := range r.list {
 		if c.phase == running {
 			readyAt := c.readyAt
@@ -60,7 +60,7 @@ func (n *Node) replan(r *record) {
 }
 
 // plan sets when a run that started at startedAt becomes ready and when it exits.
-func (n *Node) plan(r *record, c *container) {
+func (n *lifecycle) plan(r *record, c *container) {
 	c.exitAt, c.exitCode = time.Time{}, 0
 	switch c.kind {
 	case initContainer:
@@ -85,34 +85,34 @@ func (n *Node) plan(r *record, c *container) {
 }
 
 // annotated returns the duration of a pod's annotation, or the default.
-func (n *Node) annotated(r *record, key string, def time.Duration) time.Duration {
+func (n *lifecycle) annotated(r *record, key string, def time.Duration) time.Duration {
 	value, ok := r.pod.Annotations[key]
 	if !ok {
 		return def
 	}
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 {
-		n.tellf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not a duration of at least 0, %v is used", key, value, def)
+		n.eventf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not a duration of at least 0, %v is used", key, value, def)
 		return def
 	}
 	return d
 }
 
-func (n *Node) exitCode(r *record) int32 {
+func (n *lifecycle) exitCode(r *record) int32 {
 	value, ok := r.pod.Annotations[AnnotationExitCode]
 	if !ok {
 		return 0
 	}
 	code, err := strconv.ParseUint(value, 10, 8)
 	if err != nil {
-		n.tellf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not in 0..255, 0 is used", AnnotationExitCode, value)
+		n.eventf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not in 0..255, 0 is used", AnnotationExitCode, value)
 		return 0
 	}
 	return int32(code)
 }
 
 // exit ends a run and schedules a restart according to the restart policy.
-func (n *Node) exit(r *record, c *container, code int32, reason string, now time.Time) {
+func (n *lifecycle) exit(r *record, c *container, code int32, reason string, now time.Time) {
 	ran := now.Sub(c.startedAt)
 	c.stop(code, reason, now)
 	if !r.restarts(c, code) {
@@ -126,7 +126,7 @@ func (n *Node) exit(r *record, c *container, code int32, reason string, now time
 		return
 	}
 	c.restartAt, c.looping = now.Add(c.backOff), true
-	n.tellf(r, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+	n.eventf(r, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
 		c.name, r.pod.Name, r.pod.Namespace, r.pod.UID)
 	c.backOff = min(2*c.backOff, n.timing.BackOffMax)
 }

@@ -56,7 +56,7 @@ type candidate struct {
 func (n *Node) evictOne(now time.Time) {
 	var list []candidate
 	for _, r := range n.pods {
-		if c, ok := n.candidate(r); ok {
+		if c, ok := candidateOf(r); ok {
 			list = append(list, c)
 		}
 	}
@@ -77,14 +77,14 @@ func (n *Node) evictOne(now time.Time) {
 		message += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of memory. ",
 			c.name, resource.NewQuantity(int64(c.meter.use.Memory), resource.BinarySI), request.String())
 	}
-	n.tellf(first.r, corev1.EventTypeWarning, reasonEvicted, "%s", message)
-	n.fail(first.r, verdict{reason: reasonEvicted, message: message, disruption: true}, now)
+	n.eventf(first.r, corev1.EventTypeWarning, reasonEvicted, "%s", message)
+	first.r.fail(verdict{reason: reasonEvicted, message: message, disruption: true}, now)
 	n.dirty[first.r.uid()] = true
 	n.retryResizes()
 }
 
-// candidate returns the ranking of a pod; critical, terminating and unmeasured pods are excluded.
-func (n *Node) candidate(r *record) (candidate, bool) {
+// candidateOf returns the ranking of a pod; critical, terminating and unmeasured pods are excluded.
+func candidateOf(r *record) (candidate, bool) {
 	if !r.active() || !r.killAt.IsZero() || critical(r.pod) {
 		return candidate{}, false
 	}

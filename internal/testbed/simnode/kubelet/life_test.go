@@ -171,7 +171,7 @@ func TestGracefulDeletion(t *testing.T) {
 	if len(w.api) != 0 || w.eventCount("Killing") != 1 {
 		t.Fatalf("the pod still exists, %d Killing events", w.eventCount("Killing"))
 	}
-	if got := w.node.ips.get(); got == "" {
+	if got := w.node.life.ips.get(); got == "" {
 		t.Error("no address")
 	}
 }

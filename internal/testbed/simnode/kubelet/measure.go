@@ -102,9 +102,9 @@ func limitOf(c *container, name corev1.ResourceName) float64 {
 // oomKill kills a container whose memory without page cache exceeds its limit.
 func (n *Node) oomKill(r *record, c *container, u Use, now time.Time) {
 	c.oomKills++
-	n.tellf(r, corev1.EventTypeWarning, "OOMKilling", "Memory cgroup out of memory: container %s used %.0f bytes, limit %.0f bytes",
+	n.eventf(r, corev1.EventTypeWarning, "OOMKilling", "Memory cgroup out of memory: container %s used %.0f bytes, limit %.0f bytes",
 		c.name, u.Memory, limitOf(c, corev1.ResourceMemory))
-	n.exit(r, c, 137, reasonOOM, now)
+	n.life.exit(r, c, 137, reasonOOM, now)
 	n.dirty[r.uid()] = true
 }
 
@@ -117,7 +117,7 @@ func (n *Node) Kill(namespace, pod, name string, code int32, now time.Time) bool
 		}
 		for _, c := range r.list {
 			if c.name == name && c.phase == running {
-				n.exit(r, c, code, "Error", now)
+				n.life.exit(r, c, code, "Error", now)
 				n.dirty[r.uid()] = true
 				return true
 			}

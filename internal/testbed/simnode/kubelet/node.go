@@ -29,18 +29,23 @@ type Outcome struct {
 	Wake time.Time
 }
 
-// Node is one simulated node with its pods.
-type Node struct {
+// table has the pods of a node and what changed about them.
+type table struct {
 	spec        NodeSpec
 	timing      Timing
 	allocatable corev1.ResourceList
-	hostIP      string
-	ips         *addresses
 
-	pods     map[types.UID]*record
+	pods   map[types.UID]*record
+	events []Event
+	dirty  map[types.UID]bool
+}
+
+// Node is one simulated node with its pods.
+type Node struct {
+	*table
+	life     lifecycle
+	resizes  resizer
 	pressure pressure
-	events   []Event
-	dirty    map[types.UID]bool
 
 	startedAt, sampledAt time.Time
 	cpuSeconds           float64
@@ -48,10 +53,8 @@ type Node struct {
 
 // NewNode returns an empty node. The prefix is the first 24 bits of the addresses of its pods, like "10.192.3.".
 func NewNode(spec NodeSpec, timing Timing, hostIP, prefix string) *Node {
-	return &Node{
-		spec: spec, timing: timing, allocatable: spec.Allocatable(), hostIP: hostIP, ips: newAddresses(prefix),
-		pods: map[types.UID]*record{}, dirty: map[types.UID]bool{},
-	}
+	t := &table{spec: spec, timing: timing, allocatable: spec.Allocatable(), pods: map[types.UID]*record{}, dirty: map[types.UID]bool{}}
+	return &Node{table: t, life: lifecycle{table: t, hostIP: hostIP, ips: newAddresses(prefix)}, resizes: resizer{table: t}}
 }
 
 // Spec returns the node's specification.
@@ -68,8 +71,8 @@ func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
 	r = newRecord(pod, now)
 	n.pods[pod.UID] = r
 	if adopt(r, now) {
-		n.ips.take(r.ip)
-		n.replan(r)
+		n.life.ips.take(r.ip)
+		n.life.replan(r)
 		return
 	}
 	n.admit(r, now)
@@ -81,7 +84,7 @@ func (n *Node) Forget(uid types.UID) {
 	if !ok {
 		return
 	}
-	n.ips.release(r.ip)
+	n.life.ips.release(r.ip)
 	delete(n.pods, uid)
 	delete(n.dirty, uid)
 	n.retryResizes()
@@ -94,28 +97,28 @@ func (n *Node) Step(uid types.UID, now time.Time) Outcome {
 		return Outcome{}
 	}
 	wasActive := r.active()
-	n.advance(r, now)
+	n.life.advance(r, now)
 	if r.active() && r.sandbox && r.killAt.IsZero() {
-		n.resize(r, now)
+		n.resizes.resize(r, now)
 	}
 	if wasActive && !r.active() {
 		n.retryResizes()
 	}
-	n.render(r, now)
+	render(r, n.life.hostIP, now)
 	out := Outcome{Pod: r.current(), Wake: r.wake()}
 	out.Remove = r.pod.DeletionTimestamp != nil && !r.active()
 	return out
 }
 
 // Events returns and clears the recorded events.
-func (n *Node) Events() []Event {
+func (n *table) Events() []Event {
 	events := n.events
 	n.events = nil
 	return events
 }
 
 // Dirty returns and clears the pods that need a step because their environment changed, in a stable order.
-func (n *Node) Dirty() []*corev1.Pod {
+func (n *table) Dirty() []*corev1.Pod {
 	if len(n.dirty) == 0 {
 		return nil
 	}
@@ -132,7 +135,7 @@ func (n *Node) Dirty() []*corev1.Pod {
 
 // Pods returns all pods of the node with their statuses, ordered by namespace and name. They are shared and must not be
 // modified.
-func (n *Node) Pods() []*corev1.Pod {
+func (n *table) Pods() []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(n.pods))
 	for _, r := range n.pods {
 		pods = append(pods, r.current())
@@ -143,7 +146,7 @@ func (n *Node) Pods() []*corev1.Pod {
 	return pods
 }
 
-func (n *Node) tellf(r *record, kind, reason, format string, args ...any) {
+func (n *table) eventf(r *record, kind, reason, format string, args ...any) {
 	n.events = append(n.events, Event{Pod: r.pod, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -159,7 +162,7 @@ func (s shortage) String() string {
 }
 
 // fits compares the pod's requests with the resources that other active pods of the node leave.
-func (n *Node) fits(r *record, requests corev1.ResourceList) *shortage {
+func (n *table) fits(r *record, requests corev1.ResourceList) *shortage {
 	used := corev1.ResourceList{}
 	count := int64(0)
 	for _, other := range n.pods {

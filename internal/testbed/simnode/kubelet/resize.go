@@ -17,7 +17,7 @@ import (
 var admitted = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
 // retryResizes schedules another attempt of every deferred resize.
-func (n *Node) retryResizes() {
+func (n *table) retryResizes() {
 	for uid, r := range n.pods {
 		if r.pending != nil && r.pending.reason == corev1.PodReasonDeferred {
 			n.dirty[uid] = true
@@ -25,8 +25,11 @@ func (n *Node) retryResizes() {
 	}
 }
 
+// resizer resizes pods in place.
+type resizer struct{ *table }
+
 // resize advances the pod's in-place resize as far as currently possible: admission, then application.
-func (n *Node) resize(r *record, now time.Time) {
+func (n *resizer) resize(r *record, now time.Time) {
 	if !r.wantsResize() {
 		r.pending = nil
 	} else {
@@ -55,7 +58,7 @@ func (r *record) wanted(c *container) corev1.ResourceRequirements {
 
 // admitResizes attempts all pending resizes of the node in the kubelet's order: decreases first, then by priority,
 // Guaranteed before others, then the longest wait.
-func (n *Node) admitResizes(now time.Time) {
+func (n *resizer) admitResizes(now time.Time) {
 	var list []*record
 	increase := map[*record]bool{}
 	for _, r := range n.pods {
@@ -94,7 +97,7 @@ func (r *record) waitingSince(now time.Time) time.Time {
 }
 
 // admitResize admits one resize or sets its condition. An infeasible one is not retried until the spec changes.
-func (n *Node) admitResize(r *record, now time.Time) {
+func (n *resizer) admitResize(r *record, now time.Time) {
 	if r.pending != nil && r.pending.reason == corev1.PodReasonInfeasible && r.pending.generation == r.pod.Generation {
 		return
 	}
@@ -119,7 +122,7 @@ func (n *Node) admitResize(r *record, now time.Time) {
 	r.pending = nil
 	r.progress = &resizeState{generation: r.pod.Generation, since: now}
 	r.applyAt = now.Add(n.timing.Resize)
-	n.tellf(r, corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: generation %d", r.pod.Generation)
+	n.eventf(r, corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: generation %d", r.pod.Generation)
 	n.dirty[r.uid()] = true
 	if shrinks {
 		n.retryResizes()
@@ -127,7 +130,7 @@ func (n *Node) admitResize(r *record, now time.Time) {
 }
 
 // infeasible returns the reason why a resize can never be performed on this node, or empty.
-func (n *Node) infeasible(r *record, want corev1.ResourceList) string {
+func (n *resizer) infeasible(r *record, want corev1.ResourceList) string {
 	if n.spec.StaticCPU && guaranteed(r.pod) && want.Cpu().Cmp(*r.requests.Cpu()) != 0 {
 		return "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
 	}
@@ -141,7 +144,7 @@ func (n *Node) infeasible(r *record, want corev1.ResourceList) string {
 }
 
 // postpone sets the PodResizePending condition and records an event once.
-func (n *Node) postpone(r *record, reason, message string, now time.Time) {
+func (n *resizer) postpone(r *record, reason, message string, now time.Time) {
 	old := r.pending
 	r.pending = &resizeState{reason: reason, message: message, generation: r.pod.Generation, since: now}
 	if old != nil && old.reason == reason {
@@ -152,13 +155,13 @@ func (n *Node) postpone(r *record, reason, message string, now time.Time) {
 	}
 	n.dirty[r.uid()] = true
 	if old == nil || old.reason != reason || old.generation != r.pod.Generation {
-		n.tellf(r, corev1.EventTypeWarning, "Resize"+reason, "Pod resize %s: %s, generation %d", reason, message, r.pod.Generation)
+		n.eventf(r, corev1.EventTypeWarning, "Resize"+reason, "Pod resize %s: %s, generation %d", reason, message, r.pod.Generation)
 	}
 }
 
 // applyResize applies admitted resources once they are due. If a memory limit is below the current use, nothing of the
 // pod's resize is applied; it is retried with the next sample.
-func (n *Node) applyResize(r *record, now time.Time) {
+func (n *resizer) applyResize(r *record, now time.Time) {
 	if r.progress == nil || now.Before(r.applyAt) {
 		return
 	}
@@ -176,14 +179,14 @@ func (n *Node) applyResize(r *record, now time.Time) {
 			continue
 		}
 		if restartsFor(r.spec(c), c, corev1.ResourceMemory) || restartsFor(r.spec(c), c, corev1.ResourceCPU) {
-			n.tellf(r, corev1.EventTypeNormal, "Killing", "Container %s resize requires restart", c.name)
+			n.eventf(r, corev1.EventTypeNormal, "Killing", "Container %s resize requires restart", c.name)
 			c.stop(143, "Error", now)
 			c.restartAt = now.Add(n.timing.Restart)
 			continue
 		}
 		c.actual = c.allocated
 	}
-	n.tellf(r, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed: generation %d", r.progress.generation)
+	n.eventf(r, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed: generation %d", r.progress.generation)
 	r.progress = nil
 }
 
@@ -203,11 +206,11 @@ func shrinkBelowUse(c *container) string {
 		c.name, limit.Value(), c.meter.use.Memory)
 }
 
-func (n *Node) resizeError(r *record, why string, now time.Time) {
+func (n *resizer) resizeError(r *record, why string, now time.Time) {
 	since := r.progress.since
 	if r.progress.reason != corev1.PodReasonError {
 		since = now
-		n.tellf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", why, r.progress.generation)
+		n.eventf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", why, r.progress.generation)
 	}
 	r.progress = &resizeState{reason: corev1.PodReasonError, message: why, generation: r.progress.generation, since: since}
 }

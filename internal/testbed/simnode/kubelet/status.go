@@ -21,10 +21,10 @@ import (
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
 // render computes the pod status from the record.
-func (n *Node) render(r *record, now time.Time) {
+func render(r *record, hostIP string, now time.Time) {
 	start := stamp(r.arrival)
 	s := &corev1.PodStatus{
-		Phase: n.phase(r), StartTime: &start, HostIP: n.hostIP, HostIPs: []corev1.HostIP{{IP: n.hostIP}},
+		Phase: r.phase(), StartTime: &start, HostIP: hostIP, HostIPs: []corev1.HostIP{{IP: hostIP}},
 		ObservedGeneration: r.pod.Generation,
 	}
 	if r.ip != "" {
@@ -49,7 +49,7 @@ func (n *Node) render(r *record, now time.Time) {
 }
 
 // phase returns the pod's phase. It never moves back: a pod that has run stays Running until it has terminated.
-func (n *Node) phase(r *record) corev1.PodPhase {
+func (r *record) phase() corev1.PodPhase {
 	if p := r.pod.Status.Phase; p == corev1.PodSucceeded || p == corev1.PodFailed {
 		return p
 	}

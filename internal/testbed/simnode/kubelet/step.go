@@ -9,8 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// lifecycle runs the containers of pods.
+type lifecycle struct {
+	*table
+	hostIP string
+	ips    *addresses
+}
+
 // advance performs every transition of the pod that is due.
-func (n *Node) advance(r *record, now time.Time) {
+func (n *lifecycle) advance(r *record, now time.Time) {
 	if !r.active() {
 		return
 	}
@@ -19,7 +26,7 @@ func (n *Node) advance(r *record, now time.Time) {
 		return
 	}
 	if d := r.pod.Spec.ActiveDeadlineSeconds; d != nil && !now.Before(r.arrival.Add(time.Duration(*d)*time.Second)) {
-		n.fail(r, verdict{reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}, now)
+		r.fail(verdict{reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}, now)
 		return
 	}
 	if !n.openSandbox(r, now) {
@@ -37,12 +44,12 @@ func (n *Node) advance(r *record, now time.Time) {
 		alive = alive || c.phase != exited || !c.restartAt.IsZero()
 	}
 	if !alive {
-		n.complete(r, now)
+		r.complete(now)
 	}
 }
 
 // openSandbox creates the pod's sandbox when due and reports whether it exists.
-func (n *Node) openSandbox(r *record, now time.Time) bool {
+func (n *lifecycle) openSandbox(r *record, now time.Time) bool {
 	if r.sandbox {
 		return true
 	}
@@ -60,7 +67,7 @@ func (n *Node) openSandbox(r *record, now time.Time) bool {
 
 // runInit runs the init containers in order and keeps the sidecars running. It returns true when the app containers may
 // run. Once an app container has started, it only manages sidecars.
-func (n *Node) runInit(r *record, now time.Time) bool {
+func (n *lifecycle) runInit(r *record, now time.Time) bool {
 	started := r.appStarted()
 	for _, c := range r.list {
 		if c.kind == appContainer || c.kind == initContainer && started {
@@ -71,7 +78,7 @@ func (n *Node) runInit(r *record, now time.Time) bool {
 			continue
 		}
 		if c.kind == initContainer && c.phase == exited && c.restartAt.IsZero() {
-			n.complete(r, now)
+			r.complete(now)
 		}
 		return false
 	}
@@ -89,7 +96,7 @@ func (r *record) appStarted() bool {
 }
 
 // complete stops the sidecars of a pod whose app containers will not run again.
-func (n *Node) complete(r *record, now time.Time) {
+func (r *record) complete(now time.Time) {
 	for _, c := range r.list {
 		if c.phase == running {
 			c.stop(0, "Completed", now)
@@ -100,7 +107,7 @@ func (n *Node) complete(r *record, now time.Time) {
 }
 
 // fail terminates a pod immediately.
-func (n *Node) fail(r *record, v verdict, now time.Time) {
+func (r *record) fail(v verdict, now time.Time) {
 	for _, c := range r.list {
 		if c.phase == running {
 			c.stop(137, "Error", now)
@@ -111,7 +118,7 @@ func (n *Node) fail(r *record, v verdict, now time.Time) {
 }
 
 // terminate stops a pod that is being deleted, within its grace period.
-func (n *Node) terminate(r *record, now time.Time) {
+func (n *lifecycle) terminate(r *record, now time.Time) {
 	if r.killAt.IsZero() {
 		grace := n.timing.Stop
 		if g := r.pod.DeletionGracePeriodSeconds; g != nil {
@@ -122,7 +129,7 @@ func (n *Node) terminate(r *record, now time.Time) {
 		for _, c := range r.list {
 			if c.phase == running {
 				up = true
-				n.tellf(r, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
+				n.eventf(r, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
 			}
 			c.restartAt, c.looping = time.Time{}, false
 		}
