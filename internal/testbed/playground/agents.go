@@ -45,14 +45,14 @@ func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 }
 
 // hostDir returns the root directory of the host emulated for a simulated node.
-func (p *playground) hostDir(node string) string { return filepath.Join(p.dir, "hosts", node) }
+func hostDir(dir, node string) string { return filepath.Join(dir, "hosts", node) }
 
 // addHosts emulates hosts for the nodes that have an agent; from then on cgroup limits bound the use of their
 // containers.
 func (p *playground) addHosts(nodes []simnode.NodeSpec) error {
 	p.hosts = nodehost.New(p.source, clock.RealClock{})
 	for _, node := range nodes {
-		if err := p.hosts.Add(p.hostDir(node.Name), node); err != nil {
+		if err := p.hosts.Add(hostDir(p.dir, node.Name), node); err != nil {
 			return err
 		}
 		p.agentNames = append(p.agentNames, node.Name)
@@ -66,7 +66,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := p.writePolicy(objects)
+	policy, err := writePolicy(p.dir, objects)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 			return err
 		}
 		if kubeconfig == "" { // all agents share one service account
-			if kubeconfig, err = p.kubeconfigOf(ctx, d); err != nil {
+			if kubeconfig, err = kubeconfigOf(ctx, p.control, d); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 			return err
 		}
 		flags := map[string]string{
-			"kubeconfig": kubeconfig, "host-root": p.hostDir(node), "bind-address": addresses[0],
+			"kubeconfig": kubeconfig, "host-root": hostDir(p.dir, node), "bind-address": addresses[0],
 			"state-dir": filepath.Join(p.dir, "agents", node), "policy-config-path": policy,
 			"metrics-secure": "false", // loopback only; readable by a browser
 			"start-spread":   "0s",

@@ -6,6 +6,7 @@ package playground
 import (
 	"context"
 	"path/filepath"
+	"sync"
 
 	"crane.io/crane/internal/testbed/process"
 )
@@ -24,14 +25,21 @@ func (p *playground) startChild(spec process.Spec) error {
 	return p.launch(spec)
 }
 
-func (p *playground) launch(spec process.Spec) error {
+// children are the child processes of a playground.
+type children struct {
+	mu sync.Mutex
+	// byComponent has the processes that were started at least once.
+	byComponent map[string]child
+}
+
+func (c *children) launch(spec process.Spec) error {
 	started, err := process.Start(spec)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.children[spec.Name] = child{spec: spec, process: started}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byComponent[spec.Name] = child{spec: spec, process: started}
 	return nil
 }
 
@@ -42,18 +50,18 @@ type child struct {
 }
 
 // childOf returns the child process of a component, or false if it was never started.
-func (p *playground) childOf(component string) (child, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c, ok := p.children[component]
-	return c, ok
+func (c *children) childOf(component string) (child, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.byComponent[component]
+	return found, ok
 }
 
 // stopChild stops a child process. A component that was never started is not an error.
-func (p *playground) stopChild(ctx context.Context, component string) error {
-	c, ok := p.childOf(component)
+func (c *children) stopChild(ctx context.Context, component string) error {
+	found, ok := c.childOf(component)
 	if !ok {
 		return nil
 	}
-	return c.process.Stop(ctx)
+	return found.process.Stop(ctx)
 }

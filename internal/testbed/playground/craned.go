@@ -20,7 +20,6 @@ import (
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
-	"crane.io/crane/internal/testbed/loopback"
 	"crane.io/crane/internal/testbed/redirect"
 )
 
@@ -88,7 +87,8 @@ type deployment struct {
 	kubeconfig string
 }
 
-func (p *playground) deployment(ctx context.Context, name string) (deployment, error) {
+// newDeployment returns the deployment of a binary with a kubeconfig of its service account.
+func newDeployment(ctx context.Context, control *controlplane.ControlPlane, name string) (deployment, error) {
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return deployment{}, err
@@ -97,13 +97,13 @@ func (p *playground) deployment(ctx context.Context, name string) (deployment, e
 	if err != nil {
 		return deployment{}, err
 	}
-	kubeconfig, err := p.kubeconfigOf(ctx, d)
+	kubeconfig, err := kubeconfigOf(ctx, control, d)
 	return deployment{binarySpec: d, objects: objects, kubeconfig: kubeconfig}, err
 }
 
 // kubeconfigOf writes a kubeconfig for a binary's service account and returns its path.
-func (p *playground) kubeconfigOf(ctx context.Context, d binarySpec) (string, error) {
-	return p.control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
+func kubeconfigOf(ctx context.Context, control *controlplane.ControlPlane, d binarySpec) (string, error) {
+	return control.KubeconfigFor(ctx, d.name, controlplane.ServiceAccount(d.namespace, d.serviceAccount))
 }
 
 // argsWith returns the arguments with flags set: existing flags are replaced, others appended.
@@ -124,7 +124,7 @@ func (d binarySpec) argsWith(flags map[string]string) []string {
 // startCraned starts craned as a child process with a token of its own ServiceAccount, and so with the RBAC rules of
 // config/rbac.
 func (p *playground) startCraned(ctx context.Context) error {
-	d, err := p.deployment(ctx, componentCraned)
+	d, err := newDeployment(ctx, p.control, componentCraned)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := p.writePolicy(d.objects)
+	policy, err := writePolicy(p.dir, d.objects)
 	if err != nil {
 		return err
 	}
@@ -168,11 +168,11 @@ func (p *playground) startCraned(ctx context.Context) error {
 		return err
 	}
 	p.addScrapeTarget(componentCraned, "http://"+addresses[0]+"/metrics")
-	return p.configureWebhooks(ctx, d.objects, addresses[3])
+	return configureWebhooks(ctx, p.applier, d.objects, addresses[3])
 }
 
 // configureWebhooks points craned's webhook configurations to its address on loopback, because no Service routes to it.
-func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructured.Unstructured, address string) error {
+func configureWebhooks(ctx context.Context, applier *manifest.Applier, objects []*unstructured.Unstructured, address string) error {
 	for _, o := range objects {
 		if !redirect.IsWebhookConfiguration(o) {
 			continue
@@ -181,7 +181,7 @@ func (p *playground) configureWebhooks(ctx context.Context, objects []*unstructu
 		if err != nil {
 			return err
 		}
-		if err := p.applier.Apply(ctx, local); err != nil {
+		if err := applier.Apply(ctx, local); err != nil {
 			return err
 		}
 	}
@@ -196,8 +196,8 @@ const (
 
 // writePolicy writes the node-load policy to a file, as a kubelet mounts it into a pod, and returns its path. An
 // existing file is kept: users of --data-dir may have changed it.
-func (p *playground) writePolicy(objects []*unstructured.Unstructured) (string, error) {
-	path := p.policyPath()
+func writePolicy(dir string, objects []*unstructured.Unstructured) (string, error) {
+	path := policyPath(dir)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -214,21 +214,6 @@ func splitAddress(address string) (host, port string, err error) {
 		return "", "", fmt.Errorf("address %s: %w", address, err)
 	}
 	return host, port, nil
-}
-
-// freeAddresses returns n free addresses on loopback. They stay reserved until the playground has stopped, so that
-// processes can restart.
-func (p *playground) freeAddresses(ctx context.Context, n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		port, err := loopback.Reserve(ctx, 0)
-		if err != nil {
-			return nil, err
-		}
-		p.onStop(func(context.Context) error { return port.Close() })
-		addresses = append(addresses, port.Address())
-	}
-	return addresses, nil
 }
 
 // checkBinaries returns an error for the first binary that is missing in dir.

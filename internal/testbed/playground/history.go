@@ -35,7 +35,7 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	if err != nil {
 		return err
 	}
-	scraper, err := p.newScraper()
+	scraper, err := newScraper(p.control.Config())
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 			fail(fmt.Errorf("exporting metrics: %w", err))
 		}
 	})
-	p.background.Go(func() { p.scrapeComponents(ctx, scraper) })
+	p.background.Go(func() { scraper.run(ctx, p.options.scrapeInterval(), &p.scrapeTargets, p.prometheus, p.console) })
 	p.console.progressf("Prometheus serves at %s", p.prometheus.URL())
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/testbed/redirect"
 )
@@ -27,7 +28,7 @@ const (
 // startMetricAdapter starts metric-adapter as a child process with a token of its own ServiceAccount, and so with the
 // RBAC rules of config/rbac, and routes the aggregation layer to it.
 func (p *playground) startMetricAdapter(ctx context.Context) error {
-	d, err := p.deployment(ctx, componentMetricAdapter)
+	d, err := newDeployment(ctx, p.control, componentMetricAdapter)
 	if err != nil {
 		return err
 	}
@@ -76,12 +77,16 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 		return err
 	}
 	p.addScrapeTarget(componentMetricAdapter, "https://"+addresses[0]+"/metrics")
-	return p.awaitExternalMetrics(ctx)
+	if err := awaitExternalMetrics(ctx, p.control.Config()); err != nil {
+		return err
+	}
+	p.console.progressf("metric-adapter serves %s", externalMetrics)
+	return nil
 }
 
 // awaitExternalMetrics waits until the API server serves the adapter's API.
-func (p *playground) awaitExternalMetrics(ctx context.Context) error {
-	client, err := discovery.NewDiscoveryClientForConfig(p.control.Config())
+func awaitExternalMetrics(ctx context.Context, config *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)
 	}
@@ -93,6 +98,5 @@ func (p *playground) awaitExternalMetrics(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
 	}
-	p.console.progressf("metric-adapter serves %s", externalMetrics)
 	return nil
 }

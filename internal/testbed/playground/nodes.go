@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/simnode"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
 )
 
 // headroom is the ratio of the cluster's capacity to the sum of requests or peak use, whichever is larger. It leaves
@@ -66,7 +68,7 @@ func spareNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 
 // startNodes starts the simulated kubelets and waits until they are registered and serve.
 func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFunc) error {
-	serving, err := p.serving()
+	serving, err := newServing(p.control, p.tunnel)
 	if err != nil {
 		return err
 	}
@@ -109,13 +111,13 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 	return nil
 }
 
-// serving returns the certificates and CAs of the kubelet endpoints and of metrics.k8s.io.
-func (p *playground) serving() (*simnode.Serving, error) {
+// newServing returns the certificates and CAs of the kubelet endpoints and of metrics.k8s.io.
+func newServing(control *controlplane.ControlPlane, through *tunnel.Tunnel) (*simnode.Serving, error) {
 	clients := x509.NewCertPool()
-	if !clients.AppendCertsFromPEM(p.control.CAPEM()) {
+	if !clients.AppendCertsFromPEM(control.CAPEM()) {
 		return nil, errors.New("the certificate of the cluster CA is invalid")
 	}
-	proxyFile, proxyNames := p.control.FrontProxy()
+	proxyFile, proxyNames := control.FrontProxy()
 	proxyPEM, err := os.ReadFile(proxyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the front-proxy CA: %w", err)
@@ -126,13 +128,13 @@ func (p *playground) serving() (*simnode.Serving, error) {
 	}
 	return &simnode.Serving{
 		Cert: func(hosts ...string) (tls.Certificate, error) {
-			cert, key, err := p.control.IssueServing(hosts...)
+			cert, key, err := control.IssueServing(hosts...)
 			if err != nil {
 				return tls.Certificate{}, fmt.Errorf("certificate for %s: %w", strings.Join(hosts, ", "), err)
 			}
 			return tls.X509KeyPair(cert, key)
 		},
-		CA: p.control.CAPEM(), ClientCA: clients,
-		FrontProxyCA: proxies, FrontProxyNames: proxyNames, Metrics: true, Tunnel: p.tunnel,
+		CA: control.CAPEM(), ClientCA: clients,
+		FrontProxyCA: proxies, FrontProxyNames: proxyNames, Metrics: true, Tunnel: through,
 	}, nil
 }

@@ -27,12 +27,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/loopback"
 	"crane.io/crane/internal/testbed/playground/clusterseries"
 	"crane.io/crane/internal/testbed/playground/load"
 	"crane.io/crane/internal/testbed/playground/nodehost"
@@ -80,17 +82,15 @@ type playground struct {
 	explainAddress string // address at which crane-scheduler explains its decisions
 
 	background sync.WaitGroup // fleet, caches, exporter
-	closers    []func(context.Context) error
-
-	mu            sync.Mutex       // guards children and scrapeTargets
-	children      map[string]child // by component
-	scrapeTargets []scrapeTarget
+	cleanup
+	children
+	scrapeTargets
 }
 
 // Run starts a playground and returns when it has ended: after the first recommendations with Once, after a demo unless Keep is set,
 // otherwise when ctx ends. It writes results to out and progress to errOut, and stops everything it started before it returns.
 func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
-	p := &playground{options: o, console: newConsole(out, errOut), children: map[string]child{}}
+	p := &playground{options: o, console: newConsole(out, errOut), children: children{byComponent: map[string]child{}}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		cancel(nil)
@@ -100,7 +100,7 @@ func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
 		return ignoreCancellation(ctx, err)
 	}
 	if o.scenario != nil {
-		if err := p.playScenario(ctx); err != nil {
+		if err := o.scenario.Play(ctx, clock.RealClock{}, executor{p}); err != nil {
 			return ignoreCancellation(ctx, err)
 		}
 	}
@@ -188,9 +188,11 @@ func (p *playground) prepare(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(p.dir, "logs"), 0o700); err != nil {
 		return err
 	}
-	if err := p.logLibraries(); err != nil {
+	log, err := logLibraries(p.dir)
+	if err != nil {
 		return err
 	}
+	p.onStop(func(context.Context) error { return log.Close() })
 	p.workloads, err = workloads(p.options, time.Now(), p.console)
 	if err != nil {
 		return err
@@ -199,17 +201,16 @@ func (p *playground) prepare(context.Context) error {
 	return nil
 }
 
-// logLibraries redirects the logs of the Kubernetes libraries in this process to a file, to keep the console readable.
-func (p *playground) logLibraries() error {
-	file, err := os.OpenFile(filepath.Join(p.dir, "logs", "playground.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+// logLibraries redirects the logs of the Kubernetes libraries in this process to a file, to keep the console readable, and returns it.
+func logLibraries(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "logs", "playground.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.onStop(func(context.Context) error { return file.Close() })
 	logger := logr.FromSlogHandler(slog.NewTextHandler(file, nil))
 	klog.SetLogger(logger)
 	ctrllog.SetLogger(logger)
-	return nil
+	return file, nil
 }
 
 func (p *playground) startControlPlane(ctx context.Context) error {
@@ -277,8 +278,25 @@ func (p *playground) reportExit(e process.Exit) {
 	p.console.progressf("%s", text)
 }
 
-// onStop registers a cleanup function; they run in reverse order.
-func (p *playground) onStop(f func(context.Context) error) { p.closers = append(p.closers, f) }
+// cleanup undoes what was started.
+type cleanup struct{ closers []func(context.Context) error }
+
+// onStop registers a function; they run in reverse order.
+func (c *cleanup) onStop(f func(context.Context) error) { c.closers = append(c.closers, f) }
+
+// freeAddresses returns n free addresses on loopback. They stay reserved until the cleanup, so that processes can restart.
+func (c *cleanup) freeAddresses(ctx context.Context, n int) ([]string, error) {
+	var addresses []string
+	for range n {
+		port, err := loopback.Reserve(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		c.onStop(func(context.Context) error { return port.Close() })
+		addresses = append(addresses, port.Address())
+	}
+	return addresses, nil
+}
 
 // stop stops everything within a bound, in reverse order of the start.
 func (p *playground) stop(ctx context.Context) error {
@@ -298,11 +316,11 @@ func (p *playground) pids() map[string]int {
 	for _, c := range []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		all[string(c)] = p.control.PID(c)
 	}
-	p.mu.Lock()
-	for name, child := range p.children {
+	p.children.mu.Lock()
+	for name, child := range p.byComponent {
 		all[name] = child.process.PID()
 	}
-	p.mu.Unlock()
+	p.children.mu.Unlock()
 	for name, child := range p.agents {
 		all[name] = child.PID()
 	}

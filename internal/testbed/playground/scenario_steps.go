@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/playground/demo"
@@ -23,11 +22,6 @@ import (
 
 // nodePrefix is the prefix of a simulated node in a scenario, as in node/node-03.
 const nodePrefix = "node/"
-
-// playScenario plays the scenario of the options on this playground.
-func (p *playground) playScenario(ctx context.Context) error {
-	return p.options.scenario.Play(ctx, clock.RealClock{}, executor{p})
-}
 
 // A command that is shown until its output has a text is repeated at this interval, for this long.
 const showInterval, showTimeout = 2 * time.Second, 2 * time.Minute
@@ -103,7 +97,7 @@ func unknownComponent(name string) error {
 
 // Apply implements demo.Executor.
 func (p executor) Apply(ctx context.Context, manifest string) error {
-	return p.applyYAML(ctx, manifest)
+	return applyYAML(ctx, p.applier, manifest)
 }
 
 // Show implements demo.Executor: it runs kubectl and prints the command and its output. A failure of kubectl, for
@@ -149,11 +143,11 @@ func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, 
 // Policy implements demo.Executor.
 func (p executor) Policy(_ context.Context, content string) error {
 	// Rename replaces the file atomically, so that concurrent readers read one complete version.
-	next := p.policyPath() + ".next"
+	next := policyPath(p.dir) + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, p.policyPath())
+	return os.Rename(next, policyPath(p.dir))
 }
 
 // Crane implements demo.Executor: it runs crane and prints the command and its output. A failure of the command is

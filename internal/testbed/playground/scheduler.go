@@ -17,11 +17,11 @@ import (
 // startCraneScheduler starts crane-scheduler beside the default scheduler, with the configuration and the RBAC rules of
 // config/. It schedules pods with schedulerName crane-scheduler.
 func (p *playground) startCraneScheduler(ctx context.Context) error {
-	d, err := p.deployment(ctx, componentCraneScheduler)
+	d, err := newDeployment(ctx, p.control, componentCraneScheduler)
 	if err != nil {
 		return err
 	}
-	policy, err := p.writePolicy(d.objects)
+	policy, err := writePolicy(p.dir, d.objects)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 		return err
 	}
 	p.explainAddress = addresses[1]
-	file, err := p.writeSchedulerConfig(d.objects, d.kubeconfig, policy)
+	file, err := writeSchedulerConfig(p.dir, d, policy, p.explainAddress)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 
 // writeSchedulerConfig writes the scheduler's configuration with the values that differ from those in a pod: the
 // kubeconfig, the policy file and the address of explanations.
-func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, kubeconfig, policy string) (string, error) {
-	text, err := configMapText(objects, componentCraneScheduler, "config.yaml")
+func writeSchedulerConfig(dir string, d deployment, policy, explainAddress string) (string, error) {
+	text, err := configMapText(d.objects, componentCraneScheduler, "config.yaml")
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, 
 	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
-	if err := unstructured.SetNestedField(c, kubeconfig, "clientConnection", "kubeconfig"); err != nil {
+	if err := unstructured.SetNestedField(c, d.kubeconfig, "clientConnection", "kubeconfig"); err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
 	profiles, _, err := unstructured.NestedSlice(c, "profiles")
@@ -72,7 +72,7 @@ func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, 
 			plugin, _ := entry.(map[string]any)
 			args, ok := plugin["args"].(map[string]any)
 			if ok && plugin["name"] == "Dynamic" {
-				args["policyConfigPath"], args["explainAddress"], set = policy, p.explainAddress, true
+				args["policyConfigPath"], args["explainAddress"], set = policy, explainAddress, true
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (p *playground) writeSchedulerConfig(objects []*unstructured.Unstructured, 
 	if err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
-	path := filepath.Join(p.dir, "crane-scheduler.yaml")
+	path := filepath.Join(dir, "crane-scheduler.yaml")
 	return path, os.WriteFile(path, content, 0o600)
 }
 
@@ -103,5 +103,5 @@ func configMapText(objects []*unstructured.Unstructured, name, key string) (stri
 	return "", fmt.Errorf("config holds no ConfigMap %s", name)
 }
 
-// policyPath returns the path of the node-load policy file.
-func (p *playground) policyPath() string { return filepath.Join(p.dir, policyKey) }
+// policyPath returns the path of the node-load policy file in the data directory.
+func policyPath(dir string) string { return filepath.Join(dir, policyKey) }

@@ -19,11 +19,11 @@ func TestSchedulerConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &playground{dir: t.TempDir(), explainAddress: "127.0.0.1:4711"}
-	policy, err := p.writePolicy(objects)
+	policy, err := writePolicy(p.dir, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := p.writeSchedulerConfig(objects, "/k/config", policy)
+	path, err := writeSchedulerConfig(p.dir, deployment{objects: objects, kubeconfig: "/k/config"}, policy, p.explainAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestSchedulerConfiguration(t *testing.T) {
 	if err := (executor{p}).Policy(t.Context(), "changed"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.writePolicy(objects); err != nil {
+	if _, err := writePolicy(p.dir, objects); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(policy); err != nil || string(got) != "changed" {

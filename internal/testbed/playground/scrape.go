@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+	"k8s.io/client-go/rest"
 
 	"crane.io/crane/internal/testbed/promserver"
 )
@@ -33,9 +35,8 @@ type scraper struct {
 	now    func() time.Time
 }
 
-// newScraper returns a scraper that authenticates as the cluster's administrator.
-func (p *playground) newScraper() (*scraper, error) {
-	config := p.control.Config()
+// newScraper returns a scraper that authenticates with the client certificate of a configuration.
+func newScraper(config *rest.Config) (*scraper, error) {
 	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of the administrator: %w", err)
@@ -47,26 +48,36 @@ func (p *playground) newScraper() (*scraper, error) {
 	return &scraper{client: &http.Client{Transport: transport, Timeout: scrapeTimeout}, now: time.Now}, nil
 }
 
-// addScrapeTarget registers a component.
-func (p *playground) addScrapeTarget(job, url string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.scrapeTargets = append(p.scrapeTargets, scrapeTarget{job: job, url: url})
+// scrapeTargets are the components to scrape.
+type scrapeTargets struct {
+	mu   sync.Mutex
+	list []scrapeTarget
 }
 
-// scrapeComponents stores the metrics of each registered component until ctx ends.
-func (p *playground) scrapeComponents(ctx context.Context, s *scraper) {
-	ticker := time.NewTicker(p.options.scrapeInterval())
+// addScrapeTarget registers a component.
+func (t *scrapeTargets) addScrapeTarget(job, url string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = append(t.list, scrapeTarget{job: job, url: url})
+}
+
+// registered returns the components that are registered so far.
+func (t *scrapeTargets) registered() []scrapeTarget {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.list
+}
+
+// run stores the metrics of each registered component at an interval until ctx ends.
+func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scrapeTargets, into *promserver.Server, c *console) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		p.mu.Lock()
-		targets := p.scrapeTargets
-		p.mu.Unlock()
-		for _, target := range targets {
+		for _, target := range targets.registered() {
 			at := s.now()
 			batch := s.scrape(ctx, target)
-			if err := p.prometheus.Append(ctx, target.url, at, batch); err != nil && ctx.Err() == nil {
-				p.console.progressf("scraping %s: %v", target.job, err)
+			if err := into.Append(ctx, target.url, at, batch); err != nil && ctx.Err() == nil {
+				c.progressf("scraping %s: %v", target.job, err)
 			}
 		}
 		select {

@@ -40,7 +40,7 @@ func (p *playground) printSummary(ctx context.Context) error {
 		p.console.resultf("Memory: %s.", describe(all))
 	}
 	if p.prometheus != nil {
-		p.reportCapabilities(ctx)
+		reportCapabilities(ctx, p.console, p.prometheus.URL())
 	}
 	if p.options.Once {
 		return nil
@@ -74,7 +74,7 @@ func environment(kubeconfig, prometheus, binDir string) string {
 
 // recommend applies the RecommendationRule, waits for craned and prints the recommendations.
 func (p *playground) recommend(ctx context.Context) error {
-	if err := p.applyYAML(ctx, ruleManifest); err != nil {
+	if err := applyYAML(ctx, p.applier, ruleManifest); err != nil {
 		return err
 	}
 	printed := 0
@@ -97,23 +97,23 @@ func (p *playground) recommend(ctx context.Context) error {
 }
 
 // reportCapabilities runs the capability probe of craned and crane against the playground's Prometheus.
-func (p *playground) reportCapabilities(ctx context.Context) {
+func reportCapabilities(ctx context.Context, c *console, address string) {
 	cfg := prometheus.DefaultConfig()
-	cfg.Address = p.prometheus.URL()
+	cfg.Address = address
 	source, err := prometheus.New(cfg)
 	if err != nil {
-		p.console.progressf("capability probe: %v", err)
+		c.progressf("capability probe: %v", err)
 		return
 	}
 	report, err := source.Probe(ctx)
 	if err != nil {
-		p.console.progressf("capability probe: %v", err)
+		c.progressf("capability probe: %v", err)
 		return
 	}
 	missing := report.Missing()
-	p.console.resultf("Capability probe: %d of %d metrics found, %.1f days of history.",
+	c.resultf("Capability probe: %d of %d metrics found, %.1f days of history.",
 		len(report.Metrics)-len(missing), len(report.Metrics), report.History.Hours()/24)
 	for _, m := range missing {
-		p.console.resultf("  missing %s: %s", m.Metric, m.Impact)
+		c.resultf("  missing %s: %s", m.Metric, m.Impact)
 	}
 }

@@ -185,10 +185,10 @@ func describeMissing(missing map[string]int) string {
 }
 
 // applyYAML applies a manifest as the cluster administrator.
-func (p *playground) applyYAML(ctx context.Context, text string) error {
+func applyYAML(ctx context.Context, applier *manifest.Applier, text string) error {
 	objects, err := manifest.ParseString(text)
 	if err != nil {
 		return err
 	}
-	return p.applier.Apply(ctx, objects...)
+	return applier.Apply(ctx, objects...)
 }
