@@ -6,6 +6,7 @@ package rightsize
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/rightsize/calibrate"
@@ -14,17 +15,23 @@ import (
 
 // Plan returns the request of the day of now that met the target in a replay of the days, with the default reaction if pods are raised
 // within the day. A recommendation is one number, so it is one request a day. The running day is left out, so that the result changes
-// once a day. Days whose Reaction is nil are replayed without one, which needs no less. The errors are those of calibrate.Model.Plan.
+// once a day. Days whose Reaction is nil are replayed without one, which needs no less, and the newest days are then not tried. The
+// errors are those of calibrate.Model.Plan.
 func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan, error) {
+	today := series.DayOf(now)
+	finished := func(d *Day) bool { return d.Day < today }
 	s := calibrate.ConstantSettings()
 	s.Target, s.Window = p.Target, int(p.Window/day)
-	today := series.DayOf(now)
 	if reacts {
-		s.Reaction = calibrate.DefaultSettings().Reaction
+		reacting := calibrate.DefaultSettings()
+		s.Reaction = reacting.Reaction
+		if !slices.ContainsFunc(days, func(d *Day) bool { return finished(d) && d.Reaction == nil }) {
+			s.Newest = reacting.Newest
+		}
 	}
 	m := calibrate.New(s)
 	for _, d := range days {
-		if d.Day < today {
+		if finished(d) {
 			m.AddSketch(d.Day, &d.CPU, d.Reaction)
 		}
 	}
@@ -42,11 +49,15 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstima
 		return out
 	}
 	c := plan.Calibration
+	window := daysText(p.Window)
+	if c.NewestDays > 0 {
+		window = fmt.Sprintf("the newest %d days", c.NewestDays)
+	}
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
 		margin: series.Ratio(c.Multiplier - 1),
 		detail: fmt.Sprintf("%s of %s; with the factor %.3g, %s above the request in %s, target %s",
-			percentile(calibrate.ConstantSettings().Quantile), daysText(p.Window), c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
+			percentile(calibrate.ConstantSettings().Quantile), window, c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)),
 		calibration: &c,
 	}
 }

@@ -104,6 +104,26 @@ func TestCalibratedWithReaction(t *testing.T) {
 	}
 }
 
+// TestCalibratedFollowsALevel checks that usage which fell to a quarter is sized by the newest days if pods are raised within the day, and by
+// all days otherwise.
+func TestCalibratedFollowsALevel(t *testing.T) {
+	in := calibratedInput(14, func(i int) float64 {
+		if i < 6*288 {
+			return 4
+		}
+		return 1
+	})
+	without := calibratedCPU(t, in, 0.005)
+	in.Reacts = true
+	with := calibratedCPU(t, in, 0.005)
+	if c := with.CPU.Calibration; c.NewestDays != 3 || *with.Target.CPURequest > 1200 || !strings.Contains(with.CPU.Message, "of the newest 3 days") {
+		t.Errorf("%v with raises, %+v, %q", *with.Target.CPURequest, c, with.CPU.Message)
+	}
+	if c := without.CPU.Calibration; c.NewestDays != 0 || strings.Contains(without.CPU.Message, "newest") {
+		t.Errorf("%v without raises, %+v, %q", *without.Target.CPURequest, c, without.CPU.Message)
+	}
+}
+
 // TestReactionOfProfiles checks that the effect of the reaction is the same whether pods are added to one profile, merged, or stored and read;
 // that a starting pod does not react, and that the effect is not known if that on any part is not.
 func TestReactionOfProfiles(t *testing.T) {

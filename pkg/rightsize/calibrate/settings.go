@@ -55,7 +55,7 @@ const LowestTarget series.Ratio = 0.0025
 func DefaultSettings() Settings {
 	return Settings{
 		Target: DefaultTarget, Quantile: 0.98, Block: 3 * time.Hour, Reach: 15 * time.Minute, Window: 14, Newest: 3, MinDays: 7,
-		Reaction: &Reaction{Headroom: 1.2, Hold: time.Hour, Delay: 2 * time.Minute},
+		Reaction: &Reaction{Headroom: 1.3, Hold: time.Hour, Delay: 2 * time.Minute},
 	}
 }
 

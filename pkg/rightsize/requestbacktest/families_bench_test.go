@@ -37,14 +37,14 @@ func (v variant) rule(target series.Ratio) Rule {
 func variants(block time.Duration) []variant {
 	base := calibrate.DefaultSettings()
 	if block == day {
-		reaction := base.Reaction
+		reacting := base
 		base = calibrate.ConstantSettings()
-		base.Reaction = reaction
+		base.Reaction, base.Newest = reacting.Reaction, reacting.Newest
 	}
 	out := []variant{{"calibrated", base}}
-	for _, q := range []series.Ratio{0.95, 0.98} {
-		for _, hold := range []time.Duration{time.Hour, 3 * time.Hour} {
-			for _, headroom := range []float64{1.1, 1.2, 1.3} {
+	for _, q := range []series.Ratio{0.95, 0.98, 0.99} {
+		for _, hold := range []time.Duration{30 * time.Minute, time.Hour} {
+			for _, headroom := range []float64{1.2, 1.3, 1.4} {
 				for _, newest := range []int{0, 3} {
 					s := base
 					s.Quantile, s.Newest, s.Reaction = q, newest, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
