@@ -16,9 +16,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/testbed/promserver"
 )
@@ -122,20 +124,20 @@ func report(cfg prometheus.Config, s shape, built promserver.BackfillStats, fres
 	fmt.Printf("History of %d containers in %d namespaces, %d days, scraped every %v\n", s.containers, s.namespaces, s.days, s.scrape)
 	fmt.Printf("data set: %d series, %d million samples, %d MiB, written in %v (%s, not counted below)\n\n",
 		built.Series, built.Samples/1e6, built.Bytes>>20, built.Took.Round(time.Second), how)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "read\tstep\tcontainers\tsamples\tgaps\tqueries\tretries\tMiB read\twall\t")
+	t := texttable.New("read", "step", "containers", "samples", "gaps", "queries", "retries", "MiB read", "wall")
 	var wall time.Duration
 	queries := int64(0)
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t\n", r.what, r.step, r.containers, r.samples, r.stats.Gaps,
-			r.stats.Queries, r.stats.Retries, r.stats.Bytes>>20, r.wall.Round(100*time.Millisecond))
+		t.AppendRow(table.Row{
+			r.what, r.step, r.containers, r.samples, r.stats.Gaps, r.stats.Queries, r.stats.Retries, r.stats.Bytes >> 20, r.wall.Round(100 * time.Millisecond),
+		})
 		wall += r.wall
 		queries += r.stats.Queries
 	}
 	if len(results) > 1 {
-		fmt.Fprintf(w, "all\t\t\t\t\t%d\t\t\t%v\t\n", queries, wall.Round(100*time.Millisecond))
+		t.AppendRow(table.Row{"all", "", "", "", "", queries, "", "", wall.Round(100 * time.Millisecond)})
 	}
-	w.Flush()
+	fmt.Println(t.Render())
 	var own syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &own)
 	fmt.Printf("\nreader: peak memory %d MiB, CPU time %v\n", own.Maxrss>>10, cpuTime(&own))

@@ -15,8 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"text/tabwriter"
 	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"crane.io/crane/internal/component/texttable"
 )
 
 // commandRun is one run of the command.
@@ -63,19 +66,17 @@ func measureRecommend(ctx context.Context, s shape, dir, crane string) (err erro
 	fmt.Printf("Recommendations for %d containers of %d workloads in %d namespaces, %d days, scraped every %v, with evidence, as JSON\n",
 		s.containers, s.workloads(), s.namespaces, length, s.scrape)
 	fmt.Printf("data set: %d series, %d million samples, %d MiB\n\n", built.Series, built.Samples/1e6, built.Bytes>>20)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "run\twall\tCPU time\tpeak memory MiB\trequests\tcontainers with numbers\tMiB printed\t")
+	t := texttable.New("run", "wall", "CPU time", "peak memory MiB", "requests", "containers with numbers", "MiB printed")
 	for _, what := range []string{"cold", "with the cache"} {
 		r, err := runCommand(ctx, crane, address, scratch, length)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		fmt.Fprintf(w, "%s\t%v\t%v\t%d\t%d\t%d\t%d\t\n", what, r.wall.Round(100*time.Millisecond), r.cpu.Round(100*time.Millisecond),
-			r.peak>>20, r.requests, r.numbers, r.printed>>20)
+		t.AppendRow(table.Row{
+			what, r.wall.Round(100 * time.Millisecond), r.cpu.Round(100 * time.Millisecond), r.peak >> 20, r.requests, r.numbers, r.printed >> 20,
+		})
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	fmt.Println(t.Render())
 	now := time.Now().UTC()
 	fmt.Printf("\ntoday is %v old; aims: 90s and 768 MiB cold, 10s with the cache of yesterday\n", now.Sub(now.Truncate(24*time.Hour)).Round(time.Minute))
 	return nil
