@@ -128,8 +128,8 @@ func (g group) name() string {
 	return name
 }
 
-// groupTableData returns one row per group.
-func (r *report) groupTableData() tableData {
+// groupData returns one row per group.
+func (r rowReport) groupData() tableData {
 	s := tableData{}
 	for _, title := range groupTitles(r.groupBy) {
 		s.header = append(s.header, title)
@@ -150,7 +150,7 @@ func (r *report) groupTableData() tableData {
 	}
 	for _, g := range r.groups() {
 		note := ""
-		if all, without := g.containers(r); without > 0 {
+		if all, without := g.containers(r.report); without > 0 {
 			note = fmt.Sprintf("%d of %s without a recommendation", without, series.FormatCount(all, "container"))
 		}
 		s.rows = append(s.rows, row(g.names, g, note))
@@ -164,7 +164,7 @@ func (r *report) groupTableData() tableData {
 }
 
 // amountCells returns the sums over pods.
-func (r *report) amountCells(t requestTotals) table.Row {
+func (r rowReport) amountCells(t requestTotals) table.Row {
 	var row table.Row
 	for _, resource := range r.resources {
 		now, after, format := t.memoryNow, t.memoryRecommended, formatGiB

@@ -16,9 +16,9 @@ import (
 // money per month; unknown values are empty. Column names are stable.
 func renderCSV(w io.Writer, r *report) error {
 	out := csv.NewWriter(w)
-	lines := r.csvContainers
+	lines := csvReport{r}.containers
 	if r.groupBy != "" {
-		lines = r.csvGroups
+		lines = csvReport{r}.groupLines
 	}
 	for _, line := range lines() {
 		if err := out.Write(line); err != nil {
@@ -32,7 +32,10 @@ func renderCSV(w io.Writer, r *report) error {
 	return nil
 }
 
-func (r *report) csvContainers() [][]string {
+// csvReport lays a report out as lines of CSV.
+type csvReport struct{ *report }
+
+func (r csvReport) containers() [][]string {
 	header := []string{"namespace", "api_version", "kind", "workload", "replicas", "container", "role"}
 	for _, resource := range []string{"cpu_cores", "memory_bytes"} {
 		name, unit, _ := strings.Cut(resource, "_")
@@ -47,7 +50,7 @@ func (r *report) csvContainers() [][]string {
 			}
 			line = append(line, csvResourceCells(container.CPU)...)
 			line = append(line, csvResourceCells(container.Memory)...)
-			line = append(line, r.csvSavingCells(container.Saving)...)
+			line = append(line, r.savingCells(container.Saving)...)
 			lines = append(lines, append(line, escapeFormula(r.note(r.items[i], c))))
 		}
 	}
@@ -77,14 +80,14 @@ func csvResourceCells(r *jsonResource) []string {
 	return cells
 }
 
-func (r *report) csvSavingCells(s *jsonSaving) []string {
+func (r csvReport) savingCells(s *jsonSaving) []string {
 	if s == nil || r.prices == nil {
 		return make([]string, 4)
 	}
 	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), escapeFormula(r.prices.book.Currency)}
 }
 
-func (r *report) csvGroups() [][]string {
+func (r csvReport) groupLines() [][]string {
 	lines := [][]string{{
 		r.groupBy, "workloads", "containers", "without_number", "cpu_request_cores", "cpu_recommended_request_cores",
 		"memory_request_bytes", "memory_recommended_request_bytes", "saved_cpu_cores", "saved_memory_bytes", "saved_per_month", "currency",
@@ -94,7 +97,7 @@ func (r *report) csvGroups() [][]string {
 			escapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
 			formatNumber(g.CPU.Current), formatNumber(g.CPU.Recommended), formatNumber(g.Memory.Current), formatNumber(g.Memory.Recommended),
 		}
-		lines = append(lines, append(line, r.csvSavingCells(g.Saving)...))
+		lines = append(lines, append(line, r.savingCells(g.Saving)...))
 	}
 	return lines
 }

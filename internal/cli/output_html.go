@@ -59,7 +59,9 @@ type htmlContainer struct {
 
 // renderHTML writes a self-contained page without external resources. Its one script filters the rows; the page's Content-Security-Policy
 // allows that script by its hash and no other.
-func renderHTML(w io.Writer, r *report) error { return executeTemplate(w, "recommend", r.html()) }
+func renderHTML(w io.Writer, r *report) error {
+	return executeTemplate(w, "recommend", htmlReport{r}.page())
+}
 
 // executeTemplate writes the page "recommend" or "migrate".
 func executeTemplate(w io.Writer, name string, data any) error {
@@ -76,8 +78,11 @@ func executeTemplate(w io.Writer, name string, data any) error {
 	return nil
 }
 
-func (r *report) html() htmlPage {
-	s, t := r.tableData(), r.totals()
+// htmlReport lays a report out as a page.
+type htmlReport struct{ *report }
+
+func (r htmlReport) page() htmlPage {
+	s, t := rowReport{r.report}.data(), r.totals()
 	page := htmlPage{Subtitle: r.subtitle(), Sources: r.sources.lines()}
 	if !r.fromFiles() {
 		page.Totals = []htmlTotal{
@@ -133,7 +138,7 @@ func (r *report) html() htmlPage {
 			view.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
 		}
 		for c := range w.Containers {
-			view.Details = append(view.Details, r.htmlContainer(r.items[i], c, w.Containers[c]))
+			view.Details = append(view.Details, r.container(r.items[i], c, w.Containers[c]))
 		}
 		page.Workloads = append(page.Workloads, view)
 	}
@@ -141,7 +146,7 @@ func (r *report) html() htmlPage {
 }
 
 // linkRows links a cell of each container's row to the explanation of its workload. Groups have none.
-func (r *report) linkRows(rows []htmlRow, column int) {
+func (r htmlReport) linkRows(rows []htmlRow, column int) {
 	if r.groupBy != "" {
 		return
 	}
@@ -174,10 +179,10 @@ type htmlResource struct {
 	NoReplayYet bool
 }
 
-func (r *report) htmlContainer(it item, i int, c jsonContainer) htmlContainer {
+func (r htmlReport) container(it item, i int, c jsonContainer) htmlContainer {
 	out := htmlContainer{Name: c.Name, Role: c.Role}
 	if i < len(it.savings) {
-		out.Saving = containerSaving(r, it, i)
+		out.Saving = containerSaving(r.report, it, i)
 	}
 	for _, view := range []htmlResource{{Name: "CPU", jsonResource: c.CPU}, {Name: "Memory", jsonResource: c.Memory}} {
 		if view.jsonResource == nil {

@@ -15,7 +15,7 @@ import (
 
 // renderMarkdown writes the table in GitHub Flavored Markdown, for example for a pull request.
 func renderMarkdown(w io.Writer, r *report) error {
-	s := r.tableData()
+	s := rowReport{r}.data()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.subtitle()))
 	line := func(row table.Row, mark string) {

@@ -64,13 +64,13 @@ func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 
 // formatTable returns the table without savings and sources.
 func formatTable(r *report, columns int, paint painter) string {
-	s := r.tableData()
+	s := rowReport{r}.data()
 	widths := s.widths()
 	if excessWidth(widths, columns) > 0 {
 		s.shortenKinds()
 		widths = s.widths()
 		if excessWidth(widths, columns) > 0 && !r.fromFiles() {
-			return formatStackedTable(r.tableData(), columns, paint)
+			return formatStackedTable(rowReport{r}.data(), columns, paint)
 		}
 		narrowNames(widths, s.names, columns)
 	}
@@ -123,7 +123,7 @@ func narrowNames(widths []int, names, columns int) {
 
 func (r *report) fromFiles() bool { return len(r.resources) == 1 }
 
-func (r *report) tableRow(it item, i, names int) table.Row {
+func (r rowReport) tableRow(it item, i, names int) table.Row {
 	c := it.plan.Containers[i]
 	row := table.Row{it.workload.Namespace, it.workload.Kind + "/" + it.workload.Name, c.Container}
 	if names == 1 {
@@ -144,7 +144,7 @@ func (r *report) tableRow(it item, i, names int) table.Row {
 }
 
 // visibleCells returns the cells that apply to the report: for files, the recommendation only.
-func (r *report) visibleCells(all table.Row) table.Row {
+func (r rowReport) visibleCells(all table.Row) table.Row {
 	if r.fromFiles() {
 		return all[1:2]
 	}
@@ -179,7 +179,7 @@ func percentText(now, target float64) string {
 	return fmt.Sprintf("%+.0f%%", rounded)
 }
 
-func (r *report) totalsRow(names int) table.Row {
+func (r rowReport) totalsRow(names int) table.Row {
 	t := r.totals()
 	row := make(table.Row, names)
 	for i := range row {

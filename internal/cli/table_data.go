@@ -29,9 +29,12 @@ const (
 	workloadsTitle = "WORKLOADS"
 )
 
-func (r *report) tableData() tableData {
+// rowReport lays a report out as rows.
+type rowReport struct{ *report }
+
+func (r rowReport) data() tableData {
 	if r.groupBy != "" {
-		return r.groupTableData()
+		return r.groupData()
 	}
 	s := tableData{header: table.Row{"NAMESPACE", "WORKLOAD", "CONTAINER"}}
 	if r.fromFiles() {
@@ -51,7 +54,7 @@ func (r *report) tableData() tableData {
 }
 
 // amountTitles returns the titles between the names and the note.
-func (r *report) amountTitles() table.Row {
+func (r rowReport) amountTitles() table.Row {
 	var titles table.Row
 	for _, resource := range r.resources {
 		title := map[metrics.UsageKind]string{metrics.CPU: "CPU", metrics.Memory: "MEMORY"}[resource]
