@@ -75,14 +75,6 @@ func (b *Binds) Remove(pod string) {
 	}
 }
 
-// RemoveNode removes a deleted node.
-func (b *Binds) RemoveNode(node string) {
-	for _, p := range b.nodes[node] {
-		delete(b.pods, p.pod)
-	}
-	delete(b.nodes, node)
-}
-
 // Count returns the number of placements on the node in each of the ranges, including future ones, for HotValue. The
 // result is a copy.
 func (b *Binds) Count(node string, now time.Time) []int64 {

@@ -52,7 +52,7 @@ func TestBindsMoveAndGo(t *testing.T) {
 	}
 	b.Remove("b")
 	b.Remove("b")
-	b.RemoveNode("n2")
+	b.Remove("a")
 	if got := b.Count("n2", at(2)); got[0] != 0 || b.Len() != 0 || len(b.nodes) != 0 {
 		t.Errorf("%v, %d pods, %d nodes are left", got, b.Len(), len(b.nodes))
 	}

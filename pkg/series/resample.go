@@ -65,23 +65,3 @@ func (s Series) Clean() (refused int) {
 	}
 	return refused
 }
-
-// FillGaps returns a copy in which gaps of at most longest between two samples are bridged by a straight line. Longer
-// gaps, and gaps at either end, stay: a line across them would be an invention.
-func (s Series) FillGaps(longest time.Duration) Series {
-	out := Series{Start: s.Start, Step: s.Step, Values: append([]float64(nil), s.Values...)}
-	last := -1
-	for i, v := range s.Values {
-		if IsGap(v) {
-			continue
-		}
-		if missing := i - last - 1; last >= 0 && missing > 0 && time.Duration(missing)*s.Step <= longest {
-			slope := (v - s.Values[last]) / float64(i-last)
-			for k := last + 1; k < i; k++ {
-				out.Values[k] = s.Values[last] + slope*float64(k-last)
-			}
-		}
-		last = i
-	}
-	return out
-}

@@ -55,8 +55,8 @@ type Usage struct {
 	kills map[container][]rightsize.OOM
 	// heaps holds the largest Java heap of all pods of a container.
 	heaps map[container]heapSizes
-	// byWorkload lists the containers with usage of each workload.
-	byWorkload map[identity][]string
+	// requested has the workloads whose usage is read.
+	requested map[identity]bool
 	// constraints are the limits that the cluster sets to sizes.
 	constraints workload.Constraints
 	// totals is nil unless requested.
@@ -87,11 +87,11 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		nodeGroups: req.NodeGroups,
 		kills:      map[container][]rightsize.OOM{},
 		heaps:      map[container]heapSizes{},
-		byWorkload: map[identity][]string{},
+		requested:  map[identity]bool{},
 	}
 	distinct := map[string]bool{}
 	for _, w := range req.Workloads {
-		u.byWorkload[identityOf(w.Ref)] = nil
+		u.requested[identityOf(w.Ref)] = true
 		distinct[w.Namespace] = true
 	}
 	if len(distinct) == 0 {
@@ -130,9 +130,6 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		for _, p := range all {
 			p.Compact()
 		}
-	}
-	for id := range u.byWorkload {
-		slices.Sort(u.byWorkload[id])
 	}
 	return u, nil
 }
@@ -180,8 +177,7 @@ func (c container) withoutGroup() container {
 
 // includes reports whether a container belongs to a requested workload.
 func (u *Usage) includes(key container) bool {
-	_, requested := u.byWorkload[key.identity]
-	return requested
+	return u.requested[key.identity]
 }
 
 // profilesOf returns the profile of a container, and its part for the key's node group. It adds missing ones.
@@ -191,7 +187,6 @@ func (u *Usage) profilesOf(key container) []*rightsize.Profile {
 	if profile == nil {
 		profile = rightsize.NewProfile()
 		u.profiles[all] = profile
-		u.byWorkload[all.identity] = append(u.byWorkload[all.identity], all.name)
 	}
 	if key.group == "" {
 		return []*rightsize.Profile{profile}
@@ -233,10 +228,3 @@ func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.Usag
 func (u *Usage) Profile(ref workload.Ref, name string) *rightsize.Profile {
 	return u.profiles[container{identity: identityOf(ref), name: name}]
 }
-
-// ContainerNames returns the names of the workload's containers that have a profile, sorted. They can include containers that the pod
-// template does not have: injected ones and those of earlier templates.
-func (u *Usage) ContainerNames(ref workload.Ref) []string { return u.byWorkload[identityOf(ref)] }
-
-// ContainerCount returns the number of containers with a profile.
-func (u *Usage) ContainerCount() int { return len(u.profiles) }

@@ -90,8 +90,8 @@ func TestCollect(t *testing.T) {
 	if len(r.asked) != 2 || !slices.Equal(r.asked[0].Namespaces, []string{"data", "shop"}) || !r.asked[0].Start.Equal(end.Add(-48*time.Hour)) {
 		t.Errorf("asked %+v", r.asked)
 	}
-	if got := u.ContainerNames(web().Ref); !slices.Equal(got, []string{"app", "injected"}) || u.ContainerCount() != 2 {
-		t.Errorf("containers %v, %d in all", got, u.ContainerCount())
+	if len(u.profiles) != 2 || u.Profile(web().Ref, "app") == nil || u.Profile(web().Ref, "injected") == nil {
+		t.Errorf("%d profiles, want those of the containers app and injected", len(u.profiles))
 	}
 	day := u.Profile(web().Ref, "app").Days()[0]
 	if day.CPU.Total() != 6 || day.Memory.Total() != 6 {
@@ -147,7 +147,7 @@ func TestOOMMemory(t *testing.T) {
 // TestOOMMemoryKnown checks that the memory of a kill that the source reports is used instead of the current limit.
 func TestOOMMemoryKnown(t *testing.T) {
 	kill := rightsize.OOM{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Memory: 7}
-	u := &Usage{byWorkload: map[identity][]string{identityOf(web().Ref): nil}, kills: map[container][]rightsize.OOM{}}
+	u := &Usage{requested: map[identity]bool{identityOf(web().Ref): true}, kills: map[container][]rightsize.OOM{}}
 	r := &reader{kills: []metrics.OOMKill{{Key: key("shop", "Deployment", "web", "web-1", "app"), Time: kill.At, Memory: kill.Memory}}}
 	if err := u.readEvents(t.Context(), metrics.Capabilities{OOM: r}, metrics.Window{}, nil); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestCollectFails(t *testing.T) {
 	if u != nil || !errors.Is(err, boom) {
 		t.Errorf("half a history: %v, %v", u, err)
 	}
-	if u, err = Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{End: time.Now(), Length: time.Hour}); err != nil || u.ContainerCount() != 0 || len(r.asked) != 1 {
+	if u, err = Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{End: time.Now(), Length: time.Hour}); err != nil || len(u.profiles) != 0 || len(r.asked) != 1 {
 		t.Errorf("no workloads: %v, %v, asked %d times", u, err, len(r.asked))
 	}
 }

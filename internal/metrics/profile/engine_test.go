@@ -72,8 +72,8 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 		return u, source.Stats().Queries
 	}
 	want, _ := read(nil, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
-	if want.ContainerCount() != 4 {
-		t.Fatalf("%d containers, want 4", want.ContainerCount())
+	if len(want.profiles) != 4 {
+		t.Fatalf("%d containers, want 4", len(want.profiles))
 	}
 	_, cold := read(d.cache, "shop/w0")
 	got, _ := read(d.cache, "bank/w0", "bank/w1", "shop/w0", "shop/w1")

@@ -34,7 +34,7 @@ func TestJVM(t *testing.T) {
 		"live data are unknown":   {nil, limited, []metrics.Heap{{Max: gib}}, flags(rightsize.JVM{MaxHeap: gib})},
 		"nothing that is bounded": {nil, limited, []metrics.Heap{{}}, nil},
 	} {
-		u := &Usage{heaps: map[container]heapSizes{}, byWorkload: map[identity][]string{identityOf(web().Ref): nil}}
+		u := &Usage{heaps: map[container]heapSizes{}, requested: map[identity]bool{identityOf(web().Ref): true}}
 		for _, h := range c.said {
 			if h.Key.Pod == "" {
 				h.Key = key("shop", "Deployment", "web", "web-1", "app")
