@@ -57,8 +57,8 @@ func TestNamespaceBudget(t *testing.T) {
 		p.Forget("honest")
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || len(p.served) != 0 || len(p.expressions) != 0 {
-			t.Errorf("left over: %+v, %v, %v", p.budgets, p.served, p.expressions)
+		if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || len(p.reads.served) != 0 || len(p.reads.expressions) != 0 {
+			t.Errorf("left over: %+v, %v, %v", p.budgets, p.reads.served, p.reads.expressions)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestManyExpressions(t *testing.T) {
 			e.phase = toFetch
 			due = append(due, e)
 		}
-		if n := len(p.batches(due, time.Now())); n != 3*expressionCandidates {
+		if n := len(p.config.batches(due, time.Now())); n != 3*expressionCandidates {
 			t.Errorf("a dispatch considers %d reads, want %d", n, 3*expressionCandidates)
 		}
 		p.mu.Unlock()

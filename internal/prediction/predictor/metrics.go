@@ -88,7 +88,7 @@ func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	counter(readsDesc, p.counts.failedRefresh.Load(), "refresh", "failure")
 	counter(restoredDesc, p.counts.restored.Load())
 	p.mu.Lock()
-	models, failing := p.models, min(1, p.pauses)
+	models, failing := p.models, min(1, p.reads.pauses)
 	all := make([]*entry, 0, len(p.entries))
 	for _, e := range p.entries {
 		all = append(all, e)

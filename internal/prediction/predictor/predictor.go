@@ -99,22 +99,7 @@ type Predictor struct {
 	callers map[string]map[Key]struct{}
 	models  int // number of models of all entries
 	budgets budgets
-	// served holds, by namespace, when a read of it was last started, as a count of starts. It has an entry for each namespace in budgets
-	// at most.
-	served map[string]int64
-	starts int64
-	// expressions holds the number of running reads of expressions by namespace.
-	expressions map[string]int
-	// answered is the last time at which the source answered a query.
-	answered time.Time
-	busy     int // number of busy workers
-	reading  int // number of those that read whole histories of workloads and nodes
-	// pauses counts consecutive failures of the source. The source is not queried before resume, and then with one
-	// query.
-	pauses int
-	resume time.Time
-	// failure is the first error of the row.
-	failure error
+	reads   reads
 }
 
 // New validates the configuration and creates the state directory. Start starts the workers.
@@ -140,7 +125,8 @@ func New(c Config) (*Predictor, error) {
 	return &Predictor{
 		config: c, fleet: fleet, store: s, wake: make(chan struct{}, 1),
 		entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{},
-		budgets: budgets{byNamespace: map[string]int64{}}, served: map[string]int64{}, expressions: map[string]int{},
+		budgets: budgets{byNamespace: map[string]int64{}},
+		reads:   reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}},
 	}, nil
 }
 
@@ -229,7 +215,7 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 		if !slices.Contains(e.namespaces(), namespace) {
 			p.budgets.chargeNamespaces(-e.bytes(), namespace)
 			if _, used := p.budgets.byNamespace[namespace]; !used {
-				delete(p.served, namespace)
+				delete(p.reads.served, namespace)
 			}
 		}
 		if len(e.callers) == 0 {
@@ -263,7 +249,7 @@ func (p *Predictor) Status(key Key) Status {
 	}
 	s := e.status(p.config.Clock.Now(), &p.config)
 	p.mu.Lock()
-	failure := p.failure
+	failure := p.reads.failure
 	p.mu.Unlock()
 	// While the source fails, one read probes it for all entries, so the failure applies to entries that were not
 	// read as well.

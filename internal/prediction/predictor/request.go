@@ -174,7 +174,7 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 	ctx, span := tracing.Start(ctx, "prediction.forecast", "namespace", cmp.Or(b.namespace, b.group.namespace), "series", strconv.Itoa(len(b.plans)))
 	defer func() { tracing.End(span, err) }()
 	reading, read := tracing.Start(ctx, "prediction.read")
-	found, err := p.querySource(reading, b)
+	found, err := p.config.querySource(reading, b)
 	if tracing.End(read, err); err != nil {
 		return err
 	}
@@ -195,9 +195,9 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 }
 
 // querySource returns the answer as a function of the entry.
-func (p *Predictor) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
+func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metrics.LabelledSeries, error) {
 	if b.isExpression() {
-		all, err := p.config.Source.Range(metrics.Yielding(ctx), b.plans[0].plan.query.Expression, b.window)
+		all, err := c.Source.Range(metrics.Yielding(ctx), b.plans[0].plan.query.Expression, b.window)
 		if err != nil {
 			return nil, err
 		}
@@ -212,9 +212,9 @@ func (p *Predictor) querySource(ctx context.Context, b batch) (func(*entry) []me
 	var byName map[string]series.Series
 	var err error
 	if b.group.kind == kindNode {
-		byName, err = p.config.Source.NodeUsage(ctx, metrics.NodesRequest{Resource: b.group.resource, Names: names, Window: b.window})
+		byName, err = c.Source.NodeUsage(ctx, metrics.NodesRequest{Resource: b.group.resource, Names: names, Window: b.window})
 	} else {
-		byName, err = p.config.Source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+		byName, err = c.Source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
 			Resource: b.group.resource, Namespace: b.group.namespace, Kind: b.group.kind, Names: names, Window: b.window,
 		})
 	}

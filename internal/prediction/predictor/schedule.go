@@ -83,8 +83,8 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := now.Add(p.config.Refresh)
-	if now.Before(p.resume) {
-		return p.resume
+	if now.Before(p.reads.resume) {
+		return p.reads.resume
 	}
 	var due []*entry
 	for _, e := range p.entries {
@@ -96,9 +96,9 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 			next = e.due
 		}
 	}
-	all := p.batches(due, now)
+	all := p.config.batches(due, now)
 	for len(all) > 0 {
-		i := p.nextBatch(all)
+		i := p.reads.nextBatch(all)
 		if i < 0 {
 			break // a worker that becomes free wakes the scheduler
 		}
@@ -108,60 +108,12 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 	return next
 }
 
-// nextBatch returns the index of the next batch to start, -1 for none; mu is held. Among batches of one rank the namespace that was served
-// least recently is next, so that a namespace with many requests delays the others by one read.
-func (p *Predictor) nextBatch(all []batch) int {
-	best := -1
-	for i := range all {
-		if !p.canStart(&all[i]) {
-			continue
-		}
-		if best >= 0 && cmp.Or(cmp.Compare(rank(all[i].phase), rank(all[best].phase)),
-			cmp.Compare(p.served[all[i].namespace], p.served[all[best].namespace])) >= 0 {
-			continue
-		}
-		best = i
-	}
-	return best
-}
-
-// canStart reports whether a worker may start a batch. While the source fails, a single worker probes it. Expressions, which may be expensive,
-// use at most half of the workers, and those of one namespace all but one of these; one worker is left for new samples of workloads.
-func (p *Predictor) canStart(b *batch) bool {
-	free, slow := p.config.Workers-p.busy, 0
-	for _, n := range p.expressions {
-		slow += n
-	}
-	if p.pauses > 0 && b.phase != toLoad {
-		free = min(free, 1-(p.busy-slow))
-	}
-	isExpression, half := b.isExpression(), max(1, p.config.Workers/2)
-	switch {
-	case isExpression && (slow >= half || p.pauses > 0 && slow > 0):
-		return false
-	case isExpression && b.namespace != "" && p.expressions[b.namespace] >= max(1, half-1):
-		return false
-	case !isExpression && b.phase == toFetch && p.config.Workers > 1 && p.reading+slow >= p.config.Workers-1:
-		return false
-	}
-	return free > 0
-}
-
 // startBatch marks a batch as busy and reads it; mu is held.
 func (p *Predictor) startBatch(ctx context.Context, b batch) {
 	for _, e := range b.plans {
 		e.running = true
 	}
-	p.busy++
-	if b.phase == toFetch && !b.isExpression() {
-		p.reading++
-	}
-	if p.starts++; b.namespace != "" {
-		p.served[b.namespace] = p.starts
-	}
-	if b.isExpression() {
-		p.expressions[b.namespace]++
-	}
+	p.reads.begin(b)
 	p.workers.Go(func() {
 		var err error
 		switch b.phase {
@@ -184,24 +136,24 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 		}
 	}
 	p.mu.Lock()
-	own = own || err != nil && p.isExpensive(b, now)
-	p.releaseWorker(b)
+	own = own || err != nil && p.reads.isExpensive(b, now)
+	p.reads.releaseWorker(b)
 	for _, e := range b.plans {
 		e.running = false
-		p.reschedule(e, b.phase, err, own, now)
+		p.config.reschedule(e, b.phase, err, own, now)
 		if e.failed = now; err == nil {
 			e.failed = time.Time{}
 		}
 	}
 	if err == nil && b.phase != toLoad {
-		p.answered = now
+		p.reads.answered = now
 	}
-	paused := p.pauses
+	paused := p.reads.pauses
 	if b.phase != toLoad && !errors.Is(ctx.Err(), context.Canceled) {
 		if own {
-			p.recordSource(nil, now)
+			p.reads.recordSource(nil, now)
 		} else {
-			p.recordSource(err, now)
+			p.reads.recordSource(err, now)
 		}
 	}
 	p.mu.Unlock()
@@ -212,49 +164,12 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	p.wakeScheduler()
 }
 
-// releaseWorker makes the worker of a batch available; mu is held.
-func (p *Predictor) releaseWorker(b batch) {
-	p.busy--
-	switch {
-	case !b.isExpression() && b.phase == toFetch:
-		p.reading--
-	case b.isExpression():
-		if p.expressions[b.namespace]--; p.expressions[b.namespace] == 0 {
-			delete(p.expressions, b.namespace)
-		}
-	}
-}
-
-// recordSource pauses reads after a failure of the source, and resumes them after an answer; mu is held.
-func (p *Predictor) recordSource(err error, now time.Time) {
-	if err == nil {
-		p.pauses, p.resume, p.failure = 0, time.Time{}, nil
-		return
-	}
-	if p.pauses == 0 {
-		p.failure = err
-	}
-	p.pauses++
-	p.resume = now.Add(backoff(firstPause, lastPause, p.pauses))
-}
-
-// isExpensive reports whether a failure is that of an expression and not of the source, since the source has answered another query lately, or
-// after the expression last failed; mu is held. Without it, expressions that overload the source would pause all reads again and again.
-func (p *Predictor) isExpensive(b batch, now time.Time) bool {
-	if !b.isExpression() || p.answered.IsZero() {
-		return false
-	}
-	return now.Sub(p.answered) <= p.config.Refresh || slices.ContainsFunc(b.plans, func(e *entry) bool {
-		return !e.failed.IsZero() && p.answered.After(e.failed)
-	})
-}
-
 // reschedule sets the next read of an entry; mu is held.
-func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
+func (c *Config) reschedule(e *entry, was phase, err error, own bool, now time.Time) {
 	switch {
 	case own:
 		e.failures++
-		e.due = now.Add(backoff(p.config.Refresh, lastRetry, e.failures))
+		e.due = now.Add(backoff(c.Refresh, lastRetry, e.failures))
 	case err != nil && e.plan.query.Expression != "": // Others probe the source first.
 		e.failures++
 		e.due = now.Add(backoff(2*firstPause, lastPause, e.failures))
@@ -264,19 +179,19 @@ func (p *Predictor) reschedule(e *entry, was phase, err error, own bool, now tim
 		e.due = now
 	default:
 		e.failures, e.phase = 0, live
-		e.due = p.nextRefresh(e, now)
+		e.due = c.nextRefresh(e, now)
 	}
 }
 
 // nextRefresh gives the entries of a group common times, so that they are read together, and spreads groups over the
 // interval, so that the load on the source is even.
-func (p *Predictor) nextRefresh(e *entry, now time.Time) time.Time {
+func (c *Config) nextRefresh(e *entry, now time.Time) time.Time {
 	g := e.group()
 	h := fnv.New64a()
 	for _, part := range []string{g.namespace, g.kind, string(g.resource), string(g.expression[:])} {
 		_, _ = h.Write([]byte(part + "\x00")) // never fails
 	}
-	every := max(p.config.Refresh, e.plan.step)
+	every := max(c.Refresh, e.plan.step)
 	offset := time.Duration(h.Sum64() % uint64(every))
 	next := now.Truncate(every).Add(offset)
 	for next.Before(now.Add(every / 2)) {
@@ -290,7 +205,7 @@ func backoff(first, last time.Duration, n int) time.Duration {
 }
 
 // batches joins due entries, live ones first; mu is held.
-func (p *Predictor) batches(due []*entry, now time.Time) []batch {
+func (c *Config) batches(due []*entry, now time.Time) []batch {
 	type joint struct {
 		group group
 		phase phase
@@ -308,9 +223,9 @@ func (p *Predictor) batches(due []*entry, now time.Time) []batch {
 			loading.plans = append(loading.plans, e)
 			continue
 		}
-		w := p.window(e, now)
+		w := c.window(e, now)
 		if !w.Start.Before(w.End) {
-			e.due = w.End.Add(e.plan.step + p.config.settle(e.plan.step)) // no new samples yet
+			e.due = w.End.Add(e.plan.step + c.settle(e.plan.step)) // no new samples yet
 			continue
 		}
 		points := int(w.End.Sub(w.Start) / w.Step)
@@ -381,9 +296,9 @@ func (b *batch) split() []batch {
 }
 
 // window returns the range to read for an entry; mu is held.
-func (p *Predictor) window(e *entry, now time.Time) metrics.Window {
+func (c *Config) window(e *entry, now time.Time) metrics.Window {
 	step := e.plan.step
-	w := metrics.Window{End: now.Add(-p.config.settle(step)).UTC().Truncate(step), Step: step}
+	w := metrics.Window{End: now.Add(-c.settle(step)).UTC().Truncate(step), Step: step}
 	w.Start = w.End.Add(-e.plan.history).Truncate(step)
 	if e.read.After(w.Start) {
 		w.Start = e.read
