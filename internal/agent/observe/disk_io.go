@@ -87,7 +87,7 @@ func (o *Observer) sampleDiskIO() {
 		return
 	}
 	t.sampleError = nil
-	o.listDevices()
+	t.listDevices(o.hostFiles, o.snapshot.At, o.wholeDisks)
 	kind := func(device []byte) cgroup.DeviceKind { return t.devices[string(device)] }
 	for _, p := range o.tree.Pods() {
 		total, err := files.Read(o.reader, p, kind)
@@ -127,8 +127,7 @@ func podCounters(d cgroup.DiskIO) counterSet {
 }
 
 // listDevices classifies block devices. Unreadable ones count as whole disks.
-func (o *Observer) listDevices() {
-	t, now := &o.diskIO, o.snapshot.At
+func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[string]bool) {
 	if !t.devicesListedAt.IsZero() && now.Sub(t.devicesListedAt) < deviceListInterval && !now.Before(t.devicesListedAt) {
 		return
 	}
@@ -137,28 +136,28 @@ func (o *Observer) listDevices() {
 		t.devices = map[string]cgroup.DeviceKind{}
 	}
 	clear(t.devices)
-	for name := range o.wholeDisks {
+	for name := range wholeDisks {
 		kind := cgroup.WholeDisk
 		switch {
 		case strings.HasPrefix(name, "loop"), strings.HasPrefix(name, "ram"), strings.HasPrefix(name, "zram"):
 			kind = cgroup.IntermediateDevice
-		case o.hasSubdirectory("sys/block", name, "slaves"):
+		case from.hasSubdirectory("sys/block", name, "slaves"):
 			kind = cgroup.StackedDevice
-			if o.hasSubdirectory("sys/block", name, "holders") {
+			if from.hasSubdirectory("sys/block", name, "holders") {
 				kind = cgroup.IntermediateDevice
 			}
 		}
 		if kind == cgroup.WholeDisk {
 			continue
 		}
-		if content, err := o.reader.ReadPath(o.root.Path("sys/block", name, "dev")); err == nil {
+		if content, err := from.reader.ReadPath(from.root.Path("sys/block", name, "dev")); err == nil {
 			t.devices[string(bytes.TrimSpace(content))] = kind
 		}
 	}
 }
 
 // hasSubdirectory reports whether a directory of the host has subdirectories.
-func (o *Observer) hasSubdirectory(parts ...string) (found bool) {
-	err := o.reader.Subdirectories(o.root.Path(parts...), func([]byte) { found = true })
+func (h hostFiles) hasSubdirectory(parts ...string) (found bool) {
+	err := h.reader.Subdirectories(h.root.Path(parts...), func([]byte) { found = true })
 	return err == nil && found
 }

@@ -59,7 +59,7 @@ func (o *Observer) collectExclusiveIdle() {
 	n.ExclusiveIdle = Known[series.MilliCPU]{}
 	if at := o.snapshot.At; w.readAt.IsZero() || at.Sub(w.readAt) >= kubeletStateInterval || at.Before(w.readAt) {
 		w.readAt = at
-		w.kubelet, w.static, w.readError = o.readKubeletState()
+		w.kubelet, w.static, w.readError = w.readKubelet(o.hostFiles)
 	}
 	o.recordProblem("exclusive cpus", w.readError)
 	cpus, managed := w.kubelet, w.static
@@ -76,14 +76,14 @@ func (o *Observer) collectExclusiveIdle() {
 	if w.cpus != cpus {
 		w.cpus, w.podsCheckedAt = cpus, time.Time{}
 	}
-	idle, err := o.measureIdle(cpus)
+	idle, err := w.measureIdle(o.hostFiles, &o.files.stat, cpus)
 	o.recordProblem("exclusive cpus", err)
 	n.ExclusiveIdle = idle
 }
 
-// readKubeletState returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
-func (o *Observer) readKubeletState() (cpus numa.CPUSet, static bool, err error) {
-	content, err := o.reader.ReadPath(o.root.Path(cmp.Or(o.exclusive.kubeletDir, defaultKubeletDir), kubeletStateFile))
+// readKubelet returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
+func (w *exclusiveState) readKubelet(from hostFiles) (cpus numa.CPUSet, static bool, err error) {
+	content, err := from.reader.ReadPath(from.root.Path(cmp.Or(w.kubeletDir, defaultKubeletDir), kubeletStateFile))
 	if errors.Is(err, host.ErrGone) {
 		return numa.CPUSet{}, false, nil
 	}
@@ -164,12 +164,11 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 }
 
 // measureIdle returns how much of the CPUs was idle since the previous round; unknown if that round measured other CPUs.
-func (o *Observer) measureIdle(cpus numa.CPUSet) (Known[series.MilliCPU], error) {
-	w := &o.exclusive
+func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
 	if cpus.Len() == 0 {
 		return known(series.MilliCPU(0)), nil
 	}
-	content, err := o.reader.Read(&o.files.stat)
+	content, err := from.reader.Read(stat)
 	if err != nil {
 		return Known[series.MilliCPU]{}, err
 	}

@@ -11,11 +11,16 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
+// hostFiles are the files of a host below a root.
+type hostFiles struct {
+	root   host.Root
+	reader *host.Reader
+}
+
 // Observer measures a host in rounds. Its files stay open. It is not safe for concurrent use.
 type Observer struct {
-	root   host.Root
+	hostFiles
 	layout cgroup.Layout
-	reader *host.Reader
 	tree   *cgroup.Tree
 	files  struct{ stat, meminfo, loadavg, diskstats, netdev, cpu, memory, io host.File }
 
@@ -34,7 +39,7 @@ type Observer struct {
 
 // New returns an observer of the host below root and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
-	o := &Observer{root: root, layout: layout, reader: &host.Reader{}, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
+	o := &Observer{hostFiles: hostFiles{root: root, reader: &host.Reader{}}, layout: layout, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
 	o.tree = cgroup.NewTree(layout, o.reader)
 	o.files.stat = host.NewFile(root.Path("proc/stat"))
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))

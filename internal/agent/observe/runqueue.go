@@ -154,7 +154,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 	}
 	switch due := now.Sub(w.sampledAt) >= runQueueInterval; {
 	case due && q.readsLeft >= maxReadsPerSample:
-		o.recordProblem("run queue", o.sampleRunQueue(w))
+		o.recordProblem("run queue", q.sample(o.hostFiles, now, w))
 	case due && !q.exhausted:
 		q.exhausted, q.nextContainer = true, at // It comes first in the next round.
 	}
@@ -164,23 +164,22 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 	}
 }
 
-// sampleRunQueue reads the threads of the previous sample, computes their wait time since, and replaces those that have ended.
-func (o *Observer) sampleRunQueue(w *containerThreads) error {
-	now := o.snapshot.At
+// sample reads the threads of the previous sample, computes their wait time since, and replaces those that have ended.
+func (q *runQueueState) sample(from hostFiles, now time.Time, w *containerThreads) error {
 	span := now.Sub(w.sampledAt)
 	first := w.sampledAt.IsZero()
 	w.sampledAt, w.last = now, Known[RunQueue]{}
-	threads, err := o.listThreads(w)
+	threads, err := q.listThreads(from, w)
 	if err != nil || threads == 0 {
 		return err
 	}
 	sample := RunQueue{At: now, Threads: threads}
 	var waited time.Duration
-	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !slices.Contains(o.runQueues.threadIDs, t.id) })
+	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !slices.Contains(q.threadIDs, t.id) })
 	for i := range w.threads {
 		t := &w.threads[i]
 		before := t.waited
-		if t.read = o.readThread(t) == nil; t.read && t.waited >= before {
+		if t.read = q.readThread(from, t) == nil; t.read && t.waited >= before {
 			waited += t.waited - before
 			sample.Sampled++
 		}
@@ -190,14 +189,14 @@ func (o *Observer) sampleRunQueue(w *containerThreads) error {
 		sample.Waiting = float64(waited) / float64(span)
 		w.last = known(sample)
 	}
-	return o.addThreads(w)
+	return q.addThreads(from, w)
 }
 
 // listThreads reads the list of a container's threads and returns their number.
-func (o *Observer) listThreads(w *containerThreads) (int, error) {
-	o.runQueues.readsLeft--
-	o.runQueues.threadIDs = o.runQueues.threadIDs[:0]
-	content, err := o.reader.Read(&w.list)
+func (q *runQueueState) listThreads(from hostFiles, w *containerThreads) (int, error) {
+	q.readsLeft--
+	q.threadIDs = q.threadIDs[:0]
+	content, err := from.reader.Read(&w.list)
 	w.list.Close() // It is read rarely, and there is one per container.
 	if errors.Is(err, host.ErrGone) {
 		return 0, nil
@@ -207,8 +206,8 @@ func (o *Observer) listThreads(w *containerThreads) (int, error) {
 		err = host.ParseThreads(content, func(id uint64) {
 			n++
 			hidden = hidden || id == 0
-			if id != 0 && len(o.runQueues.threadIDs) < maxListedThreads {
-				o.runQueues.threadIDs = append(o.runQueues.threadIDs, id)
+			if id != 0 && len(q.threadIDs) < maxListedThreads {
+				q.threadIDs = append(q.threadIDs, id)
 			}
 		})
 	}
@@ -219,16 +218,16 @@ func (o *Observer) listThreads(w *containerThreads) (int, error) {
 }
 
 // addThreads adds threads to the next sample, spread over the list, up to the limit.
-func (o *Observer) addThreads(w *containerThreads) error {
-	list := o.runQueues.threadIDs
+func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
+	list := q.threadIDs
 	step := max(len(list)/maxSampledThreads, 1)
-	for from := range step {
-		for i := from; i < len(list) && len(w.threads) < maxSampledThreads; i += step {
+	for offset := range step {
+		for i := offset; i < len(list) && len(w.threads) < maxSampledThreads; i += step {
 			if slices.ContainsFunc(w.threads, func(t threadSample) bool { return t.id == list[i] }) {
 				continue
 			}
-			t := threadSample{id: list[i], file: host.NewSchedStatFile(o.root, list[i])}
-			err := o.readThread(&t)
+			t := threadSample{id: list[i], file: host.NewSchedStatFile(from.root, list[i])}
+			err := q.readThread(from, &t)
 			if err == nil {
 				w.threads = append(w.threads, t)
 			} else if !errors.Is(err, host.ErrGone) {
@@ -239,9 +238,9 @@ func (o *Observer) addThreads(w *containerThreads) error {
 	return nil
 }
 
-func (o *Observer) readThread(t *threadSample) error {
-	o.runQueues.readsLeft--
-	content, err := o.reader.Read(&t.file)
+func (q *runQueueState) readThread(from hostFiles, t *threadSample) error {
+	q.readsLeft--
+	content, err := from.reader.Read(&t.file)
 	t.file.Close()
 	if err != nil {
 		return err
