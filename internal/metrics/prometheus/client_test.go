@@ -88,6 +88,7 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 		want     []string
 	}{
 		{"401", answerWith(401, "text/plain", "Unauthorized"), Denied, 1, []string{"status 401", "bearer token"}},
+		{"401 of a server with tenants", answerWith(401, "text/plain", "no org id"), Denied, 1, []string{"status 401", "X-Scope-OrgID"}},
 		{"403", answerWith(403, js, `{"message":"no scope"}`), Denied, 1, []string{"status 403", "no scope", "read access"}},
 		{"404", answerWith(404, "text/plain", "404 page not found"), NotPrometheus, 1, []string{"status 404", "path prefix"}},
 		{"400 with Prometheus's words", answerWith(400, js, `{"status":"error","errorType":"bad_data","error":"parse error"}`), Refused, 1, []string{"parse error"}},
@@ -97,6 +98,11 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 			[]string{"status 422", "too many samples", "lower the samples"},
 		},
 		{"422 other", answerWith(422, js, `{"status":"error","errorType":"execution","error":"many-to-many matching"}`), Refused, 1, []string{"many-to-many"}},
+		{
+			"422 of Thanos without a store", answerWith(422, js, `{"status":"error","errorType":"execution","error":"expanding series: rpc error: code = Unavailable desc = refused"}`),
+			Overloaded, 5,
+			[]string{"after 5 attempts", "status 422", "stores that the server reads from"},
+		},
 		{"429", answerWith(429, "text/plain", "slow down"), Overloaded, 5, []string{"after 5 attempts", "status 429", "slow down", "concurrency"}},
 		{"500", answerWith(500, "text/plain", "boom\nstack"), Overloaded, 5, []string{"after 5 attempts", "status 500", "boom"}},
 		{"502 page", answerWith(502, html, "<html><head><title>502 Bad Gateway</title></head>"), Overloaded, 5, []string{"502 Bad Gateway"}},

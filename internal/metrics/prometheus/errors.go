@@ -24,7 +24,7 @@ type ErrorKind string
 const (
 	// Unreachable means no or an incomplete response. The request is retried.
 	Unreachable ErrorKind = "unreachable"
-	// Overloaded means status 429 or 5xx. The request is retried.
+	// Overloaded means status 429 or 5xx, or that a store behind the server does not answer. The request is retried.
 	Overloaded ErrorKind = "overloaded"
 	// TooLarge means that the query exceeds a limit of the server or takes too long. Usage splits the query.
 	TooLarge ErrorKind = "too large"
@@ -148,6 +148,8 @@ func errorFromStatus(status int, errorType, message string) *Error {
 	e := &Error{Status: status, Message: message}
 	lower := strings.ToLower(message)
 	switch {
+	case status == 401 && strings.Contains(lower, "no org id"): // Mimir, Cortex and Loki.
+		e.Kind, e.Advice = Denied, "the server has tenants; send the header X-Scope-OrgID with the name of one"
 	case status == 401:
 		e.Kind, e.Advice = Denied, "check the user name and password or the bearer token"
 	case status == 403:
@@ -158,6 +160,8 @@ func errorFromStatus(status int, errorType, message string) *Error {
 		e.Kind, e.Advice = TooLarge, "the query ran into a time limit; lower the samples per query"
 	case isLimitStatus(status, errorType) && containsAny(lower, tooLargePhrases):
 		e.Kind, e.Advice = TooLarge, "lower the samples per query or raise the server's limit"
+	case strings.Contains(lower, "code = unavailable"): // Thanos has status 422.
+		e.Kind, e.Advice = Overloaded, "a store behind the server does not answer; check the stores that the server reads from"
 	case errorType == "bad_data" || errorType == "execution":
 		e.Kind, e.Advice = Refused, "the server did not accept the query; check extra labels and parameters"
 	case status == 404 || status == 405:

@@ -353,6 +353,7 @@ func TestLimitsInTheWordsOfManyServers(t *testing.T) {
 		{500, "internal", "received message larger than max (5000000 vs. 4194304)", TooLarge, false},
 		{503, "timeout", "query timed out in expression evaluation", TooLarge, false},
 		{504, "", "Gateway Time-out", TooLarge, false},
+		{422, "execution", "expanding series: proxy Series(): rpc error: code = Aborted desc = fetch series for {} : rpc error: code = Unavailable desc = connection refused", Overloaded, true},
 		{422, "execution", "found duplicate series for the match group", Refused, true},
 		{400, "bad_data", "invalid parameter \"query\": parse error", Refused, false},
 		{503, "", "Service Unavailable", Overloaded, false},
