@@ -4,8 +4,10 @@
 package prometheus
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"crane.io/crane/internal/metrics"
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/metricstore"
+	"crane.io/crane/test/nightly"
 )
 
 // TestAReleasedPrometheusReadsTheSame checks that the embedded engine and a released Prometheus, which may be
@@ -56,6 +59,21 @@ func TestThanosReadsTheSame(t *testing.T) {
 	t.Log(failure)
 }
 
+// TestMimirReadsTheSame checks that Mimir returns the history of a tenant as Prometheus does, and none of it without the tenant.
+func TestMimirReadsTheSame(t *testing.T) {
+	nightly.Only(t)
+	w := releasedFixture()
+	url := metricstore.Mimir(t, w.grid, w.series)
+	compareSources(t, w, url, comparison{relative: 1e-4, mean: 1e-4}, func(c *Config) {
+		c.Headers = map[string]string{metricstore.TenantHeader: metricstore.Tenant}
+	})
+	_, err := newSource(t, url, nil).Probe(t.Context())
+	var failure *Error
+	if !errors.As(err, &failure) || failure.Kind != Denied || !strings.Contains(failure.Advice, metricstore.TenantHeader) {
+		t.Errorf("without a tenant: %v", err)
+	}
+}
+
 // releasedFixture returns the history that is compared.
 func releasedFixture() *fixture {
 	w := many()
@@ -69,10 +87,15 @@ func releasedFixture() *fixture {
 type comparison struct{ relative, absolute, mean float64 }
 
 // compareSources compares the embedded engine with a server at an address that has the same history.
-func compareSources(t *testing.T, w *fixture, address string, by comparison) {
+func compareSources(t *testing.T, w *fixture, address string, by comparison, changes ...func(*Config)) {
 	t.Helper()
 	embedded := w.source(t, nil)
-	released := newSource(t, address, func(c *Config) { c.Now = func() time.Time { return w.grid.End } })
+	released := newSource(t, address, func(c *Config) {
+		c.Now = func() time.Time { return w.grid.End }
+		for _, change := range changes {
+			change(c)
+		}
+	})
 	report, err := released.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"crane.io/crane/internal/testbed/promserver"
 	"crane.io/crane/test/metricstore"
+	"crane.io/crane/test/nightly"
 )
 
 // TestRulesOnVictoriaMetrics checks that an installed victoria-metrics, with the defaults that its users have, serves the metrics of rules.
@@ -28,8 +29,14 @@ func TestRulesOnThanos(t *testing.T) {
 	testRulesOn(t, metricstore.ThanosQuerier)
 }
 
+// TestRulesOnMimir checks that Mimir serves the metrics of rules to its tenant.
+func TestRulesOnMimir(t *testing.T) {
+	nightly.Only(t)
+	testRulesOn(t, metricstore.Mimir, metricstore.TenantFlag)
+}
+
 // testRulesOn checks that the adapter lists the series of a store and evaluates custom and external metrics.
-func testRulesOn(t *testing.T, startStore metricstore.Start) {
+func testRulesOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 	t.Helper()
 	ns := namespaceFor(t)
 	now := time.Now().Truncate(time.Second)
@@ -54,7 +61,7 @@ func testRulesOn(t *testing.T, startStore metricstore.Start) {
 	if err := os.WriteFile(file, []byte(rulesText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, "--prometheus-adapter-config="+file, "--prometheus-address="+store, "--metrics-relist-interval=1s")
+	start(t, append(flags, "--prometheus-adapter-config="+file, "--prometheus-address="+store, "--metrics-relist-interval=1s")...)
 	eventually(t, "external metrics are served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, externalPath(ns, "queue_len_of_mail", ""))
 		got := map[string]string{}

@@ -19,6 +19,7 @@ import (
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/test/integration/harness"
 	"crane.io/crane/test/metricstore"
+	"crane.io/crane/test/nightly"
 )
 
 // storePredictions returns predictions of resources, of a selector and of an expression.
@@ -42,9 +43,9 @@ func storePredictions() []*predictionv1alpha1.TimeSeriesPrediction {
 }
 
 // forecasts runs craned on a store and returns the forecasts by prediction, metric and labels of the series.
-func forecasts(t *testing.T, c client.Client, address string) map[string][]predictionv1alpha1.Sample {
+func forecasts(t *testing.T, c client.Client, address string, flags ...string) map[string][]predictionv1alpha1.Sample {
 	t.Helper()
-	craned := startCraned(t, address)
+	craned := startCraned(t, address, flags...)
 	defer craned.Stop(t)
 	out := map[string][]predictionv1alpha1.Sample{}
 	for _, one := range storePredictions() {
@@ -87,13 +88,19 @@ func TestForecastsOnThanos(t *testing.T) {
 	testForecastsOn(t, metricstore.ThanosQuerier)
 }
 
-func testForecastsOn(t *testing.T, startStore metricstore.Start) {
+// TestForecastsOnMimir checks that craned forecasts the same from the history of a tenant of Mimir as from Prometheus.
+func TestForecastsOnMimir(t *testing.T) {
+	nightly.Only(t)
+	testForecastsOn(t, metricstore.Mimir, metricstore.TenantFlag)
+}
+
+func testForecastsOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 	t.Helper()
 	c := newClient(t)
 	prometheus, _ := servePrometheus(t)
 	want := forecasts(t, c, prometheus.URL())
 	w := historyOf(time.Now().Truncate(scrape))
-	got := forecasts(t, c, startStore(t, w.grid, w.all))
+	got := forecasts(t, c, startStore(t, w.grid, w.all), flags...)
 	if len(want) < 5 || len(got) != len(want) {
 		t.Errorf("%d forecasts, %d of Prometheus", len(got), len(want))
 	}
