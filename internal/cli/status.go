@@ -301,23 +301,28 @@ func (r *statusReport) addPause(ctx context.Context) error {
 	return nil
 }
 
-// addRules adds the rules, and when the last round ended.
+// addRules adds the rules, and when the last round ended. It warns of each rule that is not ready, as its workloads get no recommendations.
 func (r *statusReport) addRules(ctx context.Context) error {
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := r.client.List(ctx, &list); err != nil {
 		return err
 	}
 	var newest time.Time
+	var failing []string
 	for i := range list.Items {
-		if at := list.Items[i].Status.LastUpdateTime; at != nil && at.After(newest) {
+		rule := &list.Items[i]
+		if at := rule.Status.LastUpdateTime; at != nil && at.After(newest) {
 			newest = at.Time
+		}
+		if !meta.IsStatusConditionTrue(rule.Status.Conditions, "Ready") {
+			failing = append(failing, rule.Name)
 		}
 	}
 	detail := ""
 	if !newest.IsZero() {
 		detail = ", the last round ended " + shortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
 	}
-	r.addReadiness("rules", readinessOf(&list), detail)
+	r.addReadiness("rules", readinessOf(&list), detail, describeRules(failing))
 	return nil
 }
 
@@ -326,6 +331,6 @@ func (r *statusReport) addObjects(ctx context.Context, name string, list client.
 	if err := r.client.List(ctx, list); err != nil {
 		return err
 	}
-	r.addReadiness(name, readinessOf(list), "")
+	r.addReadiness(name, readinessOf(list), "", "")
 	return nil
 }

@@ -21,8 +21,9 @@ import (
 // readiness counts objects by the reason for which they are not ready; those that are ready have none.
 type readiness map[string]int
 
-// addReadiness adds a line with the number of ready objects, the reasons of the others, and a text.
-func (r *statusReport) addReadiness(name string, of readiness, text string) {
+// addReadiness adds a line with the number of ready objects, the reasons of the others, and a text. It is a warning if no object is ready, or
+// with advice.
+func (r *statusReport) addReadiness(name string, of readiness, text, advice string) {
 	total := 0
 	for _, n := range of {
 		total += n
@@ -42,10 +43,25 @@ func (r *statusReport) addReadiness(name string, of readiness, text string) {
 		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
 	}
 	state := statusOK
-	if of[""] == 0 {
+	if of[""] == 0 || advice != "" {
 		state = statusWarn
 	}
-	r.add(name, state, detail+text, "")
+	r.add(name, state, detail+text, advice)
+}
+
+// maxNamedRules bounds the names in the advice.
+const maxNamedRules = 5
+
+// describeRules returns the command that prints the conditions of rules; empty without any.
+func describeRules(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	command := "kubectl describe recommendationrules " + strings.Join(names[:min(maxNamedRules, len(names))], " ")
+	if more := len(names) - maxNamedRules; more > 0 {
+		command += fmt.Sprintf(" (and %d more)", more)
+	}
+	return command
 }
 
 // conditioned is a kind with conditions.

@@ -71,6 +71,10 @@ func TestStatus(t *testing.T) {
 			[]client.Object{ruleWith(now, metav1.ConditionFalse, "DataSourceFailed")},
 			map[string]string{"rules": "warn 0 of 1 ready; 1 DataSourceFailed"},
 		},
+		"one rule of two failed": {
+			append(whole(), ruleOf("broken", now, metav1.ConditionFalse, "DataSourceFailed")),
+			map[string]string{"rules": "warn 1 of 2 ready; 1 DataSourceFailed, the last round ended 0s ago (kubectl describe recommendationrules broken)"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := readStatus(t.Context(), statusClient(t, test.objects...), now)
@@ -80,6 +84,9 @@ func TestStatus(t *testing.T) {
 			got := map[string]string{}
 			for _, c := range report.checks {
 				got[c.Name] = string(c.Status) + " " + c.Detail
+				if c.Advice != "" {
+					got[c.Name] += " (" + c.Advice + ")"
+				}
 			}
 			for line, want := range test.want {
 				if !strings.HasPrefix(got[line], want) {
@@ -147,8 +154,12 @@ func leaseOf(name string, renewed time.Time) *coordinationv1.Lease {
 }
 
 func ruleWith(at time.Time, ready metav1.ConditionStatus, reason string) *analysisv1alpha1.RecommendationRule {
+	return ruleOf("all", at, ready, reason)
+}
+
+func ruleOf(name string, at time.Time, ready metav1.ConditionStatus, reason string) *analysisv1alpha1.RecommendationRule {
 	return &analysisv1alpha1.RecommendationRule{
-		ObjectMeta: metav1.ObjectMeta{Name: "all"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: analysisv1alpha1.RecommendationRuleStatus{
 			LastUpdateTime: &metav1.Time{Time: at}, Conditions: []metav1.Condition{{Type: "Ready", Status: ready, Reason: reason}},
 		},
