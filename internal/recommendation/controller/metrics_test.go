@@ -238,7 +238,7 @@ func TestEvidenceInStatus(t *testing.T) {
 // TestSeriesOfManyWorkloads states the series of a workload with one container, which docs/reference/monitoring.md repeats, and
 // checks that they go with their objects.
 func TestSeriesOfManyWorkloads(t *testing.T) {
-	const workloads, perWorkload = 1_000, 6
+	const workloads, perWorkload = 10_000, 6
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	m := NewMetrics(func() time.Time { return now }, 24*time.Hour)
 	registry := prometheus.NewRegistry()
