@@ -90,11 +90,11 @@ func experts() []expert {
 	return []expert{
 		{name: "time of day", use: forBoth, half: 15 * minute, weigh: decay(0.8), prior: 1},
 		{name: "time of day, newest days", use: forMedian, half: 15 * minute, weigh: decay(0.5), prior: 1},
-		{name: "days after a day like the newest", use: forBoth, half: 15 * minute, weigh: afterLikeDays, prior: 1},
+		{name: "days after a day like the newest", use: forMedian, half: 15 * minute, weigh: afterLikeDays, prior: 1},
 		{name: "same weekday", use: forMedian, half: 15 * minute, weigh: sameWeekday, byDay: true, prior: 1},
 		{name: "minutes", use: forBoth, weigh: decay(0.8), prior: 1},
 		{name: "minutes, newest days", use: forMedian, weigh: decay(0.5), prior: 1},
-		{name: "minutes, all days", use: forMedian, weigh: decay(1), prior: 1},
+		{name: "minutes, all days", use: forBoth, weigh: decay(1), prior: 1},
 		{name: "minutes after a day like the newest", use: forMedian, weigh: afterLikeDays, prior: 1},
 		{name: "hours", use: forUpper, half: hour, every: 30 * minute, weigh: decay(0.8), prior: 1},
 		{name: "parts of the day", use: forUpper, half: 3 * hour, every: 2 * hour, weigh: decay(0.8), prior: 1},
@@ -110,10 +110,15 @@ func experts() []expert {
 			name: "time of day shifted to the newest hours", use: forBoth, half: 15 * minute, every: 15 * minute, transform: shiftedHours,
 			weigh: decay(0.8), prior: 1,
 		},
+		{
+			name: "minutes scaled to the newest hours, after a day like the newest", use: forBoth, transform: scaledHours, weigh: afterLikeDays,
+			prior: 1,
+		},
+		{name: "newest 15 minutes", use: forUpper, newest: 15 * minute, prior: 0.3},
 		{name: "newest hour", use: forMedian, newest: hour, prior: 0.3},
 		{name: "newest 6 hours", use: forMedian, newest: 6 * hour, prior: 0.3},
 		{name: "newest day", use: forUpper, newest: 24 * hour, prior: 1},
-		{name: "newest 3 days", use: forUpper, newest: 3 * 24 * hour, prior: 1},
+		{name: "newest 3 days", use: forBoth, newest: 3 * 24 * hour, prior: 1},
 	}
 }
 

@@ -72,6 +72,8 @@ func newOutlook(h *dayRows, ahead int) *outlook {
 	}
 	size := h.rows * (h.slots + 2*reach) * h.kinds()
 	o.space.pool, o.space.scratch = make(sortedAtoms, 0, size), make(sortedAtoms, size)
+	widest := h.rows * (2*reach + 1)
+	o.space.list = list{all: make(sortedAtoms, 0, widest*h.kinds()), medians: make(sortedAtoms, 0, widest)}
 	for t := plainValues; t <= shiftedHours; t++ {
 		o.forecastPool(t)
 	}
