@@ -11,7 +11,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// Odd returns series by name that are unlike those of clusters on which rules were chosen, from three days to 16. They start on a Monday.
+// Odd returns series by name that are unlike those of clusters on which rules were chosen, from three days to eight weeks. They start on a Monday.
 func Odd() map[string]series.Series {
 	out := map[string]series.Series{}
 	for name, shape := range oddShapes() {
@@ -93,10 +93,24 @@ func oddShapes() map[string]oddShape {
 			}
 			return daily(r, hour)
 		}},
+		"one that starts": {step, 7, func(r *rand.Rand, hour float64) float64 {
+			if hour < 90 {
+				return series.Gap()
+			}
+			return daily(r, hour)
+		}},
+		"one that stops": {step, 7, after(100, 1, 0)},
+		"negative values": {step, 7, func(r *rand.Rand, hour float64) float64 {
+			if r.Float64() < 0.2 {
+				return -daily(r, hour)
+			}
+			return daily(r, hour)
+		}},
 		"tiny values": {step, 5, scaled(1e-12)},
 		"huge values": {step, 5, scaled(1e15)},
 		"15 s":        {15 * time.Second, 4, scaled(1)},
 		"an hour":     {time.Hour, 7, scaled(1)},
 		"three days":  {step, 3, scaled(1)},
+		"eight weeks": {time.Hour, 56, scaled(1)},
 	}
 }

@@ -20,7 +20,7 @@ import (
 func TestOddShapes(t *testing.T) {
 	const day = 24 * time.Hour
 	algorithm := algorithms(t, registry.Auto)[0]
-	steady := []string{"bursts", "sparse", "constant", "gaps", "tiny values", "huge values", "15 s", "an hour", "three days"}
+	steady := []string{"bursts", "sparse", "constant", "gaps", "tiny values", "huge values", "15 s", "an hour", "three days", "eight weeks", "negative values"}
 	for name, s := range families.Odd() {
 		origin := len(s.Values) - int(day/s.Step)
 		past := series.Series{Start: s.Start, Step: s.Step, Values: s.Values[:origin]}
