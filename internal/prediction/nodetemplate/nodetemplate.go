@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"text/template"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,20 +19,16 @@ import (
 // maxSpecBytes limits the output of a template.
 const maxSpecBytes = 256 << 10
 
-// Render executes the template with the Node as JSON, as in {{.metadata.name}}, and returns the spec of the node's TimeSeriesPrediction.
-// A missing key is an error, because a query with "<no value>" would match nothing.
+// Render executes the template, in the language of text/template, with the Node as JSON, as in {{.metadata.name}}, and returns the spec of the
+// node's TimeSeriesPrediction. A missing key is an error, because a query with "<no value>" would match nothing.
 func Render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredictionSpec, error) {
 	var spec predictionv1alpha1.TimeSeriesPredictionSpec
-	t, err := template.New(predictionv1alpha1.NodeResourceTemplateKey).Option("missingkey=error").Parse(text)
-	if err != nil {
-		return spec, fmt.Errorf("template: %w", err)
-	}
 	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
 	if err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
 	var out limitedBuffer
-	if err := t.Execute(&out, data); err != nil {
+	if err := execute(predictionv1alpha1.NodeResourceTemplateKey, text, data, &out); err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
 	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
