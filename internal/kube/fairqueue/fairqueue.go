@@ -1,13 +1,16 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fairqueue orders the requests of a controller by what their namespaces have used, so that a namespace with many or expensive objects
-// delays the others by the requests that run, and not by those that wait.
+// Package fairqueue orders the requests of a controller by what their namespaces have used, and keeps workers free for namespaces that have used
+// little, so that a namespace with many or expensive objects does not delay the others.
 package fairqueue
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +29,10 @@ const (
 	unit = 10 * time.Millisecond
 	// maxSteps bounds the loss of priority. It is less than the distance to handler.LowPriority.
 	maxSteps = 50
+	// heavyUse is the use from which a namespace must leave some workers to others.
+	heavyUse = 2 * time.Second
+	// parkTime is the time after which a request that found no worker is tried again, if no worker became free for it before.
+	parkTime = 15 * time.Second
 )
 
 // Shares records the time that workers of a controller spend on each namespace. It is safe for concurrent use.
@@ -36,6 +43,9 @@ type Shares[request comparable] struct {
 	mu      sync.Mutex
 	used    map[string]use
 	sweepAt time.Time
+	// maxHeavy bounds the running requests of namespaces with heavyUse, which are in heavy. parked are the requests that it held back.
+	maxHeavy      int
+	heavy, parked map[request]bool
 }
 
 // use is a decaying sum of time as of a time.
@@ -46,7 +56,7 @@ type use struct {
 
 // New returns Shares; namespace returns the namespace that a request is charged to.
 func New[request comparable](clk clock.PassiveClock, namespace func(request) string) *Shares[request] {
-	return &Shares[request]{clock: clk, namespace: namespace, used: map[string]use{}}
+	return &Shares[request]{clock: clk, namespace: namespace, used: map[string]use{}, heavy: map[request]bool{}, parked: map[request]bool{}}
 }
 
 // ByNamespace returns Shares of a controller of a namespaced kind.
@@ -54,8 +64,10 @@ func ByNamespace(clk clock.PassiveClock) *Shares[reconcile.Request] {
 	return New(clk, func(r reconcile.Request) string { return r.Namespace })
 }
 
-// Options returns the options of a controller with the queue that follows the shares. Its reconciler must be wrapped by Reconciler.
+// Options returns the options of a controller with the queue that follows the shares. Its reconciler must be wrapped by Reconciler. A quarter of
+// the workers, at least one of two, run no requests of namespaces with heavyUse.
 func (s *Shares[request]) Options(workers int) controller.TypedOptions[request] {
+	s.maxHeavy = max(1, workers-max(1, workers/4))
 	return controller.TypedOptions[request]{MaxConcurrentReconciles: workers, NewQueue: s.newQueue}
 }
 
@@ -107,6 +119,39 @@ func (s *Shares[request]) steps(namespace string) int {
 	return min(maxSteps, int(math.Log2(1+float64(u.decayed(s.clock.Now()))/float64(unit))))
 }
 
+// start reports whether a worker may run a request now; otherwise it is parked.
+func (s *Shares[request]) start(r request) bool {
+	namespace := s.namespace(r) // It may read a cache.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parked, r)
+	if s.used[namespace].decayed(s.clock.Now()) < heavyUse {
+		return true
+	}
+	if len(s.heavy) >= s.maxHeavy {
+		s.parked[r] = true
+		return false
+	}
+	s.heavy[r] = true
+	return true
+}
+
+// done ends a request. If a worker became free for parked requests, it returns that of the namespace that used the least.
+func (s *Shares[request]) done(r request) (next request, ok bool) {
+	s.mu.Lock()
+	if !s.heavy[r] {
+		s.mu.Unlock()
+		return next, false
+	}
+	delete(s.heavy, r)
+	parked := slices.Collect(maps.Keys(s.parked))
+	s.mu.Unlock()
+	if len(parked) == 0 {
+		return next, false
+	}
+	return slices.MinFunc(parked, func(a, b request) int { return cmp.Compare(s.steps(s.namespace(a)), s.steps(s.namespace(b))) }), true
+}
+
 // queue is a priority queue that reduces the priority of a request by the steps of its namespace.
 type queue[request comparable] struct {
 	priorityqueue.PriorityQueue[request]
@@ -130,12 +175,58 @@ func (q *queue[request]) AddRateLimited(item request) {
 // addition.
 func (q *queue[request]) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	class := 0
-	if o.Priority != nil && *o.Priority <= handler.LowPriority {
-		class = handler.LowPriority
+	if o.Priority != nil {
+		class = classOf(*o.Priority)
 	}
 	for _, item := range items {
 		one := o
-		one.Priority = new(class - q.shares.steps(q.shares.namespace(item)))
+		one.Priority = new(q.priority(class, item))
 		q.PriorityQueue.AddWithOpts(one, item)
+	}
+}
+
+// classOf returns the priority without the steps of a namespace.
+func classOf(priority int) int {
+	if priority <= handler.LowPriority {
+		return handler.LowPriority
+	}
+	return 0
+}
+
+func (q *queue[request]) priority(class int, item request) int {
+	return class - q.shares.steps(q.shares.namespace(item))
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *queue[request]) Get() (item request, shutdown bool) {
+	item, _, shutdown = q.GetWithPriority()
+	return item, shutdown
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue. Requests whose namespace has used workers since they were added go back with their
+// present priority, and those that must leave the last workers to others wait.
+func (q *queue[request]) GetWithPriority() (item request, priority int, shutdown bool) {
+	for {
+		item, priority, shutdown = q.PriorityQueue.GetWithPriority()
+		if shutdown {
+			return item, priority, true
+		}
+		o := priorityqueue.AddOpts{Priority: new(q.priority(classOf(priority), item))}
+		if *o.Priority >= priority {
+			if q.shares.start(item) {
+				return item, priority, false
+			}
+			o.After = parkTime
+		}
+		q.PriorityQueue.AddWithOpts(o, item)
+		q.PriorityQueue.Done(item)
+	}
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *queue[request]) Done(item request) {
+	q.PriorityQueue.Done(item)
+	if next, ok := q.shares.done(item); ok {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, next)
 	}
 }

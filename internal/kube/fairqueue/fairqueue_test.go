@@ -84,6 +84,72 @@ func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
 	}
 }
 
+// TestUseAfterTheAddition: requests that were added before their namespace used workers lose their place when it does.
+func TestUseAfterTheAddition(t *testing.T) {
+	f := newFixture(t)
+	for i := range 100 {
+		f.queue.Add(requestOf("hostile", fmt.Sprint(i)))
+	}
+	f.queue.Add(requestOf("honest", "a"))
+	if first, second := f.next(t), f.next(t); first != "hostile" || second != "honest" {
+		t.Errorf("%s and %s come first, want the honest namespace after one request of the hostile one", first, second)
+	}
+}
+
+// TestWorkerStaysFree: namespaces that have used much leave a worker to others, and get the next one that becomes free.
+func TestWorkerStaysFree(t *testing.T) {
+	f := newFixture(t)
+	f.queue = f.shares.Options(2).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(f.queue.ShutDown)
+	for _, namespace := range []string{"hostile-a", "hostile-b"} {
+		f.shares.record(namespace, heavyUse)
+	}
+	got := make(chan reconcile.Request)
+	get := func() {
+		r, _ := f.queue.Get()
+		got <- r
+	}
+	await := func(want string) reconcile.Request {
+		t.Helper()
+		select {
+		case r := <-got:
+			if r.Namespace != want {
+				t.Errorf("a worker runs %s, want %s", r.Namespace, want)
+			}
+			return r
+		case <-time.After(parkTime / 2):
+			t.Fatalf("no worker runs %s", want)
+			return reconcile.Request{}
+		}
+	}
+	f.queue.Add(requestOf("hostile-a", "long"))
+	go get()
+	long := await("hostile-a")
+	f.queue.Add(requestOf("hostile-b", "waits"))
+	go get()
+	for range 1000 {
+		f.shares.mu.Lock()
+		n := len(f.shares.parked)
+		f.shares.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		select {
+		case r := <-got:
+			t.Fatalf("the last worker runs %s", r)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	f.queue.Add(requestOf("honest", "a"))
+	f.queue.Done(await("honest"))
+	f.queue.Done(long)
+	go get()
+	await("hostile-b")
+	if len(f.shares.heavy) != 1 || len(f.shares.parked) != 0 {
+		t.Errorf("running %v, parked %v, want one running and none parked", f.shares.heavy, f.shares.parked)
+	}
+}
+
 // TestUseDecays: a namespace gets its priority back, and is forgotten.
 func TestUseDecays(t *testing.T) {
 	f := newFixture(t)
