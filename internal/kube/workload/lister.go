@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,17 @@ type Source struct {
 	Reader client.Reader
 	// PageSize is the page size of a direct client. It must be 0 for a cache, which cannot continue a list.
 	PageSize int64
+}
+
+// CachedSources returns a cache for nodes, HorizontalPodAutoscalers and watched workloads, and the API server for all else.
+func CachedSources(cached, live client.Reader, pageSize int64) func(schema.GroupVersionKind) Source {
+	return func(kind schema.GroupVersionKind) Source {
+		watched := slices.ContainsFunc(WatchedKinds(), func(w WatchedKind) bool { return w.GVK == kind })
+		if watched || kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
+			return Source{Reader: cached}
+		}
+		return Source{Reader: live, PageSize: pageSize}
+	}
 }
 
 // Lister lists workloads from the Kubernetes API, one kind at a time.

@@ -101,7 +101,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf).
 		WithInterceptorFuncs(f.interceptors()).Build()
 	f.RuleReconciler = &RuleReconciler{
-		Client: c, Live: c, Lister: &workload.Lister{Sources: sources(c, c), Scales: c, Scheme: scheme},
+		Client: c, Live: c, Lister: &workload.Lister{Sources: workload.CachedSources(c, c, pageSize), Scales: c, Scheme: scheme},
 		Kinds: DiscoveryKinds{
 			Mapper:    meta.NewDefaultRESTMapper(nil),
 			Preferred: func() ([]*metav1.APIResourceList, error) { return nil, nil },

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,7 +108,7 @@ func TestSourcesWithoutHours(t *testing.T) {
 	} {
 		rule := testRule("")
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}}
-		f := newFixture(t, rule, deployment("web"), running("web"))
+		f := newFixture(t, rule, deployment("web"), running("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 		f.History = profile.Source{Capabilities: history}
 		f.reconcile()
 		reason, message := f.ready()
@@ -222,6 +223,55 @@ func TestExampleConfiguration(t *testing.T) {
 			t.Error(err)
 		} else if !reflect.DeepEqual(got.evaluator, want.evaluator) {
 			t.Errorf("%s differs from the default: %+v, want %+v", r.name, got.evaluator, want.evaluator)
+		}
+	}
+}
+
+// listRecorder records the namespaces of lists by type.
+type listRecorder struct {
+	client.Client
+	mu    sync.Mutex
+	lists map[string][]string
+}
+
+func (r *listRecorder) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	r.mu.Lock()
+	name := fmt.Sprintf("%T", list)
+	r.lists[name] = append(r.lists[name], o.Namespace)
+	r.mu.Unlock()
+	return r.Client.List(ctx, list, opts...)
+}
+
+// TestPassOfOneNamespaceReadsNoOther: what a rule of one namespace costs does not grow with the pods, Services and autoscalers of others. Only a
+// recommender of capacity reads all pods.
+func TestPassOfOneNamespaceReadsNoOther(t *testing.T) {
+	for recommender, pods := range map[string]string{"Resource": "", "Unused": "shop", "Replicas": "", "HPA": "", "Throttle": "shop", "Packing": metav1.NamespaceAll} {
+		rule := testRule("")
+		rule.Spec.NamespaceSelector = analysisv1alpha1.NamespaceSelector{MatchNames: []string{"shop"}}
+		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: recommender}}
+		f := newFixture(t, rule, deployment("web"), running("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		reader := &listRecorder{Client: f.Client, lists: map[string][]string{}}
+		f.Live, f.Lister.Sources = reader, workload.CachedSources(reader, reader, pageSize)
+		src := &hourlySource{questions: map[metrics.HourlyMetric]int{}}
+		f.History = profile.Source{Capabilities: src.capabilities()}
+		f.History.Usage = f.source
+		f.reconcile()
+		if reason, message := f.ready(); reason != reasonRoundCompleted {
+			t.Fatal(recommender, reason, message)
+		}
+		read := reader.lists["*v1.PodList"]
+		if pods == "shop" && len(read) == 0 {
+			t.Errorf("%s reads no pods", recommender)
+		}
+		delete(reader.lists, "*v1.NodeList") // From the cache.
+		for list, namespaces := range reader.lists {
+			for _, namespace := range namespaces {
+				if namespace != "shop" && (recommender != "Packing" || namespace != pods) {
+					t.Errorf("%s reads %s of namespace %q", recommender, list, namespace)
+				}
+			}
 		}
 	}
 }

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -36,6 +39,9 @@ type passData struct {
 	listTimeout    time.Duration
 	pricer         Pricer
 
+	// namespaces are those of the targets, from which namespaced objects are read; empty for all, if they are many or a recommender needs the
+	// whole cluster.
+	namespaces []string
 	// usageTargets are the workloads whose usage is needed, window is the length of the history, and totals is set if a
 	// recommender needs the sum over the pods of a workload.
 	usageTargets []workload.Workload
@@ -65,6 +71,7 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		plans: map[workload.Ref]resource.Plan{}, reacting: map[workload.Ref]bool{},
 	}
 	d.history.Capabilities = d.history.WithCache()
+	d.namespaces = scopeOf(tasks)
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.recommender.evaluator.(usageConsumer)
@@ -84,6 +91,32 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		}
 	}
 	return d
+}
+
+// maxScopes is the number of namespaces from which objects are read one by one.
+const maxScopes = 8
+
+// scopeOf returns the namespaces from which the recommenders of tasks read objects; nil for all.
+func scopeOf(tasks []task) []string {
+	distinct := map[string]bool{}
+	for _, t := range tasks {
+		if _, whole := t.recommender.evaluator.(*packingEvaluator); whole {
+			return nil // Pods of all namespaces use the capacity of nodes.
+		}
+		distinct[t.target.Namespace] = true
+	}
+	if distinct[""] || len(distinct) > maxScopes {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(distinct))
+}
+
+// scopes returns the namespaces from which objects are read, the empty one for all.
+func (d *passData) scopes() []string {
+	if len(d.namespaces) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return d.namespaces
 }
 
 // usage returns the usage of the containers of usageTargets.
@@ -117,7 +150,7 @@ func (d *passData) constraints(ctx context.Context) (workload.Constraints, error
 	}
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
-	limits, err := d.lister.Constraints(listing, nil)
+	limits, err := d.lister.Constraints(listing, d.namespaces)
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}

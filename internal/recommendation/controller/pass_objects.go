@@ -73,7 +73,7 @@ type placementRules struct {
 	Tolerations  []corev1.Toleration  `json:"tolerations,omitempty"`
 }
 
-// pods returns all pods of the cluster that have not ended.
+// pods returns the pods of the scopes that have not ended.
 func (d *passData) pods(ctx context.Context) ([]pod, error) {
 	if d.objects.podsRead {
 		return d.objects.pods, nil
@@ -82,7 +82,7 @@ func (d *passData) pods(ctx context.Context) ([]pod, error) {
 	defer cancel()
 	var out []pod
 	byWorkload := map[workloadKey][]int{}
-	err := d.lister.EachPod(listing, nil, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
+	err := d.lister.EachPod(listing, d.namespaces, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
 		placement, err := placementOf(o)
 		if err != nil {
 			return err
@@ -165,8 +165,9 @@ func (d *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 	defer cancel()
 	var out []corev1.Node
 	err := d.lister.EachNode(listing, func(n *corev1.Node) error {
-		n.Annotations, n.ManagedFields, n.Status.Images, n.Status.VolumesAttached = nil, nil, nil, nil
-		out = append(out, *n)
+		one := *n // The object belongs to the cache.
+		one.Annotations, one.ManagedFields, one.Status.Images, one.Status.VolumesAttached = nil, nil, nil, nil
+		out = append(out, one)
 		return nil
 	})
 	if err != nil {
@@ -219,14 +220,23 @@ func (d *passData) allowedNodes(p pod) ([]bool, error) {
 	return out, nil
 }
 
-// listEach visits all objects of the kind of an empty list, page by page, from the API server.
+// listEach visits the objects of the kind of an empty list in the scopes, page by page, from the API server.
 func listEach[T client.Object](ctx context.Context, d *passData, empty client.ObjectList, visit func(T)) error {
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
-	opts := &client.ListOptions{Limit: pageSize}
+	for _, namespace := range d.scopes() {
+		if err := listNamespace(listing, d.live, namespace, empty, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listNamespace[T client.Object](ctx context.Context, from client.Reader, namespace string, empty client.ObjectList, visit func(T)) error {
+	opts := &client.ListOptions{Namespace: namespace, Limit: pageSize}
 	for {
 		list, _ := empty.DeepCopyObject().(client.ObjectList) // A page of its own: visited objects are kept.
-		err := d.live.List(listing, list, opts)
+		err := from.List(ctx, list, opts)
 		if err == nil {
 			err = meta.EachListItem(list, func(o runtime.Object) error {
 				if object, ok := o.(T); ok {

@@ -43,15 +43,17 @@ func (d *passData) readTemplates(ctx context.Context) error {
 	}
 	t := templates{byNamespace: map[string][]template{}, read: true}
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.CronJobList{}} {
-		err := d.reader.List(ctx, list)
-		if err == nil {
-			err = meta.EachListItem(list, func(o runtime.Object) error {
-				t.addWorkload(o)
-				return nil
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("listing %T: %w", list, err)
+		for _, namespace := range d.scopes() {
+			err := d.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+			if err == nil {
+				err = meta.EachListItem(list, func(o runtime.Object) error {
+					t.addWorkload(o)
+					return nil
+				})
+			}
+			if err != nil {
+				return fmt.Errorf("listing %T: %w", list, err)
+			}
 		}
 	}
 	d.objects.templates = t

@@ -142,12 +142,13 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	return nil
 }
 
-// namespaceOfRule returns a function that returns the namespace of the Analytics that a rule was made of; empty for other rules.
+// namespaceOfRule returns a function that returns the namespace of the Analytics that a rule was made of. Any other rule is charged to itself,
+// under a name that no namespace has.
 func namespaceOfRule(reader client.Reader) func(reconcile.Request) string {
 	return func(r reconcile.Request) string {
 		rule := &analysisv1alpha1.RecommendationRule{}
 		if reader.Get(context.Background(), r.NamespacedName, rule) != nil || rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
-			return ""
+			return "rule/" + r.Name
 		}
 		return strings.Join(rule.Spec.NamespaceSelector.MatchNames, ",")
 	}
@@ -194,7 +195,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
 		Lister: &workload.Lister{
-			Sources: sources(mgr.GetClient(), mgr.GetAPIReader()),
+			Sources: workload.CachedSources(mgr.GetClient(), mgr.GetAPIReader(), pageSize),
 			Scales:  mgr.GetClient(),
 			Scheme:  mgr.GetScheme(),
 		},
@@ -213,18 +214,6 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		Clock:          cfg.Clock,
 		Backoff:        workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}, nil
-}
-
-// sources returns the cache for watched kinds and the API server, page by page, for all others.
-func sources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
-	return func(kind schema.GroupVersionKind) workload.Source {
-		for _, w := range workload.WatchedKinds() {
-			if w.GVK == kind {
-				return workload.Source{Reader: cached}
-			}
-		}
-		return workload.Source{Reader: live, PageSize: pageSize}
-	}
 }
 
 // AddIndexes adds the indexes of this package. Package targetindex has an index of its own.

@@ -150,7 +150,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			},
 		}).Build()
 	f.Reconciler = &Reconciler{
-		Client: c, Mapper: meta.NewDefaultRESTMapper(nil), Lister: &workload.Lister{Sources: workloadSources(c, c), Scales: c, Scheme: scheme},
+		Client: c, Mapper: meta.NewDefaultRESTMapper(nil), Lister: &workload.Lister{Sources: workload.CachedSources(c, c, pageSize), Scales: c, Scheme: scheme},
 		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.history}}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
 		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Interval: time.Minute, HistoryMaxAge: 15 * time.Minute,
 	}

@@ -60,7 +60,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	}
 	r := &Reconciler{
 		Client:  mgr.GetClient(),
-		Lister:  &workload.Lister{Sources: workloadSources(mgr.GetClient(), mgr.GetAPIReader()), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
+		Lister:  &workload.Lister{Sources: workload.CachedSources(mgr.GetClient(), mgr.GetAPIReader(), pageSize), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
 		Mapper:  cfg.Mapper,
 		History: cfg.History, Kills: cfg.Kills,
 		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
@@ -84,21 +84,6 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		return fmt.Errorf("building the controller of effective VPAs: %w", err)
 	}
 	return nil
-}
-
-// workloadSources reads nodes, HPAs and watched workloads from the cache, and all else from the API server.
-func workloadSources(cached, live client.Reader) func(schema.GroupVersionKind) workload.Source {
-	return func(kind schema.GroupVersionKind) workload.Source {
-		if kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
-			return workload.Source{Reader: cached}
-		}
-		for _, w := range workload.WatchedKinds() {
-			if w.GVK == kind {
-				return workload.Source{Reader: cached}
-			}
-		}
-		return workload.Source{Reader: live, PageSize: pageSize}
-	}
 }
 
 func namespaceRequest(name string) []reconcile.Request {
