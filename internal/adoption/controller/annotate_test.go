@@ -267,6 +267,38 @@ func TestKindGone(t *testing.T) {
 	}
 }
 
+// TestTargetOfAnotherKind: a target of a kind that Crane does not write is not read, and one that may not be read is tried again after a while.
+func TestTargetOfAnotherKind(t *testing.T) {
+	for name, c := range map[string]struct {
+		apiVersion, kind, reason string
+		reads                    int
+		again                    time.Duration
+	}{
+		"Secret":  {"v1", "Secret", reasonNotSupported, 0, 0},
+		"Service": {"v1", "Service", reasonNotSupported, 0, 0},
+		"Pod":     {"v1", "Pod", analysisv1alpha1.ReasonFailedUpdateRecommendationValue, 1, retryRefused},
+		"Rollout": {"argoproj.io/v1alpha1", "Rollout", analysisv1alpha1.ReasonFailedUpdateRecommendationValue, 1, retryRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+			rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: c.apiVersion, Kind: c.kind, Namespace: "shop", Name: "web"}
+			reads := 0
+			got := reconcileOne(t, rec, interceptor.Funcs{
+				Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if _, partial := o.(*metav1.PartialObjectMetadata); partial {
+						reads++
+						return apierrors.NewForbidden(schema.GroupResource{Resource: c.kind}, key.Name, errors.New("no"))
+					}
+					return inner.Get(ctx, key, o, opts...)
+				},
+			})
+			if got.err != nil || adopted(got) != c.reason || reads != c.reads || got.again != c.again {
+				t.Errorf("error %v, reason %s, %d reads, again after %s", got.err, adopted(got), reads, got.again)
+			}
+		})
+	}
+}
+
 // TestOneWriteForOneValue: reconciliations in quick succession write the annotation once while the cache lags; an annotation that
 // is removed later is written again.
 func TestOneWriteForOneValue(t *testing.T) {

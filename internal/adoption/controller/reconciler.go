@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/component/tracing"
 	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 )
 
@@ -190,7 +192,11 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	if _, known := annotationOf(rec.Spec.Type); !known {
 		return outcome{}, nil // Nothing of this type is written on a target.
 	}
-	target, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
+	ref := rec.Spec.TargetRef
+	if workload.GroupOf(ref.APIVersion, ref.Kind) == "" && !slices.Contains([]string{"Pod", "ReplicationController", "Node"}, ref.Kind) {
+		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Recommendations are not written on objects of kind %s. Correct spec.targetRef.", ref.Kind)}, nil
+	}
+	target, err := targetindex.Find(ctx, r.Client, r.Live, ref)
 	switch {
 	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
 		return outcome{}, nil // The rule deletes its Recommendation.
@@ -198,6 +204,8 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
 	case err != nil && meta.IsNoMatchError(err): // The kind may be installed again.
 		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
+	case apierrors.IsForbidden(err): // Only an administrator can change this.
+		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
 	case err != nil:
 		return outcome{}, err
 	}
