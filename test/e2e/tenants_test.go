@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -29,9 +30,10 @@ import (
 const (
 	// tenantSamples is the number of workloads of the honest tenant whose delays are measured alone, and beside the others.
 	tenantSamples = 5
-	// worstObjects is the number of objects of a kind whose cost is measured, for worstTime each.
-	worstObjects = 10
-	worstTime    = 2 * time.Minute
+	// worstCount is the number of objects of a kind whose cost is measured, for worstTime each. After settleTime they are deleted.
+	worstCount = 10
+	worstTime  = 2 * time.Minute
+	settleTime = 20 * time.Second
 	// changeInterval is the interval between two changes by hostile tenants.
 	changeInterval = 100 * time.Millisecond
 )
@@ -81,11 +83,11 @@ func startTenants(t *testing.T) *tenants {
 	t.Helper()
 	proxy := newFaultProxy(t)
 	scenario := filepath.Join(t.TempDir(), "tenants.yaml")
-	text := fmt.Sprintf("description: Tenants\ncraned: {prometheus-address: %q, prediction-update-frequency-duration: 5s}\nsteps: [{at: 0s, say: ready}]\n", proxy.url)
+	text := fmt.Sprintf("description: Tenants\ncraned: {prometheus-address: %q, prediction-update-frequency-duration: 5s, feature-gates: ClusterNodePrediction=true}\nsteps: [{at: 0s, say: ready}]\n", proxy.url)
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "4", "--workloads", strconv.Itoa(3*tenantSamples), "--days", "2",
+	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "8", "--workloads", strconv.Itoa(3*tenantSamples), "--days", "2",
 		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
@@ -187,33 +189,49 @@ func (f *tenants) createTenants(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
 		namespace := fmt.Sprintf("hostile-%d", i)
-		f.namespace(t, namespace)
-		for _, kind := range worstKinds {
-			if _, err := f.apply(t.Context(), worstObject(kind, namespace, 0)); err != nil {
+		f.namespace(t, namespace, 1)
+		for _, kind := range tenantKinds() {
+			if err := f.applyWorst(t.Context(), kind, namespace, 0); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
 	}
 }
 
-func (f *tenants) namespace(t *testing.T, name string) {
+// namespace creates a namespace with targets.
+func (f *tenants) namespace(t *testing.T, name string, targets int) {
 	t.Helper()
 	if _, err := f.apply(t.Context(), fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
 		t.Fatal(err)
 	}
+	for i := range targets {
+		if _, err := f.apply(t.Context(), worstTarget(name, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// applyWorst creates an object that costs as much as its validation permits.
+func (f *tenants) applyWorst(ctx context.Context, kind, namespace string, i int) error {
+	o, err := f.apply(ctx, worstObject(kind, namespace, i))
+	if status := worstStatus(kind); err == nil && status != "" {
+		err = f.client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(status)))
+	}
+	return err
 }
 
 // changeTenants changes a random object of a random tenant at intervals until ctx ends: each change is a new spec.
 func (f *tenants) changeTenants(ctx context.Context, n int) {
 	tick := time.NewTicker(changeInterval)
 	defer tick.Stop()
+	kinds := tenantKinds()
 	for version := 1; ; version++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		kind := worstKinds[rand.IntN(len(worstKinds))]
+		kind := kinds[rand.IntN(len(kinds))]
 		o := &unstructured.Unstructured{}
 		if yaml.Unmarshal([]byte(worstObject(kind, fmt.Sprintf("hostile-%d", rand.IntN(n)), 0)), &o.Object) != nil || f.client.Delete(ctx, o) != nil {
 			continue
@@ -297,30 +315,32 @@ func (f *tenants) scan(t *testing.T, use func(name, labels string, v float64)) {
 // printCosts prints what the most expensive object of each kind costs craned.
 func (f *tenants) printCosts(t *testing.T) {
 	t.Helper()
+	f.namespace(t, "costs", worstTargets)
+	f.await(t, settleTime)
 	before := f.read(t)
 	f.await(t, worstTime)
 	idle := f.read(t)
 	minutes := worstTime.Minutes()
 	t.Logf("without objects, per minute: %.2f s CPU, %.0f API requests, %.0f queries; %.0f MiB",
 		(idle.CPU-before.CPU)/minutes, (idle.APIRequests-before.APIRequests)/minutes, (idle.Queries-before.Queries)/minutes, idle.Memory/(1<<20))
-	for _, kind := range worstKinds {
-		namespace := "cost-" + strings.ToLower(kind)
-		f.namespace(t, namespace)
+	const namespace = "costs"
+	t.Log("| kind | CPU | memory | API requests | queries of Prometheus |, for each object and, memory apart, minute")
+	for _, kind := range tenantKinds() {
 		start := f.read(t)
-		for i := range worstObjects {
-			if _, err := f.apply(t.Context(), worstObject(kind, namespace, i)); err != nil {
+		for i := range worstCount {
+			if err := f.applyWorst(t.Context(), kind, namespace, i); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
 		f.await(t, worstTime)
 		end := f.read(t)
 		per := func(from, to, idleFrom, idleTo float64) float64 {
-			return ((to - from) - (idleTo - idleFrom)) / minutes / worstObjects
+			return ((to - from) - (idleTo - idleFrom)) / minutes / worstCount
 		}
-		t.Logf("%s, per object and minute: %.3f s CPU, %.1f API requests, %.1f queries; %.2f MiB each", kind, per(start.CPU, end.CPU, before.CPU, idle.CPU),
-			per(start.APIRequests, end.APIRequests, before.APIRequests, idle.APIRequests), per(start.Queries, end.Queries, before.Queries, idle.Queries),
-			(end.Memory-start.Memory)/worstObjects/(1<<20))
-		f.kubectl(t, "delete", "namespace", namespace, "--wait=false")
+		t.Logf("| `%s` | %.3f s | %.2f MiB | %.1f | %.1f |", kind, per(start.CPU, end.CPU, before.CPU, idle.CPU), (end.Memory-start.Memory)/worstCount/(1<<20),
+			per(start.APIRequests, end.APIRequests, before.APIRequests, idle.APIRequests), per(start.Queries, end.Queries, before.Queries, idle.Queries))
+		f.kubectl(t, "delete", kind, "--all", "-n", namespace)
+		f.await(t, settleTime)
 	}
 }
 
