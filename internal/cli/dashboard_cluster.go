@@ -49,6 +49,7 @@ type clusterView struct {
 	*autoscalingView
 	*ruleView
 	*nodeView
+	*placementView
 	*workloadView
 	*seriesView
 	*actionView
@@ -61,7 +62,7 @@ func newClusterView(a *viewAccess) *clusterView {
 	status := newStatusView(a, worklist)
 	costs := newCostView(a, history)
 	return &clusterView{
-		a, worklist, status, costs, &overviewView{a, costs}, newAutoscalingView(a, history), newRuleView(a), newNodeView(a),
+		a, worklist, status, costs, &overviewView{a, costs}, newAutoscalingView(a, history), newRuleView(a), newNodeView(a), &placementView{a},
 		&workloadView{a, worklist, status, history}, &seriesView{a, history}, &actionView{a, worklist},
 	}
 }

@@ -74,7 +74,7 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 	}
 	whole, idle := found.Allocation.Cluster.Total().PerMonth(), share(found.Idle)
 	out := contract.Cost{
-		Origin:   contract.Origin{AsOf: at.Unix(), WindowSeconds: int64(of.Window.Seconds()), Source: strings.Join([]string{found.sources.nodes, found.sources.history}, ", "), Stale: stale},
+		Origin:   contract.Origin{AsOf: at.Unix(), WindowSeconds: int64(of.Window.Seconds()), Source: found.source(), Stale: stale},
 		Currency: v.prices.Currency, By: of.By, Rows: []contract.CostRow{}, ClusterPerMonth: &whole, Idle: &idle, WithUsage: found.withUsage,
 	}
 	switch of.By {
@@ -100,6 +100,9 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 	}
 	return out, nil
 }
+
+// source names the sources of nodes and usage.
+func (r *costReport) source() string { return r.sources.nodes + ", " + r.sources.history }
 
 // nodeCosts returns the price of each node, or of each group of nodes: by each measure, the part that pods pay.
 func nodeCosts(r *costReport, byPool bool) []contract.CostRow {

@@ -46,18 +46,23 @@ func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (c
 		return out, nil
 	}
 	out.Notes = slices.Clone(out.Notes) // those of the shared worklist
-	costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
-	if err == nil {
-		setClusterCost(&out.Money, costs)
-	} else {
-		out.Notes = append(out.Notes, "the cost of the cluster is unknown: "+err.Error())
+	out.Missing = map[string]contract.Error{}
+	// Costs are shared; a Guard has checked the right to them, and says which one is missing.
+	if person, _ := dashboard.PersonOf(ctx); v.access.fixed == nil || person.Cluster {
+		costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
+		if err == nil {
+			setClusterCost(&out.Money, costs)
+			out.CostSource, out.CostWindowSeconds = costs.source(), int64(costWindow.Seconds())
+		} else {
+			out.Missing[contract.MissingCost] = dashboard.FailureOf(err).Body
+		}
 	}
 	v.addRecords(ctx, &out)
 	return out, nil
 }
 
 // addRecords adds what craned keeps in ConfigMaps of its namespace: savings of past days, and OOM kills. They are read with the rights of the
-// user; what cannot be read is a note.
+// user; what cannot be read is missing, with the reason.
 func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	c, err := v.personal.objectClient()
 	if errors.Is(err, errNoKubeconfig) {
@@ -68,7 +73,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 		record, err = savingsrecord.Load(ctx, c, v.options.cranedNamespace)
 	}
 	if err != nil {
-		out.Notes = append(out.Notes, "the record of savings is incomplete: "+err.Error())
+		out.Missing[contract.MissingTrend] = dashboard.FailureOf(unavailable(v.personal.serverName(), err)).Body
 	}
 	if record != nil {
 		out.TrendSource = "ConfigMap " + v.options.cranedNamespace + "/" + savingsrecord.ConfigMapName
@@ -76,7 +81,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	}
 	kills, err := v.readKills(ctx, c)
 	if err != nil {
-		out.Notes = append(out.Notes, "OOM kills are unknown: "+err.Error())
+		out.Missing[contract.MissingOOMKills] = dashboard.FailureOf(err).Body
 		return
 	}
 	out.OOMSource = "ConfigMap " + v.options.cranedNamespace + "/" + oom.ConfigMapName

@@ -76,7 +76,7 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
 	fs.StringVar(&o.scheduler, "scheduler", "", "address of the scheduler's explainAddress, such as http://127.0.0.1:10260 (default: by port forwarding)")
-	fs.IntVar(&o.port, "scheduler-port", 10260, "port of the scheduler's explainAddress, for port forwarding")
+	fs.IntVar(&o.port, "scheduler-port", defaultSchedulerPort, "port of the scheduler's explainAddress, for port forwarding")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
 	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")
 	fs.IntVar(&o.rows, "rows", 20, "maximum number of rows per verdict; 0 for all")

@@ -33,7 +33,12 @@ const (
 	maxResponseBytes = 64 << 20
 	// schedulerTimeout limits one request.
 	schedulerTimeout = 30 * time.Second
+	// defaultSchedulerPort is the port of the scheduler's explainAddress.
+	defaultSchedulerPort = 10260
 )
+
+// errNoScheduler is returned if no pod of crane-scheduler runs.
+var errNoScheduler = errors.New("no running pod has the label " + schedulerSelector)
 
 // errPodNotRecorded is returned if the scheduler has no record of the pod.
 var errPodNotRecorded = errors.New("the scheduler has no record of a recent attempt")
@@ -55,7 +60,7 @@ func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namesp
 		return nil, fmt.Errorf("failed to list the pods of crane-scheduler at %s: %w", config.Host, err)
 	}
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("no running pod has the label %s: set the address with --scheduler", schedulerSelector)
+		return nil, fmt.Errorf("%w: set the address with --scheduler", errNoScheduler)
 	}
 	var errs []error
 	for i := range pods.Items {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,8 @@ type Backend interface {
 	// Forecast returns the history and the forecast of an EffectiveHorizontalPodAutoscaler.
 	Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error)
 	Nodes(ctx context.Context) (contract.NodeList, error)
+	// Placement returns how the scheduler placed a pod.
+	Placement(ctx context.Context, namespace, pod string) (contract.Placement, error)
 	Cost(ctx context.Context, of CostQuery) (contract.Cost, error)
 	Rules(ctx context.Context) (contract.RuleList, error)
 	// CreateRule creates a rule, or reports what it would select.
@@ -84,6 +88,24 @@ func Starting(message string) *ResponseError {
 	return f
 }
 
+var forbiddenMessage = regexp.MustCompile(`(?:(\S+) )?is forbidden: User "[^"]*" cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+
+// missingRight returns the right that the API server names in the error of a forbidden request; empty if it names none.
+func missingRight(message string) string {
+	found := forbiddenMessage.FindStringSubmatch(message)
+	if found == nil {
+		return ""
+	}
+	resource := found[3]
+	if group := found[4]; group != "" {
+		resource += "." + group
+	}
+	if name := strings.Trim(found[1], `"`); name != "" && name != resource {
+		resource += "/" + name
+	}
+	return Right{Verb: found[2], Resource: resource, Namespace: found[5]}.String()
+}
+
 // FailureOf classifies an error: that of a backend, of the API server, or any other.
 func FailureOf(err error) *ResponseError {
 	var failure *ResponseError
@@ -92,8 +114,10 @@ func FailureOf(err error) *ResponseError {
 		return failure
 	case errors.Is(err, context.DeadlineExceeded):
 		return NewResponseError(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
-	case apierrors.IsForbidden(err):
-		return NewResponseError(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
+	case apierrors.IsForbidden(err) || missingRight(err.Error()) != "": // Errors of forwarded ports have the message alone.
+		f := NewResponseError(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
+		f.Body.Right = missingRight(err.Error())
+		return f
 	case apierrors.IsUnauthorized(err):
 		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
 	case apierrors.IsNotFound(err):

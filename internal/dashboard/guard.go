@@ -157,16 +157,24 @@ func (g *Guard) Worklist(ctx context.Context) (*contract.Worklist, error) {
 	return out, nil
 }
 
-// Overview implements Backend. The cost of the cluster is added for persons who may read all pods and nodes.
+// Overview implements Backend. The cost of the cluster is shared between persons who may read all pods and nodes; others get the right that
+// they lack. Records of craned are read with the token of the person.
 func (g *Guard) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
-	err := g.reviews.require(ctx, clusterRights()...)
-	if err == nil {
-		return g.backend.Overview(ctx, list)
+	p, _ := PersonOf(ctx)
+	lacking := g.reviews.require(ctx, clusterRights()...)
+	if p.Cluster = lacking == nil; lacking != nil && FailureOf(lacking).Body.Reason != contract.ReasonForbidden {
+		return contract.Overview{}, lacking
 	}
-	if FailureOf(err).Body.Reason != contract.ReasonForbidden {
-		return contract.Overview{}, err
+	out, err := g.backend.Overview(WithPerson(ctx, p), list)
+	if err != nil || lacking == nil {
+		return out, err
 	}
-	return Summarize(list), nil
+	out.Missing = maps.Clone(out.Missing)
+	if out.Missing == nil {
+		out.Missing = map[string]contract.Error{}
+	}
+	out.Missing[contract.MissingCost] = FailureOf(lacking).Body
+	return out, nil
 }
 
 // mayReadWorkload requires the rights to the objects from which the page of a workload is made. Its series are those of its pods. The
@@ -307,6 +315,15 @@ func (g *Guard) Nodes(ctx context.Context) (contract.NodeList, error) {
 		return contract.NodeList{}, err
 	}
 	return g.backend.Nodes(ctx)
+}
+
+// Placement implements Backend. The explanation names nodes and loads of the whole cluster; the backend asks the scheduler with the token
+// of the person.
+func (g *Guard) Placement(ctx context.Context, namespace, pod string) (contract.Placement, error) {
+	if err := g.reviews.require(ctx, clusterRights()...); err != nil {
+		return contract.Placement{}, err
+	}
+	return g.backend.Placement(ctx, namespace, pod)
 }
 
 // Cost implements Backend.

@@ -200,12 +200,28 @@ func TestReviewsAreCached(t *testing.T) {
 	f.api.rights, f.api.revoked["ann"] = rights, true
 	f.api.mu.Unlock()
 	f.clock.Step(reviewTTL)
-	if status := list(); status != http.StatusUnauthorized {
-		t.Errorf("a revoked token: status %d", status)
+	if status := list(); status != http.StatusServiceUnavailable {
+		t.Errorf("a token that is refused for the first time: status %d", status)
 	}
-	f.api.mu.Lock()
-	f.api.revoked["ann"] = false
-	f.api.mu.Unlock()
+	// The API server had started and accepts it again.
+	setRevoked := func(revoked bool) {
+		f.api.mu.Lock()
+		defer f.api.mu.Unlock()
+		f.api.revoked["ann"] = revoked
+	}
+	f.clock.Step(refusalGrace - time.Second)
+	setRevoked(false)
+	if status := list(); status != http.StatusOK {
+		t.Errorf("a token that is accepted again: status %d", status)
+	}
+	setRevoked(true)
+	for _, want := range []int{http.StatusServiceUnavailable, http.StatusUnauthorized} {
+		f.clock.Step(reviewTTL)
+		if status := list(); status != want {
+			t.Errorf("a revoked token: status %d, want %d", status, want)
+		}
+	}
+	setRevoked(false)
 	if status := list(); status != http.StatusUnauthorized {
 		t.Errorf("the session of a revoked token goes on: status %d", status)
 	}
@@ -257,5 +273,44 @@ func TestUnknownTokensAreBounded(t *testing.T) {
 	}
 	if status := list(strings.Repeat("x", maxToken+1)); status != http.StatusUnauthorized {
 		t.Errorf("a long token: status %d", status)
+	}
+}
+
+// TestGuardOverview checks that persons without the right to the cluster get an overview that names the right, and that no request fails.
+func TestGuardOverview(t *testing.T) {
+	f := setupCluster(t, "ann list recommendations shop", "root list recommendations ", "root list nodes ", "root list pods ")
+	g := f.config.Backends[0]
+	overview := func(name string) contract.Overview {
+		t.Helper()
+		list, err := g.Worklist(as(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := g.Overview(as(t, name), list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	out := overview("ann")
+	if missing := out.Missing[contract.MissingCost]; missing.Reason != contract.ReasonForbidden || missing.Right != "list nodes in all namespaces" || f.prod.cluster || out.Coverage.Workloads != 2 {
+		t.Errorf("ann: %+v, cluster %v, coverage %+v", out.Missing, f.prod.cluster, out.Coverage)
+	}
+	if out := overview("root"); len(out.Missing) != 0 || !f.prod.cluster {
+		t.Errorf("root: %+v, cluster %v", out.Missing, f.prod.cluster)
+	}
+}
+
+// TestMissingRight checks the right that the API server names in its errors.
+func TestMissingRight(t *testing.T) {
+	for message, want := range map[string]string{
+		`reading ConfigMap: configmaps "crane-savings" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "crane-system"`:               "get configmaps/crane-savings in namespace crane-system",
+		`nodes is forbidden: User "ann" cannot list resource "nodes" in API group "" at the cluster scope`:                                                                      "list nodes in all namespaces",
+		`recommendations.analysis.crane.io "web" is forbidden: User "ann" cannot patch resource "recommendations" in API group "analysis.crane.io" in the namespace "shop": no`: "patch recommendations.analysis.crane.io/web in namespace shop",
+		`a webhook denied the request`: "",
+	} {
+		if got := missingRight(message); got != want {
+			t.Errorf("%s: %q, want %q", message, got, want)
+		}
 	}
 }

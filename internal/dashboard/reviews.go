@@ -28,6 +28,9 @@ import (
 const (
 	// reviewTTL is how long the API server's answers about a token are used. A revoked token or right ends after this time.
 	reviewTTL = time.Minute
+	// refusalGrace is how long an accepted token must be refused before its sessions end. An API server that starts refuses tokens of service
+	// accounts until it has read them.
+	refusalGrace = 10 * time.Second
 	// maxPersons and maxRights bound the cache: tokens, and rights of each token.
 	maxPersons, maxRights = 1024, 4096
 	// Tokens that are not in the cache are sent to the API server at this rate at most, because anybody can send them.
@@ -52,6 +55,17 @@ type reviewed struct {
 	name   string
 	until  time.Time
 	rights map[Right]decision
+	// refused is the time of the first refusal after the last acceptance, zero for none.
+	refused time.Time
+}
+
+// refuse records a refusal and reports whether the token is refused for good. The caller holds the lock.
+func (k *reviewed) refuse(now time.Time) bool {
+	if k.refused.IsZero() {
+		k.refused = now
+	}
+	k.until = time.Time{} // asks again with the next request
+	return now.Sub(k.refused) >= refusalGrace
 }
 
 type decision struct {
@@ -96,6 +110,8 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	}
 	answer, err := r.client.AuthenticationV1().SelfSubjectReviews().Create(WithPerson(ctx, p), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
+	case apierrors.IsUnauthorized(err) && known != nil && !known.refuse(r.clock.Now()):
+		return p, errRefusedForNow()
 	case apierrors.IsUnauthorized(err):
 		r.persons.Remove(key)
 		return p, err
@@ -107,7 +123,7 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	p.Name = answer.Status.UserInfo.Username
 	until := r.clock.Now().Add(reviewTTL)
 	if known != nil {
-		known.name, known.until = p.Name, until
+		known.name, known.until, known.refused = p.Name, until, time.Time{}
 		return p, nil
 	}
 	r.persons.Add(key, &reviewed{name: p.Name, until: until, rights: map[Right]decision{}})
@@ -122,8 +138,23 @@ func (r *Reviews) known(key [sha256.Size]byte) *reviewed {
 	return nil
 }
 
-// Forget drops what is known of a token, so that the next request asks the API server.
-func (r *Reviews) Forget(token string) { r.persons.Remove(sha256.Sum256([]byte(token))) }
+// Refuse records that the API server refused a token, and reports whether its sessions end: tokens that were accepted before have a grace.
+func (r *Reviews) Refuse(token string) bool {
+	key := sha256.Sum256([]byte(token))
+	if known := r.known(key); known != nil {
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		if !known.refuse(r.clock.Now()) {
+			return false
+		}
+	}
+	r.persons.Remove(key)
+	return true
+}
+
+func errRefusedForNow() *ResponseError {
+	return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept your token at the moment; it may be starting", "the page repeats the request")
+}
 
 // Allowed reports whether the person of a context has a right.
 func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {

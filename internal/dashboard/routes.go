@@ -67,6 +67,7 @@ func (s *Server) routes() {
 	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
 	s.read(contract.PathForecast, s.getForecast)
 	s.read(contract.PathNodes, ask(s, Backend.Nodes))
+	s.read(contract.PathPlacement, s.getPlacement)
 	s.read(contract.PathCost, s.getCost)
 	s.read(contract.PathRules, ask(s, Backend.Rules))
 	s.write(contract.PathRules, s.createRule)
@@ -284,6 +285,18 @@ func (s *Server) getForecast(r *http.Request) (any, error) {
 		return nil, invalid("namespace and name of the EffectiveHorizontalPodAutoscaler are required")
 	}
 	return b.Forecast(r.Context(), q.Get("namespace"), q.Get("name"))
+}
+
+func (s *Server) getPlacement(r *http.Request) (any, error) {
+	b, err := s.backend(r)
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query()
+	if q.Get("namespace") == "" || q.Get("pod") == "" {
+		return nil, invalid("namespace and pod are required")
+	}
+	return b.Placement(r.Context(), q.Get("namespace"), q.Get("pod"))
 }
 
 // costWindows are few, because each is read for all viewers together and takes long.

@@ -185,8 +185,8 @@ func (s *Server) endIfUnauthorized(r *http.Request, err error) error {
 	if s.config.Reviews == nil || !apierrors.IsUnauthorized(err) {
 		return err
 	}
-	if p, ok := PersonOf(r.Context()); ok {
-		s.config.Reviews.Forget(p.Token)
+	if p, ok := PersonOf(r.Context()); ok && !s.config.Reviews.Refuse(p.Token) {
+		return errRefusedForNow()
 	}
 	s.sessions.end(r)
 	return errNoSession("")

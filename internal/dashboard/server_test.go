@@ -30,7 +30,9 @@ type fakeBackend struct {
 	list  *contract.Worklist
 	err   error
 	acted []string
-	wait  func()
+	// cluster is set if the last overview was for a person who may read the cluster.
+	cluster bool
+	wait    func()
 }
 
 func (f *fakeBackend) Name() string { return f.name }
@@ -45,7 +47,9 @@ func (f *fakeBackend) Worklist(context.Context) (*contract.Worklist, error) {
 	return f.list, f.err
 }
 
-func (f *fakeBackend) Overview(_ context.Context, list *contract.Worklist) (contract.Overview, error) {
+func (f *fakeBackend) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
+	p, _ := PersonOf(ctx)
+	f.cluster = p.Cluster
 	return Summarize(list), f.err
 }
 

@@ -1,5 +1,5 @@
 // The server's answers, see contract.ts, and the addresses that give them. Times are seconds since 1970; a number that is not known is absent.
-import { PathAction, PathAutoscaling, PathCost, PathExport, PathForecast, PathHealth, PathLogin, PathLogout, PathNodes, PathOverview, PathRules,
+import { PathAction, PathAutoscaling, PathCost, PathExport, PathForecast, PathHealth, PathLogin, PathLogout, PathNodes, PathOverview, PathPlacement, PathRules,
   PathSeries, PathSession, PathWhatIf, PathWorklist, PathWorkload, Prefix } from './contract'
 import type { Item, Row } from './contract'
 import { path } from './lib/router'
@@ -9,7 +9,7 @@ export type * from './contract'
 export const paths = {
   session: Prefix + PathSession, login: Prefix + PathLogin, logout: Prefix + PathLogout, overview: Prefix + PathOverview,
   worklist: Prefix + PathWorklist, workload: Prefix + PathWorkload, series: Prefix + PathSeries, whatIf: Prefix + PathWhatIf,
-  autoscaling: Prefix + PathAutoscaling, forecast: Prefix + PathForecast, nodes: Prefix + PathNodes, cost: Prefix + PathCost,
+  autoscaling: Prefix + PathAutoscaling, forecast: Prefix + PathForecast, nodes: Prefix + PathNodes, placement: Prefix + PathPlacement, cost: Prefix + PathCost,
   rules: Prefix + PathRules, health: Prefix + PathHealth, export: Prefix + PathExport, action: Prefix + PathAction,
 }
 

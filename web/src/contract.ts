@@ -270,6 +270,8 @@ export const PathForecast = '/forecast'
 
 export const PathNodes = '/nodes'
 
+export const PathPlacement = '/placement'
+
 export const PathCost = '/cost'
 
 export const PathRules = '/rules'
@@ -316,7 +318,16 @@ export interface Overview extends Origin {
   oomSource?: string
   trendSource?: string
   oomKills?: OOMKill[] | null
+  costSource?: string
+  costWindowSeconds?: number
+  missing?: Record<string, Error> | null
 }
+
+export const MissingCost = 'cost'
+
+export const MissingTrend = 'trend'
+
+export const MissingOOMKills = 'oomKills'
 
 export interface Money {
   clusterPerMonth?: number | null
@@ -389,6 +400,35 @@ export interface OOMKill {
   pod?: string
   at: number
   memoryBytes?: number | null
+}
+
+export interface Placement extends Origin {
+  pod: string
+  attempts: PlacementAttempt[] | null
+}
+
+export interface PlacementAttempt {
+  at: number
+  profile: string
+  strategy: string
+  outcome: string
+  node?: string
+  cpuMilli: number
+  memoryBytes: number
+  basis: string
+  freshNodes: number
+  staleNodes: number
+  absentNodes: number
+  otherNodes: number
+  nodes: PlacementNode[] | null
+  nodeCount: number
+}
+
+export interface PlacementNode {
+  name: string
+  verdict: string
+  score?: number | null
+  reason: string
 }
 
 export interface Session {

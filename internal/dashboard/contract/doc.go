@@ -45,6 +45,8 @@ const (
 	PathForecast = "/forecast"
 	// PathNodes answers GET with a NodeList.
 	PathNodes = "/nodes"
+	// PathPlacement answers GET ?namespace=&pod= with a Placement: how the scheduler filtered and scored the nodes for a pod.
+	PathPlacement = "/placement"
 	// PathCost answers GET ?by=namespace|workload|node|pool|label&label=KEY&window=1h|1d|7d|14d with a Cost.
 	PathCost = "/cost"
 	// PathRules answers GET with a RuleList, and POST RuleRequest (dryRun true or false) with a RuleResult.

@@ -29,7 +29,19 @@ type Overview struct {
 	TrendSource string `json:"trendSource,omitempty"`
 	// OOMKills are the kills of the last seven days, newest first, at most 50; absent if their record cannot be read.
 	OOMKills []OOMKill `json:"oomKills,omitempty"`
+	// CostSource and CostWindowSeconds are the source and the window of the amounts of the cluster; absent without them.
+	CostSource        string `json:"costSource,omitempty"`
+	CostWindowSeconds int64  `json:"costWindowSeconds,omitempty"`
+	// Missing are the reasons why parts are absent, by MissingCost, MissingTrend or MissingOOMKills.
+	Missing map[string]Error `json:"missing,omitempty"`
 }
+
+// The keys of Overview.Missing.
+const (
+	MissingCost     = "cost"
+	MissingTrend    = "trend"
+	MissingOOMKills = "oomKills"
+)
 
 // Money is the cost of a month at the present prices.
 type Money struct {

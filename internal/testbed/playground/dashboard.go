@@ -33,6 +33,9 @@ func (p *playground) startDashboard(ctx context.Context) error {
 		},
 		LogFile: filepath.Join(p.dir, "logs", "dashboard.log"), Restart: process.Always, OnExit: p.reportExit,
 	}
+	if p.explainAddress != "" {
+		spec.Args = append(spec.Args, "--scheduler", "http://"+p.explainAddress)
+	}
 	if err := p.startChild(spec); err != nil {
 		return err
 	}

@@ -66,6 +66,8 @@ func TestRights(t *testing.T) {
 		contract.PathSeries + "?namespace=pay&kind=Secret&name=web": {403, 403, 403, 403},
 		contract.PathNodes:                                          {403, 403, 403, 200},
 		contract.PathCost:                                           {403, 403, 403, 200},
+		contract.PathPlacement + "?namespace=shop&pod=web":          {403, 403, 403, 404}, // no scheduler runs
+		contract.PathPlacement + "?namespace=shop":                  {400, 400, 400, 400},
 		contract.PathRules:                                          {403, 403, 403, 200},
 		contract.PathAutoscaling:                                    {200, 200, 200, 200}, // empty: there are none
 	} {

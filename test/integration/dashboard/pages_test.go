@@ -14,6 +14,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,12 +70,37 @@ func createForecast(t *testing.T) {
 	}
 }
 
+// create creates objects until the test ends.
+func create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), o) })
+	}
+}
+
+// createScaler creates kim, who may read the autoscalers of shop and not its pods, whose usage is the history of a forecast.
+func createScaler(t *testing.T) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "kim"}
+	create(t,
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"autoscaling.crane.io", "prediction.crane.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kim"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "kim"}},
+		})
+}
+
 // TestForecast checks history, published forecast, band and replicas of an EffectiveHPA, and the rights to them.
 func TestForecast(t *testing.T) {
 	createForecast(t)
+	createScaler(t)
 	f := serve(t)
 	path := contract.PathForecast + "?namespace=shop&name=web"
-	for name, want := range map[string]int{"eve": http.StatusForbidden, "root": http.StatusOK, "ann": http.StatusOK} {
+	for name, want := range map[string]int{"eve": http.StatusForbidden, "kim": http.StatusForbidden, "root": http.StatusOK, "ann": http.StatusOK} {
 		if status := f.login("shop", name).get(path, nil); status != want {
 			t.Errorf("forecast for %s: status %d, want %d", name, status, want)
 		}
@@ -195,6 +221,9 @@ func TestRecords(t *testing.T) {
 	}
 	out = contract.Overview{}
 	root.get(contract.PathOverview, &out)
+	if out.CostWindowSeconds != 3600 || !strings.Contains(out.CostSource, "http://") || len(out.Missing) != 0 {
+		t.Errorf("cost from %q over %d s, missing %+v", out.CostSource, out.CostWindowSeconds, out.Missing)
+	}
 	if len(out.Trend) != 2 || out.TrendSource != "ConfigMap crane-system/crane-savings" || *out.Trend[0].ClusterPerMonth != 7300 || *out.Trend[1].RecoverablePerMonth != 3*730 {
 		t.Fatalf("trend from %s: %+v", out.TrendSource, out.Trend)
 	}
@@ -208,9 +237,34 @@ func TestRecords(t *testing.T) {
 		t.Errorf("attention: %+v", out.Attention)
 	}
 	out = contract.Overview{}
-	if f.login("shop", "ann").get(contract.PathOverview, &out); len(out.Trend) != 0 || out.OOMKills != nil {
+	if f.login("shop", "ann").get(contract.PathOverview, &out); len(out.Trend) != 0 || out.OOMKills != nil || out.Money.ClusterPerMonth != nil {
 		t.Errorf("ann reads the records of the cluster: %+v", out)
 	}
+	for part, want := range map[string]string{
+		contract.MissingCost:  "list nodes in all namespaces",
+		contract.MissingTrend: "get configmaps/crane-savings in namespace crane-system", contract.MissingOOMKills: "get configmaps/oom-record in namespace crane-system",
+	} {
+		if got := out.Missing[part]; got.Reason != contract.ReasonForbidden || got.Right != want {
+			t.Errorf("missing %s of ann: %+v, want the right to %s", part, got, want)
+		}
+	}
+	allowRecords(t)
+	out = contract.Overview{}
+	if f.login("shop", "ann").get(contract.PathOverview, &out); len(out.Trend) != 2 || len(out.OOMKills) != 1 || len(out.Missing) != 1 {
+		t.Errorf("ann with the right to the records: %d days, %d kills, missing %+v", len(out.Trend), len(out.OOMKills), out.Missing)
+	}
+}
+
+// allowRecords lets ann read the records of craned.
+func allowRecords(t *testing.T) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: "crane-system", Name: "records"}
+	create(t,
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"crane-savings", "oom-record"}, Verbs: []string{"get"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "records"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "ann"}},
+		})
 }
 
 // createNode creates a node with two zones, load above its water mark, a pod with two cores of the first zone, and an action of the agent.

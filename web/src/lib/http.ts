@@ -1,5 +1,5 @@
 // Requests to the server: errors by kind, CSRF token on writes, one place that notices an expired session or a lost connection.
-import { CSRFHeader } from '../contract'
+import { CSRFHeader, type Error as ContractError } from '../contract'
 
 export type FailureKind = 'expired' | 'forbidden' | 'missing' | 'conflict' | 'invalid' | 'busy' | 'offline' | 'unavailable' | 'failed'
 
@@ -57,12 +57,17 @@ export async function send(path: string, { method = 'GET', body, signal, quiet }
   }
   emit('online')
   if (response.ok) return response
-  const failure = await failureOf(response)
+  const failure = await responseFailure(response)
   if (failure.kind === 'expired' && !quiet) emit('expired')
   throw failure
 }
 
-async function failureOf(response: Response): Promise<Failure> {
+/** The failure of a part of an answer. */
+export function failureOf(e: ContractError): Failure {
+  return new Failure(e.reason === 'Forbidden' ? 'forbidden' : e.reason === 'NotFound' || e.reason === 'NotServed' ? 'missing' : 'unavailable', e.message, e.right ?? '', e.next ?? '')
+}
+
+async function responseFailure(response: Response): Promise<Failure> {
   const text = await response.text().catch(() => '')
   return parseFailure(response.status, text, response.statusText)
 }

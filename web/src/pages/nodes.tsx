@@ -1,16 +1,17 @@
 import { useMemo } from 'preact/hooks'
 import { list, paths, type Node, type NodeList } from '../api'
-import { t } from '../i18n'
+import { t, tOr } from '../i18n'
 import { bytes, count, known, milli, missing, money, percent } from '../lib/format'
 import { setQuery } from '../lib/router'
 import { useData } from '../lib/use'
 import { packNodes } from '../lib/packing'
 import { useCluster } from '../session'
 import { From, Notes, Queries } from '../ui/origin'
-import { Bar, Card, Code, Figure, Figures, Head, Segments, Select, Tag, Time } from '../ui/parts'
+import { Bar, Card, Figure, Figures, Head, Segments, Select, Tag, Time } from '../ui/parts'
 import { Data, Empty } from '../ui/states'
 import type { PageProps } from '.'
 import { Scroll } from '../ui/scroll'
+import { PlacementCard } from './placement'
 
 export function Nodes({ query }: PageProps) {
   const cluster = useCluster()
@@ -80,6 +81,7 @@ function Content({ d, query }: { d: NodeList; query: URLSearchParams }) {
         <Key mark={mark} />
       </Card>
       {chosen && <Detail n={chosen} d={d} />}
+      <PlacementCard pod={query.get('pod') ?? ''} />
       <Table d={d} />
       <Queries of={d} />
     </>
@@ -130,8 +132,6 @@ function Detail({ n, d }: { n: Node; d: NodeList }) {
             </table></Scroll>
           )}
           {!!n.loadAt && <p class="muted">{t('nodes.loadAt')} <Time at={n.loadAt} />{known(n.hotValue) && <> · {t('nodes.hotValue', { value: count(n.hotValue) })}</>}</p>}
-          <h3>{t('nodes.why')}</h3>
-          <Code text={`crane explain scheduling POD -n NAMESPACE`} label={t('nodes.why')} />
         </div>
         <div class="stack">
           <h3>{t('nodes.zones')}</h3>
@@ -144,7 +144,7 @@ function Detail({ n, d }: { n: Node; d: NodeList }) {
           <h3>{t('nodes.agent')}</h3>
           {list(n.taints).length > 0 && <div class="row">{list(n.taints).map(x => <Tag tone="warn" key={x}>{x}</Tag>)}</div>}
           {list(n.conditions).map(c => <div key={c.type}><Tag tone={c.status === 'True' ? 'warn' : ''}>{c.type}: {c.status}</Tag> <span class="muted">{c.message}</span></div>)}
-          {events.length === 0 ? <p class="muted">{t('nodes.noEvents')}</p> : <ul class="attention">{events.map((e, i) => <li key={i}><Time at={e.at} /><span>{e.text}</span><Tag>{e.kind}</Tag></li>)}</ul>}
+          {events.length === 0 ? <p class="muted">{t('nodes.noEvents')}</p> : <ul class="attention">{events.map((e, i) => <li key={i}><Time at={e.at} /><span>{e.text}</span><Tag>{tOr('mark.' + e.kind, e.kind)}</Tag></li>)}</ul>}
         </div>
       </div>
     </Card>

@@ -1,12 +1,13 @@
 import { list, paths, workloadPath, placeOf, type Overview as Answer } from '../api'
 import { t, tOr } from '../i18n'
-import { bytes, count, known, milli, money, percent } from '../lib/format'
+import { bytes, count, duration, known, milli, money, percent } from '../lib/format'
 import { useData } from '../lib/use'
 import { useCluster, useSession } from '../session'
 import { Chart, type Line } from '../ui/chart'
 import { From, Notes, Queries } from '../ui/origin'
 import { Bar, Card, Figure, Figures, Head, Link, Tag, Time } from '../ui/parts'
-import { Data, Empty } from '../ui/states'
+import { failureOf } from '../lib/http'
+import { Data, Empty, Failed } from '../ui/states'
 import { Risk } from './worklist'
 import { Scroll } from '../ui/scroll'
 
@@ -31,7 +32,8 @@ function Content({ d }: { d: Answer }) {
           <Card title={t('overview.attention')}><Attention d={d} /></Card>
           <Top d={d} />
           <Card title={t('overview.trend')} note={[t('unit.perMonth'), d.trendSource && t('overview.keptIn', { where: d.trendSource })].filter(Boolean).join(' · ')}>
-            {list(d.trend).length > 1 ? <Trend d={d} /> : <p class="muted">{t('overview.noTrend')}</p>}
+            <Missing d={d} part="trend" />
+            {list(d.trend).length > 1 ? <Trend d={d} /> : !d.missing?.trend && <p class="muted">{t('overview.noTrend')}</p>}
           </Card>
         </div>
         <div class="stack">
@@ -55,11 +57,12 @@ function Money({ d }: { d: Answer }) {
     <>
       <Figures>
         <Figure label={t('overview.recoverable')} value={money(recoverablePerMonth, d.currency)} unit={t('unit.perMonth')} lead note={recovered} />
-        <Figure label={t('overview.cost')} value={money(all, d.currency)} unit={t('unit.perMonth')} note={known(all) ? t('overview.costNote') : t(mode === 'files' ? 'overview.noNodes' : 'overview.forbidden')} />
+        <Figure label={t('overview.cost')} value={money(all, d.currency)} unit={t('unit.perMonth')} note={known(all) ? t('overview.costNote') : mode === 'files' ? t('overview.noNodes') : d.missing?.cost?.right ? t('overview.needs', { right: d.missing.cost.right }) : d.missing?.cost?.message ?? ''} />
         <Figure label={t('overview.requested')} value={money(requestedPerMonth, d.currency)} unit={t('unit.perMonth')} note={share(requestedPerMonth)} />
         <Figure label={t('overview.used')} value={money(usedPerMonth, d.currency)} unit={t('unit.perMonth')} note={share(usedPerMonth)} />
         <Figure label={t('overview.idle')} value={money(idlePerMonth, d.currency)} unit={t('unit.perMonth')} note={share(idlePerMonth)} />
       </Figures>
+      {d.costSource && <p class="provenance"><span>{t('overview.costFrom')}</span><span>{t('from.window', { window: duration(d.costWindowSeconds) })}</span><span>{t('from.source', { source: d.costSource })}</span></p>}
       {neededPerMonth > 0 && <p class="muted">{t('overview.needed', { cost: money(neededPerMonth, d.currency) })}</p>}
     </>
   )
@@ -189,10 +192,11 @@ function Namespaces({ d }: { d: Answer }) {
 }
 
 function Kills({ d }: { d: Answer }) {
-  if (!d.oomKills) return null
+  if (!d.oomKills && !d.missing?.oomKills) return null
   return (
     <Card title={t('overview.oomKills')} note={[t('overview.sevenDays'), d.oomSource && t('overview.keptIn', { where: d.oomSource })].filter(Boolean).join(' · ')}>
-      {d.oomKills.length === 0 ? <p class="muted">{t('overview.noKills')}</p> : (
+      <Missing d={d} part="oomKills" />
+      {d.oomKills && (d.oomKills.length === 0 ? <p class="muted">{t('overview.noKills')}</p> : (
         <ul class="attention">{d.oomKills.slice(0, 10).map(k => (
           <li key={k.at + k.target.name + k.container + (k.pod ?? '')}>
             <Time at={k.at} />
@@ -200,7 +204,14 @@ function Kills({ d }: { d: Answer }) {
             <span class="number">{bytes(k.memoryBytes)}</span>
           </li>
         ))}</ul>
-      )}
+      ))}
     </Card>
   )
+}
+
+/** Why a part of the page is absent, such as a right that the person lacks. */
+function Missing({ d, part }: { d: Answer; part: 'trend' | 'oomKills' }) {
+  const missing = d.missing?.[part]
+  if (!missing) return null
+  return <Failed failure={failureOf(missing)} />
 }

@@ -11,7 +11,7 @@ import { Chart } from '../ui/chart'
 import { From, Notes, Queries } from '../ui/origin'
 import { Card, Code, Figure, Figures, Head, Segments, Tag } from '../ui/parts'
 import { Data, Empty, Failed, Learning } from '../ui/states'
-import { Failure, kindOf } from '../lib/http'
+import { failureOf } from '../lib/http'
 import { Derivation, ReplayTable } from './derivation'
 import { WhatIfCard } from './whatif'
 import { Amounts, Risk, StateTag } from './worklist'
@@ -83,7 +83,7 @@ function Content({ d, place, query }: { d: WorkloadDetail; place: Place; query: 
       )}
       <History place={place} container={container?.name ?? ''} resource={resource} recommended={detail?.requestRecommended} query={query} />
       {d.historyError
-        ? <div class="card"><Failed failure={new Failure(d.historyError.reason === 'Forbidden' ? 'forbidden' : kindOf(503), d.historyError.message, d.historyError.right ?? '', d.historyError.next ?? '')} /></div>
+        ? <div class="card"><Failed failure={failureOf(d.historyError)} /></div>
         : container && detail && <Understand d={d} place={place} container={container} detail={detail} resource={resource} />}
       <div class="columns two">
         <Patch d={d} />

@@ -214,6 +214,37 @@ test('the overview names where trend, savings and OOM kills are kept', async () 
   await page.getByText('kept in ConfigMap crane-system/oom-record').waitFor()
 })
 
+test('parts of the overview that need a right name it', async () => {
+  const { overview } = await import('./data.mjs')
+  const d = overview()
+  const right = name => ({ reason: 'Forbidden', message: 'you may not', right: 'get configmaps/' + name + ' in namespace crane-system' })
+  server.state.answers['/overview'] = {
+    ...d, trend: [], trendSource: '', oomKills: null, oomSource: '', money: { ...d.money, clusterPerMonth: null, usedPerMonth: null }, costSource: '',
+    missing: { cost: { reason: 'Forbidden', message: 'you may not', right: 'list nodes in all namespaces' }, trend: right('crane-savings'), oomKills: right('oom-record') },
+  }
+  await open('/overview')
+  await page.getByText('needs the right: list nodes in all namespaces').waitFor()
+  for (const name of ['crane-savings', 'oom-record']) await page.locator('.state code').filter({ hasText: 'configmaps/' + name }).waitFor()
+  assert.equal(await page.getByText('The trend begins').count(), 0)
+  assert.deepEqual(await violations(page), [])
+})
+
+test('why a pod is on its node: verdict, score and reason of each node; the pod is in the address', async () => {
+  expect(404)
+  await open('/nodes')
+  await page.getByLabel('Pod (namespace/name)').fill('shop/web-1')
+  await page.getByRole('button', { name: 'Explain' }).click()
+  await page.getByText('placed on worker-1').waitFor()
+  assert.match(page.url(), /pod=shop%2Fweb-1/)
+  await page.getByRole('row', { name: /worker-2 Excluded by load .* water mark of 65.0%/ }).waitFor()
+  await page.getByText('248 more nodes are not shown.').waitFor()
+  await page.getByText('crane explain scheduling shop/web-1').waitFor()
+  assert.deepEqual(await violations(page), [])
+  server.state.answers['/placement'] = failure(404, 'NotFound', 'pod shop/web-1: the scheduler has no record of a recent attempt')
+  await page.reload()
+  await page.getByText('has no record of a recent attempt').waitFor()
+})
+
 test('states: forbidden, empty, learning, Prometheus down, not found', async () => {
   expect(403); expect(503); expect(404)
   const cases = [

@@ -49,7 +49,7 @@ export function overview() {
   const rows = worklist(200).rows
   return {
     ...origin('Recommendations and nodes of the cluster prod', { notes: ['The price book has default prices for 2 of 14 nodes.'], promql: { used: 'sum(rate(container_cpu_usage_seconds_total{container!=""}[1h]))' } }),
-    currency: 'USD',
+    currency: 'USD', costSource: 'Node prices, Prometheus http://prometheus:9090', costWindowSeconds: 3600,
     money: { clusterPerMonth: 48210, requestedPerMonth: 39100, usedPerMonth: 15340, idlePerMonth: 9110, recoverablePerMonth: 17480, neededPerMonth: 640, savedCPUMilli: 412300, savedMemoryBytes: 910 * GiB },
     coverage: { workloads: 412, withNumber: 351, learning: 31, noData: 8, refused: 19, failed: 3, adopted: 74 },
     namespaces: namespaces.map((namespace, i) => ({ cluster: 'prod', namespace, workloads: 12 + i * 3, savingPerMonth: 5200 / (i + 1) })), top: rows.slice(0, 8),
@@ -182,3 +182,9 @@ export const health = {
   checks: [{ name: 'craned', status: 'ok', detail: '2 of 2 replicas are ready, v1.2.0' }, { name: 'metric-adapter', status: 'warn', detail: 'v1beta1.external.metrics.k8s.io is not available', next: 'kubectl -n crane-system logs deploy/metric-adapter' }, { name: 'crane-agent', status: 'off', detail: 'no DaemonSet crane-agent' }],
   server: [{ name: 'cache', status: 'ok', detail: '412 Recommendations, synced 4 s ago' }],
 }
+
+export const placement = q => ({
+  ...origin('crane-scheduler'), windowSeconds: 0, pod: q.get('namespace') + '/' + q.get('pod'),
+  attempts: [{ at: now - 300, profile: 'crane-scheduler', strategy: 'Spread', outcome: 'placed on worker-1', node: 'worker-1', cpuMilli: 500, memoryBytes: GiB, basis: "workload's Recommendation", freshNodes: 3, staleNodes: 0, absentNodes: 1, otherNodes: 2, nodeCount: 250,
+    nodes: [{ name: 'worker-1', verdict: 'Scored', score: 100, reason: 'load 20.0% + on its way 0.0% + this pod 5.0%' }, { name: 'worker-2', verdict: 'Closed', reason: 'cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 5.0% is above the water mark of 65.0%' }] }],
+})

@@ -20,7 +20,7 @@ export async function startFixture({ rows = 400 } = {}) {
     '/session': () => state.loggedIn ? data.session : { ...data.session, authenticated: false, user: '', clusters: [], csrfToken: '' },
     '/overview': data.overview, '/worklist': () => list, '/workload': q => data.workload(q.get('namespace'), q.get('name')),
     '/series': q => data.series(Number(q.get('from')), Number(q.get('to')), Number(q.get('points') ?? 1200)), '/whatif': data.whatIf,
-    '/autoscaling': () => data.autoscaling, '/forecast': data.forecast, '/nodes': data.nodes, '/cost': q => data.cost(q.get('by') ?? 'namespace'), '/rules': (_, body) => body ? { created: !body.dryRun, name: 'new', selected: 12, targets: [{ cluster: 'prod', namespace: 'shop', kind: 'Deployment', name: 'web' }], rows: data.worklist(3).rows } : data.rules,
+    '/autoscaling': () => data.autoscaling, '/forecast': data.forecast, '/nodes': data.nodes, '/placement': data.placement, '/cost': q => data.cost(q.get('by') ?? 'namespace'), '/rules': (_, body) => body ? { created: !body.dryRun, name: 'new', selected: 12, targets: [{ cluster: 'prod', namespace: 'shop', kind: 'Deployment', name: 'web' }], rows: data.worklist(3).rows } : data.rules,
     '/health': () => data.health,
     '/login': (_, body) => { if (body.token !== 'good') return failure(401, 'Unauthenticated', 'the token is not valid'); state.loggedIn = true; return data.session },
     '/logout': () => { state.loggedIn = false; return {} },

@@ -6,13 +6,13 @@ import { startFixture } from './fixture.mjs'
 
 const pages = {
   overview: '/overview', worklist: '/worklist', workload: '/workload/prod/shop/Deployment/web', autoscaling: '/autoscaling?name=shop/web',
-  nodes: '/nodes?node=worker-3.eu-1.internal', cost: '/cost', rules: '/rules?new=1', health: '/health',
+  nodes: '/nodes?node=worker-3.eu-1.internal&pod=shop/web-1', cost: '/cost', rules: '/rules?new=1', health: '/health',
 }
 let browser, server
 before(async () => { browser = await launch(); server = await startFixture() })
 after(async () => { await browser?.close(); server?.close() })
 
-for (const [width, height] of [[400, 860], [1280, 900], [2560, 1440]]) {
+for (const [width, height] of [[400, 860], [1280, 900], [3840, 2160]]) {
   for (const colorScheme of ['light', 'dark']) {
     test(`pages at ${width} px, ${colorScheme}`, async () => {
       const { page, context, problems } = await openPage(browser, server.origin, { viewport: { width, height }, colorScheme })

@@ -1,0 +1,44 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net/http"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"crane.io/crane/internal/dashboard"
+	"crane.io/crane/internal/dashboard/contract"
+)
+
+// TestPlacement checks the attempts to place a pod, and the failure of a pod that the scheduler does not know.
+func TestPlacement(t *testing.T) {
+	v := newHistoryView(t, newFakeHistory(t))
+	v.options.scheduler = newFixtureScheduler(t)
+	out, err := v.Placement(t.Context(), "shop", "web")
+	if err != nil || len(out.Attempts) != 1 {
+		t.Fatalf("%v %+v", err, out)
+	}
+	a := out.Attempts[0]
+	if out.Pod != "shop/web" || a.Node != "cool" || a.CPUMilli != 500 || a.NodeCount != 3 || a.OtherNodes != 1 || a.Nodes[0].Verdict != "Scored" || *a.Nodes[0].Score != 100 || a.Nodes[1].Reason == "" {
+		t.Errorf("%+v", out)
+	}
+	if _, err := v.Placement(t.Context(), "shop", "other"); dashboard.FailureOf(err).Status != http.StatusNotFound {
+		t.Errorf("an unknown pod: %v", err)
+	}
+	v.options.scheduler = "http://127.0.0.1:1"
+	if _, err := v.Placement(t.Context(), "shop", "web"); dashboard.FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
+		t.Errorf("no scheduler: %v", err)
+	}
+}
+
+// TestForwardedPortHasTheToken checks that a forwarded port is opened with the token of the person and nothing else.
+func TestForwardedPortHasTheToken(t *testing.T) {
+	own := &rest.Config{Host: "https://api", BearerToken: "server", Username: "server", WrapTransport: dashboard.PersonalTransport}
+	got := withToken(fixedAccess{config: own, personal: true}, "ann").config
+	if got.BearerToken != "ann" || got.Username != "" || got.WrapTransport != nil || got.Host != own.Host || own.BearerToken != "server" {
+		t.Errorf("%+v", got)
+	}
+}
