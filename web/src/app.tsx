@@ -59,6 +59,13 @@ export function App() {
     return () => window.clearInterval(probe)
   }, [offline])
 
+  // A server that cannot answer for now is asked again, such as while the API server starts.
+  useEffect(() => {
+    if (!failure || session) return
+    const timer = window.setTimeout(() => void load(), 3000)
+    return () => window.clearTimeout(timer)
+  }, [failure, session])
+
   if (failure && !session) return <main class="login"><div class="card"><Failed failure={failure} retry={() => void load()} /></div></main>
   if (!session) return <main><Loading /></main>
   if (!session.authenticated || expired) return <Login session={session} expired={expired} onDone={() => { forget(); void load() }} />

@@ -278,6 +278,15 @@ test('a session that expires asks for a login and comes back to the page', async
   await page.getByRole('heading', { name: 'Cost', exact: true }).waitFor()
 })
 
+test('a server that cannot answer at the start is asked again', async () => {
+  expect(503)
+  server.state.answers['/session'] = failure(503, 'APIServerUnavailable', 'the API server is starting')
+  await open('/health')
+  await page.getByText('the API server is starting').waitFor()
+  server.state.answers = {}
+  await page.getByText('2 of 2 replicas').waitFor({ timeout: 15_000 })
+})
+
 test('a lost connection keeps the data, says so, and ends by itself', async () => {
   expect('offline')
   await open('/health')

@@ -349,8 +349,7 @@ test('a person of one namespace logs in, sees it alone, and is logged out when t
   await call('DELETE', '/api/v1/namespaces/shop/serviceaccounts/ann')
   await until('the end of the session', async () => {
     await page.goto(origin + '/health')
-    await page.locator('main h1').first().waitFor()
-    await page.waitForFunction(() => !document.querySelector('.loading'))
+    await page.waitForFunction(() => document.querySelector('main h1, main h2') && !document.querySelector('.loading'))
     return await page.getByLabel('Token').count() === 1
   }, 2 * minutes)
   assert.deepEqual(problems, [])
