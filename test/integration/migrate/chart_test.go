@@ -33,10 +33,19 @@ type chart struct {
 	text                      string
 }
 
-// renderChart renders one of gocrane's charts with the few functions of Helm that it uses.
-func renderChart(t *testing.T, name, release, namespace string) (chart, []*unstructured.Unstructured) {
+// chart returns one of gocrane's charts and its objects.
+func (f *fixture) chart(name, namespace string) (chart, []*object) {
+	f.Helper()
+	if !hasFixtures() {
+		return f.standInChart(name, namespace)
+	}
+	return renderChart(f.T, name, namespace)
+}
+
+// renderChart renders one of gocrane's charts with the few functions of Helm that it uses. The release has the name of the chart.
+func renderChart(t *testing.T, name, namespace string) (chart, []*unstructured.Unstructured) {
 	t.Helper()
-	dir := fixtureFile(t, filepath.Join("charts", name))
+	dir := fixtureFile(filepath.Join("charts", name))
 	var c chart
 	read := func(file string, into any) {
 		content, err := os.ReadFile(filepath.Join(dir, file))
@@ -52,7 +61,7 @@ func renderChart(t *testing.T, name, release, namespace string) (chart, []*unstr
 	root := template.New(name)
 	data := map[string]any{
 		"Values": c.values, "Chart": c, "Files": chartFiles{"certificate"},
-		"Release":      map[string]any{"Name": release, "Namespace": namespace, "Service": "Helm"},
+		"Release":      map[string]any{"Name": name, "Namespace": namespace, "Service": "Helm"},
 		"Capabilities": map[string]any{"KubeVersion": map[string]any{"Minor": "25"}},
 	}
 	root.Funcs(helmFunctions(root))

@@ -101,7 +101,6 @@ func TestRunUnderLoad(t *testing.T) {
 // newLoadedFixture starts a control plane whose API server reaches Services, nodes whose pods have the load, and a Prometheus with its history.
 func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 	t.Helper()
-	fixtureFile(t, "README.md")
 	ctx := t.Context()
 	binaries := os.Getenv("CRANE_BIN")
 	if binaries == "" {
@@ -112,10 +111,7 @@ func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 			}
 		}
 	}
-	network, err := tunnel.Open(ctx, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	network := newNetwork(t)
 	control := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager},
 		ExtraArgs: map[controlplane.Component][]string{
@@ -139,15 +135,7 @@ func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 		f.load.replicas[w.name].Store(w.replicas)
 	}
 	c := &containers{fixture: f, binaries: binaries, logs: t.TempDir(), byPod: map[string]*container{}, forecast: func(string) string { return "1200m" }}
-	network.Route = c.route
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan struct{})
-	go func() { defer close(served); network.Serve(background) }()
-	t.Cleanup(func() {
-		c.endAll(background)
-		cancel()
-		<-served
-	})
+	serve(t, network, c.route, c.endAll)
 	c.prometheus = f.history()
 	f.startFleet(network)
 	return f, c

@@ -50,11 +50,7 @@ func (f *fixture) install(by, namespace string, s size) {
 	started := time.Now()
 	f.installation = &installation{namespace: namespace, size: s, owned: map[migrate.Ref]bool{}, uids: map[migrate.Ref]string{}}
 	f.create("kubectl", false, namespaced("v1", "Namespace", "", namespace, nil))
-	crds := "deploy/manifests"
-	if by == "helm" {
-		crds = "charts/crane/crds"
-	}
-	definitions := f.parse(crds)
+	definitions := f.definitions(by)
 	f.create(by, true, definitions...)
 	f.awaitServed(definitions)
 	var late []*object
@@ -79,10 +75,22 @@ func (f *fixture) install(by, namespace string, s size) {
 	f.Logf("%d objects in %s", len(f.installation.owned), time.Since(started).Round(time.Millisecond))
 }
 
+// definitions returns gocrane's CRDs.
+func (f *fixture) definitions(by string) []*object {
+	f.Helper()
+	switch {
+	case !hasFixtures():
+		return f.standInDefinitions(by)
+	case by == "helm":
+		return f.parse("charts/crane/crds")
+	}
+	return f.parse("deploy/manifests")
+}
+
 // parse reads manifests of gocrane.
 func (f *fixture) parse(dir string) []*object {
 	f.Helper()
-	files, err := filepath.Glob(filepath.Join(fixtureFile(f.T, dir), "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(fixtureFile(dir), "*.yaml"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -105,22 +113,25 @@ func (f *fixture) parse(dir string) []*object {
 func (f *fixture) components(by, namespace string) []*object {
 	f.Helper()
 	var out []*object
-	charts := map[string]string{"scheduler": "scheduler"}
-	if by == "helm" {
-		charts = map[string]string{"crane": "crane", "scheduler": "scheduler", "fadvisor": "fadvisor", "cost-exporter": "cost-exporter"}
-	} else {
+	charts := []string{"scheduler"}
+	switch {
+	case by == "helm":
+		charts = []string{"cost-exporter", "crane", "fadvisor", "scheduler"}
+	case !hasFixtures():
+		charts = []string{"crane", "scheduler"}
+	default:
 		for _, dir := range []string{"deploy/craned", "deploy/metric-adapter", "deploy/crane-agent"} {
 			out = append(out, f.parse(dir)...)
 		}
 	}
-	for _, name := range slices.Sorted(mapsKeys(charts)) {
-		c, objects := renderChart(f.T, name, charts[name], namespace)
+	for _, name := range charts {
+		c, objects := f.chart(name, namespace)
 		for _, o := range objects {
 			if o.GetNamespace() == "" && !clusterScoped(o.GetKind()) {
 				o.SetNamespace(namespace)
 			}
 			if by == "helm" {
-				annotate(o, "meta.helm.sh/release-name", charts[name], "meta.helm.sh/release-namespace", namespace)
+				annotate(o, "meta.helm.sh/release-name", name, "meta.helm.sh/release-namespace", namespace)
 				labels := o.GetLabels()
 				if labels == nil {
 					labels = map[string]string{}
@@ -132,7 +143,7 @@ func (f *fixture) components(by, namespace string) []*object {
 		out = append(out, objects...)
 		if by == "helm" {
 			for revision := 1; revision <= 2; revision++ {
-				out = append(out, f.release(c, charts[name], namespace, revision))
+				out = append(out, f.release(c, name, namespace, revision))
 			}
 		}
 	}

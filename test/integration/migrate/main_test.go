@@ -6,6 +6,7 @@ package migrate_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,24 +18,26 @@ import (
 
 	"crane.io/crane/internal/cli"
 	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/internal/testbed/simnode/tunnel"
 	"crane.io/crane/test/controlplanetest"
 )
 
 // fixtures is the folder with files of gocrane's repositories, which are no part of this one.
 const fixtures = "../../../../shared/gocrane"
 
-// fixtureFile returns the path of a file of gocrane, and skips the test without it. FIXTURES_GOCRANE names another folder.
-func fixtureFile(t *testing.T, path string) string {
-	t.Helper()
+// fixtureFile returns the path of a file of gocrane. FIXTURES_GOCRANE names another folder.
+func fixtureFile(path string) string {
 	dir := os.Getenv("FIXTURES_GOCRANE")
 	if dir == "" {
 		dir = fixtures
 	}
-	file := filepath.Join(dir, path)
-	if _, err := os.Stat(file); err != nil {
-		t.Skipf("gocrane's files are not here: %v", err)
-	}
-	return file
+	return filepath.Join(dir, path)
+}
+
+// hasFixtures reports whether gocrane's files are here. Without them tests run with the stand-ins of standin_test.go.
+func hasFixtures() bool {
+	_, err := os.Stat(fixtureFile("README.md"))
+	return err == nil
 }
 
 // fixture is an API server with an installation of gocrane. The controllers of workloads run, and the garbage collector; there are no
@@ -55,15 +58,41 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	fixtureFile(t, "README.md")
+	network := newNetwork(t)
 	control := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager},
+		ExtraArgs:  map[controlplane.Component][]string{controlplane.APIServer: network.APIServerArgs()},
 	})
+	serve(t, network, nil, func(context.Context) {}) // no Service is reached
 	c, err := client.New(quiet(control.Config()), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &fixture{T: t, control: control, client: c}
+}
+
+// newNetwork returns the network by which an API server reaches webhooks and aggregated APIs. It refuses what is not on loopback.
+func newNetwork(t *testing.T) *tunnel.Tunnel {
+	t.Helper()
+	network, err := tunnel.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return network
+}
+
+// serve forwards what the API server sends to Services by route, until the test ends; nil for no Service. last is called before the network stops.
+func serve(t *testing.T, network *tunnel.Tunnel, route func(hostPort string) (string, bool), last func(context.Context)) {
+	t.Helper()
+	network.Route = route
+	background, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan struct{})
+	go func() { defer close(served); network.Serve(background) }()
+	t.Cleanup(func() {
+		last(background)
+		cancel()
+		<-served
+	})
 }
 
 // quiet drops the warnings of the API server, which gocrane's manifests cause.

@@ -6,7 +6,6 @@ package migrate_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -25,8 +24,6 @@ func (f *fixture) eventually(what string, check func(context.Context) error) {
 	f.Helper()
 	harness.Eventually(f.Context(), f.T, waitTimeout, what, check)
 }
-
-func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 // namespaced returns an object.
 func namespaced(apiVersion, kind, namespace, name string, content map[string]any) *object {
