@@ -17,10 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
 const cleanupLong = `Cleanup node removes what crane-agent left on nodes after its DaemonSet is gone: limits of pods that an agent set and did not undo, and the
-directory /var/lib/crane-agent. On each node it runs a pod of the agent's image with --cleanup, as root, and deletes it afterwards.`
+directory /var/lib/crane-agent. On each node it runs a pod of the agent's image with --cleanup, as root, and deletes it afterwards. It names the nodes on
+which CPU quotas of gocrane's agent may be left, which it does not restore.`
 
 const (
 	cleanupPrefix = "crane-cleanup-"
@@ -81,8 +84,11 @@ func (c nodeCleanup) run(ctx context.Context, names []string) error {
 		return fmt.Errorf("reading nodes: %w", err)
 	}
 	var all []string
+	noted := map[string]bool{}
 	for i := range nodes.Items {
-		all = append(all, nodes.Items[i].Name)
+		name := nodes.Items[i].Name
+		all = append(all, name)
+		_, noted[name] = nodes.Items[i].Annotations[ensurancev1alpha1.AnnotationPredecessor]
 	}
 	if len(names) == 0 {
 		names = all
@@ -97,6 +103,9 @@ func (c nodeCleanup) run(ctx context.Context, names []string) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 			continue
+		}
+		if noted[name] {
+			text += fmt.Sprintf("%s: CPU quotas that gocrane's agent left may still be there: restart the pods of the node, then remove its annotation %s\n", name, ensurancev1alpha1.AnnotationPredecessor)
 		}
 		if _, err := fmt.Fprintf(c.out, "%s: %s", name, text); err != nil {
 			return fmt.Errorf("writing: %w", err)

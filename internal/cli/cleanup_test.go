@@ -15,12 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
 
 // TestCleanupNode checks which nodes get a pod, that a failed one is reported, and that no pod is left. The node tests run its content.
 func TestCleanupNode(t *testing.T) {
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
-	clients := fake.NewClientset(node("a"), node("b"))
+	a := node("a")
+	a.Annotations = map[string]string{ensurancev1alpha1.AnnotationPredecessor: ensurancev1alpha1.PredecessorGocrane}
+	clients := fake.NewClientset(a, node("b"))
 	var ran []string
 	clients.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
@@ -38,7 +42,7 @@ func TestCleanupNode(t *testing.T) {
 		t.Error(err)
 	}
 	const want = "a --cleanup --host-root=/host --state-dir=/host/var/lib/crane-agent"
-	if len(ran) != 2 || ran[0] != want || !strings.HasPrefix(out.String(), "a: ") {
+	if len(ran) != 2 || ran[0] != want || !strings.HasPrefix(out.String(), "a: ") || strings.Count(out.String(), "a: CPU quotas that gocrane's agent left may still be there") != 1 {
 		t.Errorf("%q, printed %q", ran, out.String())
 	}
 	if left, err := clients.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{}); err != nil || len(left.Items) != 0 {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -186,7 +188,7 @@ func newMigrateStatusCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	cmd := &cobra.Command{
 		Use: "status", Short: "Print the steps of the recorded migration", Args: noArgs,
-		Long: "Status prints the recorded migration.\n\nExit codes: 0 a migration is recorded; 1 the API server cannot be read; 3 no migration is recorded.",
+		Long: "Status prints the recorded migration, and the nodes on which CPU quotas of gocrane's agent may be left.\n\nExit codes: 0 a migration is recorded; 1 the API server cannot be read; 3 no migration is recorded.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkTableOrJSON(o.output); err != nil {
 				return usageError(err)
@@ -203,17 +205,46 @@ func newMigrateStatusCommand(s Streams) *cobra.Command {
 	return cmd
 }
 
+// migrateStatus is the output of `crane migrate status` in JSON.
+type migrateStatus struct {
+	*migrate.Journal
+
+	// NodesWithQuotas are the nodes on which CPU quotas of gocrane's agent may be left.
+	NodesWithQuotas []string `json:"nodesWithQuotas,omitempty"`
+}
+
 func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, output string) error {
 	j, err := migrate.FindJournal(ctx, m.Client)
 	if err != nil {
 		return err
 	}
-	if j == nil {
-		return &exitError{exitNoResult, errors.New("no migration is recorded")}
+	nodes, nodesErr := migrate.NodesWithQuotas(ctx, m.Client)
+	if nodesErr != nil {
+		fmt.Fprintf(s.Err, "nodes with CPU quotas of gocrane's agent are not known: %v\n", nodesErr)
 	}
-	if output == outputJSON {
-		return encodeJSON(s.Out, j)
+	switch {
+	case output == outputJSON && j != nil:
+		return encodeJSON(s.Out, migrateStatus{j, nodes})
+	case j != nil:
+		err = printMigrateSteps(s.Out, j)
+	default:
+		err = &exitError{exitNoResult, errors.New("no migration is recorded")}
 	}
+	if _, printErr := io.WriteString(s.Out, quotaNote(nodes)); printErr != nil {
+		return fmt.Errorf("failed to write the status: %w", printErr)
+	}
+	return err
+}
+
+// quotaNote names the nodes on which CPU quotas of gocrane's agent may be left; empty for none.
+func quotaNote(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("CPU quotas of gocrane's agent may be left on %d nodes until crane-agent runs there with --enforce=cpu-throttle: %s\n", len(nodes), strings.Join(firstNames(nodes), ", "))
+}
+
+func printMigrateSteps(w io.Writer, j *migrate.Journal) error {
 	t := texttable.New("STEP", "STATE", "SINCE")
 	for _, step := range j.Steps {
 		at := emptyCell
@@ -226,7 +257,7 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	if j.Options.Away {
 		what = "removal of Crane"
 	}
-	_, err = fmt.Fprintf(s.Out, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, t.Render())
+	_, err := fmt.Fprintf(w, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, t.Render())
 	return err
 }
 
@@ -252,7 +283,7 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "finish", Short: "Remove the backup: there is no way back afterwards", Args: noArgs,
-		Long: "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone.",
+		Long: "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usageError(errors.New("finish cannot be undone: confirm it with --yes, after crane migrate export if you want to keep a copy"))
@@ -261,7 +292,14 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return m.Finish(cmd.Context())
+			nodes, err := migrate.NodesWithQuotas(cmd.Context(), m.Client)
+			if err == nil {
+				err = m.Finish(cmd.Context())
+			}
+			if err == nil {
+				_, err = io.WriteString(s.Out, quotaNote(nodes))
+			}
+			return err
 		},
 	}
 	o.addFlags(cmd.Flags())

@@ -22,7 +22,7 @@ type TemplateRequests struct {
 
 // findings returns what stops working with Crane.
 func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
-	var requests, scheduled, served, elastic []string
+	var requests, scheduled, served, elastic, quotas []string
 	for _, t := range templates {
 		requests = append(requests, t.Workload.String())
 	}
@@ -39,6 +39,11 @@ func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
 			elastic = append(elastic, RefOf(pod).String())
 		}
 	}
+	for _, item := range c.items {
+		if item.Kind == "Node" && isPredecessorNoted(item.object) {
+			quotas = append(quotas, item.String())
+		}
+	}
 	for _, h := range c.readersOfAdapter() {
 		served = append(served, RefOf(h).String())
 	}
@@ -47,6 +52,7 @@ func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
 		one(SeverityDecision, "PodsOfScheduler", "these name the scheduler crane-scheduler: without it their new pods stay pending. Choose --scheduler=keep, or change them and choose --scheduler=remove.", scheduled),
 		one(SeverityDecision, "MetricsOfAdapter", "these scale on custom or external metrics that Crane's metric-adapter serves. Choose --metric-adapter=keep, or --metric-adapter=remove once another adapter serves them.", served),
 		one(SeverityWarning, "ElasticPods", "these request gocrane.io resources. Their nodes keep this capacity while they run; new ones are not scheduled.", elastic),
+		one(SeverityWarning, "QuotasOfGocrane", "pods on these may have CPU quotas below their limits that gocrane's agent left, and the record of it is removed. Let crane-agent run with --enforce=cpu-throttle first, or restart the pods.", quotas),
 	)
 }
 

@@ -155,7 +155,7 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 			annotations[key], main = value, true
 		}
 	}
-	node.SetAnnotations(annotations)
+	setAnnotations(node, annotations)
 	for _, t := range m.Taints {
 		main = editMaps(node, func(all []any) []any { return with(all, "key", t) }, "spec", "taints") || main
 	}
@@ -172,6 +172,14 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 		}
 	}
 	return main, status
+}
+
+// setAnnotations sets the annotations of an object, which has no empty ones.
+func setAnnotations(o *Object, annotations map[string]string) {
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	o.SetAnnotations(annotations)
 }
 
 // editMaps replaces a list field and reports whether its length changed. An empty list is removed.

@@ -5,11 +5,13 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -204,7 +206,7 @@ func (c cleanNode) String() string { return "withdraw from " + c.ref.String() + 
 func (c cleanNode) do(ctx context.Context, e *env) error {
 	return e.edit(ctx, c.ref, func(node *Object) (main, status bool) {
 		main, status = c.marks.strip(node)
-		if c.forAgent && (main || status) && node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor] == "" {
+		if c.forAgent && (main || status) && !isPredecessorNoted(node) {
 			main = unstructured.SetNestedField(node.Object, ensurancev1alpha1.PredecessorGocrane, predecessorPath()...) == nil || main
 		}
 		return main, status
@@ -214,8 +216,11 @@ func (c cleanNode) do(ctx context.Context, e *env) error {
 func (c cleanNode) undo(ctx context.Context, e *env) error {
 	return e.edit(ctx, c.ref, func(node *Object) (main, status bool) {
 		main, status = c.marks.restore(node)
-		if _, found, _ := unstructured.NestedString(node.Object, predecessorPath()...); found && c.forAgent {
-			unstructured.RemoveNestedField(node.Object, predecessorPath()...)
+		// Crane's agent may have set the record as well.
+		if isPredecessorNoted(node) && !isPredecessorNoted(e.originals[c.ref]) {
+			annotations := node.GetAnnotations()
+			delete(annotations, ensurancev1alpha1.AnnotationPredecessor)
+			setAnnotations(node, annotations)
 			main = true
 		}
 		return main, status
@@ -224,6 +229,29 @@ func (c cleanNode) undo(ctx context.Context, e *env) error {
 
 func predecessorPath() []string {
 	return []string{"metadata", "annotations", ensurancev1alpha1.AnnotationPredecessor}
+}
+
+// isPredecessorNoted reports whether a Node has the record that CPU quotas of gocrane's agent may be left on its host.
+func isPredecessorNoted(node *Object) bool {
+	_, ok := node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor]
+	return ok
+}
+
+// NodesWithQuotas returns the names of the Nodes on whose hosts CPU quotas of gocrane's agent may be left, sorted.
+func NodesWithQuotas(ctx context.Context, c client.Reader) ([]string, error) {
+	r := &reader{Reader: c, unreadable: map[string]string{}}
+	nodes, err := r.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"})
+	if reason := r.unreadable["Node"]; reason != "" {
+		return nil, errors.New(reason)
+	}
+	var out []string
+	for _, node := range nodes {
+		if isPredecessorNoted(node) {
+			out = append(out, node.GetName())
+		}
+	}
+	slices.Sort(out)
+	return out, err
 }
 
 // returnObjects changes nothing. Undoing restores objects that gocrane's controllers made, where Crane's have changed them.

@@ -24,6 +24,9 @@ import (
 
 const registry = "--image-registry=registry.example/crane"
 
+// quotasLeft is what is printed for the nodes of fullSize after gocrane's agent.
+const quotasLeft = "CPU quotas of gocrane's agent may be left on 4 nodes until crane-agent runs there with --enforce=cpu-throttle: node-0, node-1, node-2, 1 more"
+
 // TestRunAndUndo migrates a full installation, undoes it, migrates again and finishes.
 func TestRunAndUndo(t *testing.T) {
 	f := newFixture(t)
@@ -55,9 +58,11 @@ func TestRunAndUndo(t *testing.T) {
 
 	f.run("run", 0, registry, "--evpa=act", "--continue")
 	f.run("finish", 2)
-	f.run("finish", 0, "--yes")
-	if _, _, code := f.crane(admin, "migrate", "status"); code != 3 {
-		t.Errorf("a migration is recorded after finish: exit code %d", code)
+	if out, errOut, code := f.crane(admin, "migrate", "finish", "--yes"); code != 0 || !strings.Contains(out, quotasLeft) {
+		t.Errorf("finish: exit code %d: %s%s", code, out, errOut)
+	}
+	if out, _, code := f.crane(admin, "migrate", "status"); code != 3 || !strings.Contains(out, quotasLeft) {
+		t.Errorf("a migration is recorded after finish: exit code %d: %s", code, out)
 	}
 	if out, _, code := f.crane(admin, "migrate", "check"); code != 3 {
 		t.Errorf("gocrane is there after finish: exit code %d: %s", code, out)
@@ -145,7 +150,7 @@ func (f *fixture) checkMigrated() {
 		f.Errorf("check after the migration: exit code %d: %+v", code, report.Items)
 	}
 	status, _, _ := f.crane(f.control.Kubeconfig(), "migrate", "status")
-	if !strings.Contains(status, ": migrated") || strings.Contains(status, "pending") {
+	if !strings.Contains(status, ": migrated") || strings.Contains(status, "pending") || !strings.Contains(status, quotasLeft) {
 		f.Errorf("status: %s", status)
 	}
 }
