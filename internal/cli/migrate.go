@@ -113,14 +113,19 @@ func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, ou
 
 func newMigrateExportCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
+	var choices migrate.Options
 	cmd := &cobra.Command{
 		Use: "export DIR", Short: "Write everything of gocrane to files",
 		Long: `Export writes every object of a gocrane installation to a directory: below backup/ as the API server stores it, with managedFields and the records of
-Helm, and below import/ the objects of users without what a server sets, for another cluster: kubectl apply -R -f DIR/import. It changes
-nothing in the cluster. The files contain Secrets.`,
+Helm, and below import/ the objects of users and their namespaces without what a server sets, for another cluster with Crane:
+kubectl apply -R -f DIR/import. EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on are Off there, unless --evpa is act.
+values.yaml has gocrane's configuration as values of Crane's chart. Export changes nothing in the cluster. The files contain Secrets.`,
 		Args:    func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
 		Example: "  crane migrate export gocrane-backup",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := choices.Validate(); err != nil {
+				return usageError(err)
+			}
 			cluster, err := access.untypedClient()
 			if err != nil {
 				return err
@@ -135,14 +140,22 @@ nothing in the cluster. The files contain Secrets.`,
 			if len(inv.Unreadable) > 0 {
 				return fmt.Errorf("an export would be incomplete: %v", inv.Unreadable)
 			}
-			backup, importable, err := migrate.Export(inv, args[0])
+			written, err := migrate.Export(inv, args[0], choices)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.Out, "%d objects in %s/backup, %d of them for another cluster in %s/import\n", backup, args[0], importable, args[0])
+			_, err = fmt.Fprintf(s.Out, "%d objects in %s/backup, %d of them for another cluster in %s/import\n", written.Backup, args[0], written.Import, args[0])
+			for _, name := range written.Held {
+				if err == nil {
+					_, err = fmt.Fprintf(s.Out, "%s is Off in %s/import: gocrane ignored its mode, Crane acts on it; --evpa=act keeps it\n", name, args[0])
+				}
+			}
 			return err
 		},
 	}
 	access.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&choices.EVPA, "evpa", migrate.EVPAOff, "EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on, in the files for another cluster: off or act")
+	cmd.Flags().StringVar(&choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images, in the values of the chart")
+	cmd.Flags().StringVar(&choices.ImageTag, "image-tag", "", "tag of the images, in the values of the chart")
 	return cmd
 }

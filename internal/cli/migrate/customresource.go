@@ -14,7 +14,7 @@ import (
 func customItem(o *Object) Item {
 	item := Item{Ref: RefOf(o), Component: componentObjects, Fate: FateKept, object: o}
 	switch o.GetKind() {
-	case "EffectiveVerticalPodAutoscaler":
+	case evpaKindName:
 		if actsAtOnce(o) {
 			item.Fate, item.Note = FateDecision, "update mode "+updateMode(o)+": gocrane ignored it, Crane resizes and evicts pods"
 		}
@@ -37,7 +37,11 @@ func customItem(o *Object) Item {
 	return item
 }
 
-func updateMode(o *Object) string { return stringAt(o, "spec", "updatePolicy", "updateMode") }
+const evpaKindName = "EffectiveVerticalPodAutoscaler"
+
+func updateModePath() []string { return []string{"spec", "updatePolicy", "updateMode"} }
+
+func updateMode(o *Object) string { return stringAt(o, updateModePath()...) }
 
 // actsAtOnce reports whether an EffectiveVerticalPodAutoscaler changes pods as soon as Crane's craned sees it. A missing mode is Off.
 func actsAtOnce(o *Object) bool {

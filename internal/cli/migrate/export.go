@@ -16,13 +16,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Folders of an export.
+// Folders and files of an export.
 const (
-	// importFolder has what another cluster with Crane imports: objects of users, without what a server sets.
-	importFolder = "import"
+	// importFolder has what another cluster with Crane imports: objects of users, without what a server sets. kubectl applies its folders in their
+	// order: namespaces first.
+	importFolder     = "import"
+	namespacesFolder = "1-namespaces"
+	objectsFolder    = "2-objects"
 	// backupFolder has every object as the server stores it.
 	backupFolder = "backup"
+	// valuesFile has gocrane's configuration as values of Crane's chart.
+	valuesFile = "values.yaml"
 )
+
+// Exported is what an export has written.
+type Exported struct {
+	// Backup and Import are the numbers of objects in the folders; namespaces are not counted.
+	Backup, Import int
+	// Held are the EffectiveVerticalPodAutoscalers that are Off in the folder import, because gocrane ignored their mode.
+	Held []string
+}
 
 // importable reports whether an object is of a user, so that a new cluster needs it. What controllers make is made there anew.
 func (i Item) importable() bool {
@@ -38,28 +51,52 @@ func (i Item) importable() bool {
 	return true
 }
 
-// Export writes the objects of an inventory to a directory, which must be empty or not exist, and returns the number of objects in the folders
-// backup and import. Files are only readable for their owner, because Secrets are among them.
-func Export(inv *Inventory, dir string) (backup, importable int, err error) {
+// Export writes the objects of an inventory to a directory, which must be empty or not exist. EffectiveVerticalPodAutoscalers that Crane would act on are
+// Off in the folder import, unless o.EVPA is act. Files are only readable for their owner, because Secrets are among them.
+func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return 0, 0, fmt.Errorf("directory %s is not empty", dir)
+		return out, fmt.Errorf("directory %s is not empty", dir)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, err
+		return out, err
 	}
+	imports := filepath.Join(dir, importFolder)
 	for _, item := range inv.Items {
 		if err := writeObject(filepath.Join(dir, backupFolder, fileName(item.Ref)), item.object); err != nil {
-			return backup, importable, err
+			return out, err
 		}
-		backup++
+		out.Backup++
 		if !item.importable() {
 			continue
 		}
-		if err := writeObject(filepath.Join(dir, importFolder, fileName(item.Ref)), portable(item.object)); err != nil {
-			return backup, importable, err
+		object := portable(item.object)
+		if item.Kind == evpaKindName && actsAtOnce(object) && o.EVPA != EVPAAct {
+			out.Held = append(out.Held, item.String())
+			if err := unstructured.SetNestedField(object.Object, "Off", updateModePath()...); err != nil {
+				return out, fmt.Errorf("failed to export %s: %w", item.Ref, err)
+			}
 		}
-		importable++
+		if err := writeImport(imports, object); err != nil {
+			return out, err
+		}
+		out.Import++
 	}
-	return backup, importable, nil
+	values, err := translate(inv).HelmValues(o)
+	if err != nil {
+		return out, fmt.Errorf("failed to translate the configuration: %w", err)
+	}
+	return out, os.WriteFile(filepath.Join(dir, valuesFile), values, 0o600)
+}
+
+// writeImport writes an object and its namespace, which another cluster may lack.
+func writeImport(dir string, o *Object) error {
+	if name := o.GetNamespace(); name != "" {
+		namespace := (Ref{APIVersion: "v1", Kind: "Namespace"}).empty()
+		namespace.SetName(name)
+		if err := writeObject(filepath.Join(dir, namespacesFolder, name+".yaml"), namespace); err != nil {
+			return err
+		}
+	}
+	return writeObject(filepath.Join(dir, objectsFolder, fileName(RefOf(o))), o)
 }
 
 // fileName returns the path of an object below a folder. Names of objects have no separators.

@@ -81,7 +81,7 @@ func one(severity Severity, reason, message string, objects []string) []Finding 
 func autoscalersThatAct(inv *Inventory) []Finding {
 	return one(SeverityDecision, "EVPAActs",
 		"gocrane stored updateMode of EffectiveVerticalPodAutoscalers and ignored it; Crane acts on it at once. Choose --evpa=off (set to Off for now) or --evpa=act.",
-		inv.selected(func(it Item) bool { return it.Kind == "EffectiveVerticalPodAutoscaler" && it.Fate == FateDecision }))
+		inv.selected(func(it Item) bool { return it.Kind == evpaKindName && it.Fate == FateDecision }))
 }
 
 func externalMetricsOwner(inv *Inventory) []Finding {

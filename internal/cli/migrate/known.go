@@ -66,7 +66,7 @@ func knownObjects() []knownObject {
 		{"RoleBinding", "craned", componentCraned, FateTakenOver, ""},
 		{"Secret", "webhook-server-tls", componentCraned, FateRemoved, "its private key is published in gocrane's repositories"},
 		{"Secret", "clusters-secret-store", componentCraned, FateDecision, "the clusters of gocrane's dashboard; Crane does not read it, it is kept unless you delete it"},
-		{"ConfigMap", "recommendation-configuration", componentCraned, FateTranslated, "read by craned with --recommendation-configuration-file"},
+		{"ConfigMap", recommendationConfigName, componentCraned, FateTranslated, "read by craned with --recommendation-configuration-file"},
 		{"ConfigMap", "nginx-conf", componentCraned, FateRemoved, "of gocrane's dashboard"},
 		{"ConfigMap", "oom-record", componentCraned, FateTakenOver, "the format is the same"},
 		{"Lease", "craned", componentCraned, FateTakenOver, "the same lease: gocrane's craned and Crane's exclude each other"},

@@ -126,7 +126,7 @@ func (m *Migration) gather(ctx context.Context, o Options, manifests []*Object, 
 		if manifests, err = builtinManifests(o); err != nil {
 			return nil, err
 		}
-		p.Settings.apply(manifests)
+		manifests = p.Settings.apply(manifests)
 	}
 	if err := checkManifests(manifests); err != nil {
 		return nil, err

@@ -111,8 +111,8 @@ func (b *builder) evpas() []operation {
 	}
 	var out []operation
 	for _, item := range b.state.Items {
-		if item.Object.GetKind() == "EffectiveVerticalPodAutoscaler" && actsAtOnce(item.Object) {
-			out = append(out, setField{RefOf(item.Object), []string{"spec", "updatePolicy", "updateMode"}, "Off"})
+		if item.Object.GetKind() == evpaKindName && actsAtOnce(item.Object) {
+			out = append(out, setField{RefOf(item.Object), updateModePath(), "Off"})
 		}
 	}
 	return out
@@ -275,7 +275,7 @@ func (b *builder) leftovers() []operation {
 			// Those that Crane takes over are in another namespace than Crane's, or the manifests do not have them.
 			return i.Fate == FateRemoved || i.Fate == FateTakenOver
 		case "ConfigMap":
-			return i.Fate == FateRemoved || i.Fate == FateTranslated && i.Object.GetName() != "recommendation-configuration"
+			return i.Fate == FateRemoved || i.Fate == FateTranslated // that of Crane's namespace is among the manifests
 		}
 		return i.Fate == FateRemoved
 	})

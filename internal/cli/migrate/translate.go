@@ -20,8 +20,8 @@ type Settings struct {
 	Args map[string][]string `json:"args,omitempty"`
 	// Policy is the policy of node loads; empty if gocrane's scheduler is not installed.
 	Policy string `json:"policy,omitempty"`
-	// Recommendation reports whether ConfigMap recommendation-configuration is read on.
-	Recommendation bool `json:"recommendation,omitempty"`
+	// Recommendation is the configuration of recommenders, of ConfigMap recommendation-configuration; empty for none.
+	Recommendation string `json:"recommendation,omitempty"`
 	// LocalCrons reports whether cron windows are evaluated in the zone of gocrane's image.
 	LocalCrons bool `json:"localCrons,omitempty"`
 	// Dropped are gocrane's flags that are not carried over, with the reason.
@@ -85,8 +85,8 @@ func translate(inv *Inventory) Settings {
 		switch {
 		case item.Kind == "Deployment" || item.Kind == "DaemonSet":
 			s.addFlags(item.Name, flagsOf(item.object))
-		case item.Kind == "ConfigMap" && item.Name == "recommendation-configuration" && item.Namespace == craneNamespace:
-			s.Recommendation = true
+		case item.Kind == "ConfigMap" && item.Name == recommendationConfigName:
+			s.Recommendation = stringMapAt(item.object, "data")["config.yaml"]
 		case item.Kind == "ConfigMap" && item.Name == "dynamic-scheduler-policy":
 			for _, text := range stringMapAt(item.object, "data") {
 				if len(metricsIn(text)) > 0 {
@@ -130,21 +130,40 @@ func flagsOf(o *Object) map[string]string {
 	}
 	command, _, _ := unstructured.NestedStringSlice(containers[0], "command")
 	args, _, _ := unstructured.NestedStringSlice(containers[0], "args")
+	last := "" // the flag before, if it has no value yet
 	for _, arg := range append(command, args...) {
 		if !strings.HasPrefix(arg, "-") {
+			// Boolean flags ignore such a value.
+			if last != "" && arg != "true" && arg != "false" {
+				out[last] = arg
+			}
+			last = ""
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !ok {
-			value = "true"
+		if last = ""; !ok {
+			value, last = "true", name
 		}
 		out[name] = value
 	}
 	return out
 }
 
-// apply writes the settings into the manifests of Crane. Flags of users come last and count.
-func (s Settings) apply(desired []*Object) {
+// recommendationConfigName is the name of the ConfigMap of recommenders.
+const recommendationConfigName = "recommendation-configuration"
+
+// recommendationConfig returns the ConfigMap of recommenders in Crane's namespace.
+func (s Settings) recommendationConfig() *Object {
+	o := (Ref{APIVersion: "v1", Kind: "ConfigMap"}).empty()
+	o.SetNamespace(craneNamespace)
+	o.SetName(recommendationConfigName)
+	o.SetLabels(map[string]string{labelPartOf: "crane"})
+	o.Object["data"] = map[string]any{"config.yaml": s.Recommendation}
+	return o
+}
+
+// apply returns the manifests of Crane with the settings. Flags of users come last and count.
+func (s Settings) apply(desired []*Object) []*Object {
 	for _, o := range desired {
 		if o.GetKind() == "ConfigMap" && o.GetName() == "crane-node-load-policy" && s.Policy != "" {
 			_ = unstructured.SetNestedField(o.Object, s.Policy, "data", "policy.yaml")
@@ -157,10 +176,14 @@ func (s Settings) apply(desired []*Object) {
 				s.applyTo(o.GetName(), c)
 			}
 		})
-		if o.GetName() == componentCraned && s.Recommendation {
+		if o.GetName() == componentCraned && s.Recommendation != "" {
 			mountRecommendation(o)
 		}
 	}
+	if s.Recommendation == "" {
+		return desired
+	}
+	return append(desired, s.recommendationConfig())
 }
 
 func (s Settings) applyTo(component string, c map[string]any) {
@@ -173,7 +196,7 @@ func (s Settings) applyTo(component string, c map[string]any) {
 		}
 	}
 	args = append(args, s.Args[component]...)
-	if component == componentCraned && s.Recommendation {
+	if component == componentCraned && s.Recommendation != "" {
 		args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
 	}
 	if s.LocalCrons && (component == componentCraned || component == componentAdapter) {
@@ -188,11 +211,11 @@ func (s Settings) applyTo(component string, c map[string]any) {
 	c["args"] = list
 }
 
-// mountRecommendation mounts gocrane's ConfigMap of recommenders.
+// mountRecommendation mounts the ConfigMap of recommenders.
 func mountRecommendation(o *Object) {
 	path := []string{"spec", "template", "spec", "volumes"}
 	volumes, _, _ := unstructured.NestedSlice(o.Object, path...)
-	volumes = append(volumes, map[string]any{"name": "recommendation", "configMap": map[string]any{"name": "recommendation-configuration"}})
+	volumes = append(volumes, map[string]any{"name": "recommendation", "configMap": map[string]any{"name": recommendationConfigName}})
 	_ = unstructured.SetNestedSlice(o.Object, volumes, path...)
 	editContainers(o, func(c map[string]any) {
 		if c["name"] == componentCraned {
@@ -211,11 +234,6 @@ func (s Settings) HelmValues(o Options) ([]byte, error) {
 			args = append(args, "--ehpa-cron-local-time=true")
 			out["extraEnv"] = []any{map[string]any{"name": "TZ", "value": "Asia/Shanghai"}}
 		}
-		if name == componentCraned && s.Recommendation {
-			args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
-			out["extraVolumes"] = []any{map[string]any{"name": "recommendation", "configMap": map[string]any{"name": "recommendation-configuration"}}}
-			out["extraVolumeMounts"] = []any{map[string]any{"name": "recommendation", "mountPath": "/etc/crane-recommendation", "readOnly": true}}
-		}
 		if len(args) > 0 {
 			out["extraArgs"] = args
 		}
@@ -229,6 +247,9 @@ func (s Settings) HelmValues(o Options) ([]byte, error) {
 	}
 	if s.Policy != "" {
 		values["nodeLoadPolicy"] = s.Policy
+	}
+	if s.Recommendation != "" {
+		values["recommendationConfiguration"] = s.Recommendation
 	}
 	return yaml.Marshal(values)
 }

@@ -154,29 +154,30 @@ func TestTranslate(t *testing.T) {
 		_ = unstructured.SetNestedField(o.Object, text, "data", key)
 		return Item{Ref: RefOf(o), object: o}
 	}
-	const policy = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  syncPolicy:\n  - name: cpu_usage_avg_5m\n    period: 3m\n"
+	const policy = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  syncPolicy:\n  - name: cpu_usage_avg_7m\n    period: 3m\n"
 	cron := workload("EffectiveHorizontalPodAutoscaler", "web", "image: i")
 	_ = unstructured.SetNestedSlice(cron.object.Object, []any{map[string]any{"name": "a"}}, "spec", "crons")
 	inv := &Inventory{Items: []Item{
-		workload("Deployment", "craned", "command: [/craned, '--prometheus-address=http://mine:9090', '-v=4', '--api-qps', '--server-mode=debug']"),
+		workload("Deployment", "craned", "command: [/craned, '--prometheus-address=http://mine:9090', '-v=4', '--api-qps', '7', '--prometheus-insecure-skip-verify', '--server-mode=debug']"),
 		workload("Deployment", "metric-adapter", "args: [/metric-adapter, '--remote-adapter=true', '--prometheus-address=PROMETHEUS_ADDRESS']"),
 		workload("DaemonSet", "crane-agent", "command: [/crane-agent, '--collect-interval=5s', '--ifaces=eth1']"),
 		config("recommendation-configuration", "config.yaml", "recommenders: []"), config("dynamic-scheduler-policy", "policy.yaml", policy), cron,
 	}}
 	s := translate(inv)
-	if s.Prometheus != "http://mine:9090" || !s.Recommendation || !s.LocalCrons || s.Policy != policy || len(s.Dropped) != 2 {
+	if s.Prometheus != "http://mine:9090" || s.Recommendation != "recommenders: []" || !s.LocalCrons || s.Policy != policy || len(s.Dropped) != 2 {
 		t.Fatalf("settings %+v", s)
 	}
 	builtin, err := builtinManifests(Options{ImageRegistry: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(builtin)
+	builtin = s.apply(builtin)
 	for ref, want := range map[Ref][]string{
-		deploymentRef(craneNamespace, componentCraned):                             {"--prometheus-address=http://mine:9090", "--v=4", "--api-qps=true", "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
+		deploymentRef(craneNamespace, componentCraned):                             {"--prometheus-address=http://mine:9090", "--v=4", "--api-qps=7", "--prometheus-insecure-skip-verify=true", "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
 		deploymentRef(craneNamespace, componentAdapter):                            {"--prometheus-address=http://mine:9090", "--remote-adapter=true", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
 		namespacedRef("apps/v1", "DaemonSet", craneNamespace, componentAgent):      {"--collect-interval=5s"},
-		namespacedRef("v1", "ConfigMap", craneNamespace, "crane-node-load-policy"): {"name: cpu_usage_avg_5m"},
+		namespacedRef("v1", "ConfigMap", craneNamespace, "crane-node-load-policy"): {"name: cpu_usage_avg_7m"},
+		namespacedRef("v1", "ConfigMap", craneNamespace, recommendationConfigName): {"config.yaml: 'recommenders: []'"},
 	} {
 		i := slices.IndexFunc(builtin, func(o *Object) bool { return RefOf(o) == ref })
 		text, err := yaml.Marshal(builtin[i].Object)
@@ -193,7 +194,7 @@ func TestTranslate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"registry: r", "url: http://mine:9090", "--v=4", "--collect-interval=5s", "--remote-adapter=true", "cpu_usage_avg_5m", "/etc/crane-recommendation"} {
+	for _, part := range []string{"registry: r", "url: http://mine:9090", "--v=4", "--collect-interval=5s", "--remote-adapter=true", "cpu_usage_avg_7m", "recommendationConfiguration: 'recommenders: []'"} {
 		if !strings.Contains(string(values), part) {
 			t.Errorf("values lack %s:\n%s", part, values)
 		}
