@@ -179,7 +179,7 @@ keda: ## Build KEDA, which a nightly test runs beside Crane
 stores: $(STORES) ## Build Prometheus and Thanos, which the integration tests compare with the embedded Prometheus
 
 .PHONY: test-integration
-test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
+test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(BIN)/kubectl $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
 	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
 

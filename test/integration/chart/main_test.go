@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/test/integration/harness"
 )
 
 const (
@@ -39,32 +39,13 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "chart-test-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
-		helm, err = findHelm(context.Background(), dir)
+		helm, err = harness.FindHelm(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// findHelm returns the helm of $CRANE_HELM or of bin/. Without these it is built.
-func findHelm(ctx context.Context, dir string) (string, error) {
-	if path := os.Getenv("CRANE_HELM"); path != "" {
-		return path, nil
-	}
-	if path, err := filepath.Abs("../../../bin/helm"); err == nil {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	path := filepath.Join(dir, "helm")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "helm.sh/helm/v4/cmd/helm")
-	build.Dir = "../../../hack/tools/helm"
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building helm: %w: %s", err, out)
-	}
-	return path, nil
 }
 
 // tryHelm runs helm without a home directory of the user and returns its output, and its messages in the error.
