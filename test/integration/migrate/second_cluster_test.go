@@ -5,6 +5,7 @@ package migrate_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -145,7 +146,7 @@ func (f *fixture) checkImported(dir string) {
 		counts[want.GetKind()]++
 		now := f.get(want.GetAPIVersion(), want.GetKind(), want.GetNamespace(), want.GetName())
 		// The server may add defaults.
-		if diff := cmp.Diff(want.Object["spec"], trimmed(now.Object["spec"], want.Object["spec"])); diff != "" {
+		if diff := cmp.Diff(f.json(want.Object["spec"]), f.json(trimmed(now.Object["spec"], want.Object["spec"]))); diff != "" {
 			f.Errorf("%s differs (-file +cluster):\n%s", migrate.RefOf(want), diff)
 		}
 		if want.GetKind() == "EffectiveVerticalPodAutoscaler" && field(want, "spec", "updatePolicy", "updateMode") != "Off" {
@@ -164,6 +165,16 @@ func (f *fixture) checkImported(dir string) {
 	if diff := cmp.Diff(want, counts); diff != "" {
 		f.Errorf("imported objects (-want +have):\n%s", diff)
 	}
+}
+
+// json returns a value in JSON, where the types of numbers do not differ.
+func (f *fixture) json(v any) string {
+	f.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return string(text)
 }
 
 // trimmed returns a value without the keys of maps that another value lacks.

@@ -32,7 +32,7 @@ const standInCrane = `---
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: webhook-server-tls, namespace: NAMESPACE}, type: kubernetes.io/tls, data: {tls.crt: eA==, tls.key: eA==}}
 ---
-{apiVersion: v1, kind: ConfigMap, metadata: {name: recommendation-configuration, namespace: NAMESPACE}, data: {config.yaml: "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n- name: Resource\n  acceptedResources:\n  - {kind: Deployment, apiVersion: apps/v1}\n"}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: recommendation-configuration, namespace: NAMESPACE}, data: {config.yaml: "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n- name: Resource\n  acceptedResources:\n  - {kind: Deployment, apiVersion: apps/v1}\n- name: Replicas\n  acceptedResources:\n  - {kind: Deployment, apiVersion: apps/v1}\n"}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: nginx-conf, namespace: NAMESPACE}, data: {nginx.conf: 'server {}'}}
 ---
