@@ -64,6 +64,10 @@ func (e *env) remove(ctx context.Context, ref Ref, how propagation) error {
 			return fmt.Errorf("failed to delete %s: %w", ref, err)
 		}
 	}
+	if ref.Kind == "Namespace" {
+		// It stays as long as any aggregated API is unavailable, as gocrane's is where it is installed in another namespace.
+		return nil
+	}
 	return e.wait(ctx, ref.String()+" is deleted", func(ctx context.Context) (bool, error) {
 		now, err := e.get(ctx, ref)
 		return now == nil || now.GetUID() != o.GetUID(), err

@@ -81,6 +81,7 @@ type loadOf struct{ replicas map[string]*atomic.Int64 }
 // TestRunUnderLoad migrates a cluster with workloads under load, with Crane's own processes, and compares it second by second: no replica changes, no
 // pod restarts or is replaced, and every HPA has all metrics in every second. Then it goes back.
 func TestRunUnderLoad(t *testing.T) {
+	needsFixtures(t)
 	f, c := newLoadedFixture(t)
 	f.install("yaml", "crane-system", smallSize())
 	f.simulateWith(c)

@@ -40,6 +40,14 @@ func hasFixtures() bool {
 	return err == nil
 }
 
+// needsFixtures skips a test without gocrane's files.
+func needsFixtures(t *testing.T) {
+	t.Helper()
+	if !hasFixtures() {
+		t.Skip("gocrane's files are not here")
+	}
+}
+
 // fixture is an API server with an installation of gocrane. The controllers of workloads run, and the garbage collector; there are no
 // kubelets, and a simulation marks pods as ready in their place. Workloads of users are scaled to zero.
 type fixture struct {

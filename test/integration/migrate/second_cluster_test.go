@@ -20,11 +20,13 @@ import (
 	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/test/integration/harness"
+	"crane.io/crane/test/nightly"
 )
 
 // TestSecondCluster exports gocrane from one cluster and imports it into another one, where Crane is installed by its chart with the exported values:
 // Crane's webhooks accept every object, its craned reconciles them, and it acts on no EffectiveVerticalPodAutoscaler that gocrane ignored.
 func TestSecondCluster(t *testing.T) {
+	nightly.Only(t)
 	blue := newFixture(t)
 	blue.install("yaml", "crane-system", smallSize())
 	dir := filepath.Join(t.TempDir(), "export")

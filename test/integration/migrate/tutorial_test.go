@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// TestTutorial runs the commands of docs/tutorials/migrate-from-gocrane.md as printed, on an installation in a namespace of its own.
+// TestTutorial runs the commands of docs/tutorials/migrate-from-gocrane.md as printed.
 func TestTutorial(t *testing.T) {
+	needsFixtures(t)
 	f := newFixture(t)
-	f.install("helm", "finops", smallSize())
+	f.install("helm", "crane-system", smallSize())
 	f.simulate()
 	f.settle()
 	page, err := os.ReadFile("../../../docs/tutorials/migrate-from-gocrane.md")
