@@ -62,7 +62,9 @@ func TestChart(t *testing.T) {
 	chart := realcluster.Chart{
 		Helm: filepath.Join(node.Bin(), "helm"), Dir: chartDir, Kubeconfig: cluster.Control().Kubeconfig(), Tag: tag, Work: t.TempDir(),
 	}
-	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false"}
+	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false", "--set", fmt.Sprintf(
+		"networkPolicy.apiServerPorts={%d},networkPolicy.prometheusPorts={%d}",
+		endpointPort(t, first, "default", "kubernetes"), endpointPort(t, first, realcluster.Monitoring, realcluster.PrometheusService))}
 	if err := chart.Install(t.Context(), installation...); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +78,8 @@ func TestChart(t *testing.T) {
 		t.Logf("%s: %s", list[i].Spec.TargetRef.Name, list[i].Status.Change)
 	}
 
+	checkConnections(t, first)
+	elapsed("connections compared")
 	testRelease(t, chart, first)
 	elapsed("helm test")
 
