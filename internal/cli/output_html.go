@@ -82,7 +82,7 @@ func executeTemplate(w io.Writer, name string, data any) error {
 type htmlReport struct{ *report }
 
 func (r htmlReport) page() htmlPage {
-	s, t := rowReport{r.report}.data(), r.totals()
+	s, t := rowReport(r).data(), r.totals()
 	page := htmlPage{Subtitle: r.subtitle(), Sources: r.sources.lines()}
 	if !r.fromFiles() {
 		page.Totals = []htmlTotal{

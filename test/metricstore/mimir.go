@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// TenantHeader and Tenant name the tenant of Mimir that has the history. Requests without the header are refused.
+	// TenantHeader is the header that names the tenant. Requests without it are refused.
 	TenantHeader = "X-Scope-OrgID"
-	Tenant       = "team-a"
+	// Tenant is the tenant of Mimir that has the history.
+	Tenant = "team-a"
 	// TenantFlag is the flag of Crane's programs for both.
 	TenantFlag = "--prometheus-header=" + TenantHeader + ": " + Tenant
 )
