@@ -221,14 +221,14 @@ test('forecast, rules, costs by label and the details of nodes', { skip, timeout
   assert.deepEqual(problems, [])
 })
 
-/** Forwards connections to an address until it is cut. */
+/** Forwards connections to an address until it is cut. It does not keep the process of the test alive. */
 async function relay(to) {
   const sockets = new Set()
   const server = createServer(socket => {
     const other = connect(Number(to.port), to.hostname)
     for (const s of [socket, other]) { sockets.add(s); s.on('close', () => { sockets.delete(s); socket.destroy(); other.destroy() }).on('error', () => undefined) }
     socket.pipe(other).pipe(socket)
-  })
+  }).unref()
   const listen = port => new Promise(resolve => server.listen(port, '127.0.0.1', resolve))
   await listen(0)
   const { port } = server.address()
