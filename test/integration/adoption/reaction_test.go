@@ -62,7 +62,7 @@ func checkCPU(want map[string]int64) func([]corev1.Pod) error {
 	}
 }
 
-// TestReaction checks on a real API server that pods above their request are raised in place to 1.2 times their usage, as far as their
+// TestReaction checks on a real API server that pods above their request are raised in place to 1.3 times their usage, as far as their
 // node has room, that other pods and workloads that are not calibrated or not adopted stay, that a dry run changes nothing and names the
 // request, and that the request returns when adoption is turned off.
 func TestReaction(t *testing.T) {
@@ -91,7 +91,7 @@ func TestReaction(t *testing.T) {
 		}
 		if a := rec.Status.Adoption; a != nil {
 			for _, request := range a.DryRun {
-				if request.Object == "pods/"+hot+"/resize" && strings.Contains(request.Patch, `"cpu":"1800m"`) {
+				if request.Object == "pods/"+hot+"/resize" && strings.Contains(request.Patch, `"cpu":"1950m"`) {
 					return nil
 				}
 			}
@@ -102,7 +102,7 @@ func TestReaction(t *testing.T) {
 	dry.Stop(t)
 
 	startCraned(t, flags...)
-	f.AwaitPods("web", "have one raised request", checkCPU(map[string]int64{hot: 1800, calm: 1000}))
+	f.AwaitPods("web", "have one raised request", checkCPU(map[string]int64{hot: 1950, calm: 1000}))
 	f.awaitEvent("web", "AdoptionReacted")
 	f.AwaitPods("db", "fill their node", func(pods []corev1.Pod) error {
 		if got := pods[0].Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got <= 1000 || got > 2000 {
