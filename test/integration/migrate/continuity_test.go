@@ -79,7 +79,7 @@ func (l *loadOf) Use(pod *corev1.Pod, _ string, at time.Time) simnode.Use {
 type loadOf struct{ replicas map[string]*atomic.Int64 }
 
 // TestRunUnderLoad migrates a cluster with workloads under load, with Crane's own processes, and compares it second by second: no replica changes, no
-// pod restarts or is replaced, and every HPA has all metrics in every second. Then it goes back.
+// pod restarts or is replaced, and every HPA has all metrics in every second. Then it goes back, moves again and removes Crane.
 func TestRunUnderLoad(t *testing.T) {
 	needsFixtures(t)
 	f, c := newLoadedFixture(t)
@@ -97,6 +97,11 @@ func TestRunUnderLoad(t *testing.T) {
 	f.run("undo", 0)
 	watch.hold(10 * time.Second)
 	watch.report("undo")
+	f.run("run", 0, registry, "--evpa=off", "--continue")
+	f.run("finish", 0, "--yes")
+	watch.hold(10 * time.Second)
+	watch.report("second run")
+	watch.leave()
 }
 
 // newLoadedFixture starts a control plane whose API server reaches Services, nodes whose pods have the load, and a Prometheus with its history.

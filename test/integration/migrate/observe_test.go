@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -43,7 +45,7 @@ func (f *fixture) sample(ctx context.Context) (map[string]string, error) {
 			field(h, "spec", "maxReplicas"), field(h, "status", "desiredReplicas"), f.gap(ctx, h))
 	}
 	predictions, err := f.list(ctx, "prediction.crane.io", "v1alpha1", "TimeSeriesPrediction", client.InNamespace(loadNamespace))
-	if err != nil {
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // a removal of Crane deletes the kind
 		return nil, err
 	}
 	for i := range predictions.Items {
@@ -120,6 +122,8 @@ type observer struct {
 	first map[string]string
 
 	mu sync.Mutex
+	// ignored reports whether an object may change; nil for none.
+	ignored func(name string) bool
 	// last is the previous state; a difference is reported once until it changes.
 	last        map[string]string
 	samples     int
@@ -157,16 +161,26 @@ func (o *observer) compareOnce(ctx context.Context) {
 		return
 	}
 	for name, was := range o.first {
+		if o.ignored != nil && o.ignored(name) {
+			continue
+		}
 		if now[name] != was && now[name] != o.last[name] {
 			add("%s was %q, is %q", name, was, now[name])
 		}
 	}
 	for name, is := range now {
-		if _, known := o.first[name]; !known && o.last[name] != is {
+		if _, known := o.first[name]; !known && o.last[name] != is && (o.ignored == nil || !o.ignored(name)) {
 			add("%s is new: %s", name, is)
 		}
 	}
 	o.last = now
+}
+
+// ignore leaves objects out of the comparison from now on.
+func (o *observer) ignore(ignored func(name string) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ignored = ignored
 }
 
 // hold lets the comparison go on for a number of samples.
