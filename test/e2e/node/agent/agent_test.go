@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/test/e2e/node"
 )
 
@@ -47,6 +49,7 @@ func testThrottle(t *testing.T, s fixture) {
 		s.awaitAsBefore(t, before)
 		s.turn(t, hog, false)
 	})
+	t.Run("quotas-that-gocrane-left-are-restored", func(t *testing.T) { s.restoreLeftQuotas(t, before, hog, bystander) })
 	t.Run("while-kubelet-and-runtime-restart", func(t *testing.T) {
 		d := s.deploy(t, enforceThrottle()...)
 		s.turn(t, hog, true)
@@ -70,6 +73,61 @@ func testThrottle(t *testing.T, s fixture) {
 			t.Errorf("the bystander was restarted: %+v", after.Status)
 		}
 	})
+}
+
+// restoreLeftQuotas lowers the CPU quotas of pods, as gocrane's agent leaves them, and records that on the Node, as crane migrate does: an agent that
+// does not enforce leaves both, one that enforces restores the quotas and removes the record.
+func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods ...*corev1.Pod) {
+	cgroups := s.Cgroups(t)
+	for _, pod := range pods {
+		name, quota := "cpu.max", "20000 100000"
+		if s.Cgroup() == 1 {
+			name, quota = "cpu.cfs_quota_us", "20000"
+		}
+		file := cgroups.Dir("cpu") + strings.TrimPrefix(node.Group(pod), "kubepods") + "/" + name
+		if err := cgroups.Write(t, file, quota); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted := func() (bool, error) {
+		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		_, ok := n.Annotations[ensurancev1alpha1.AnnotationPredecessor]
+		return ok, nil
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ensurancev1alpha1.AnnotationPredecessor, ensurancev1alpha1.PredecessorGocrane)
+	if _, err := s.Client.CoreV1().Nodes().Patch(t.Context(), s.Name(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	idle := s.deploy(t, "--enforce=taint", "--collect-interval=250ms")
+	s.Eventually(t, "the agent names the quotas", func() error {
+		logs, err := s.Logs(t, idle.pod)
+		if err == nil && !strings.Contains(logs, "CPU quotas that gocrane's agent left stay") {
+			err = fmt.Errorf("log %s", logs)
+		}
+		return err
+	})
+	if lowered := changes(before, s.settings(t)); len(lowered) != len(pods) {
+		t.Errorf("quotas are %v, without --enforce=cpu-throttle %d are to stay", lowered, len(pods))
+	}
+	if ok, err := noted(); !ok || err != nil {
+		t.Errorf("the Node lost its record: %v", err)
+	}
+	idle.remove(t)
+	restoring := s.deploy(t, enforceThrottle()...)
+	s.awaitAsBefore(t, before)
+	s.Eventually(t, "the Node has no record", func() error {
+		if ok, err := noted(); ok || err != nil {
+			return fmt.Errorf("record %t, %v", ok, err)
+		}
+		return nil
+	})
+	restoring.remove(t)
+	if lowered := changes(before, s.settings(t)); len(lowered) > 0 {
+		t.Errorf("quotas are lowered again at the end of the agent: %v", lowered)
+	}
 }
 
 // onlyOf checks that only settings of the pod have changed.
