@@ -130,8 +130,9 @@ func worstQueries(namespace string, i int) string {
 func worstVertical(_ string, i int) (apiVersion, spec string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: target-%d}\n  updatePolicy: {updateMode: Auto}\n  resourceEstimators:\n", i%worstTargets)
-	for e := range 50 {
-		fmt.Fprintf(&b, "  - {type: External, priority: %d, config: {cpu-metric-name: metric_%d_%d, memory-metric-name: metric_%d_%d}}\n", e, i, e, i, e)
+	fmt.Fprintf(&b, "  - {type: External, priority: 0, config: {cpu-metric-name: metric_%[1]d, memory-metric-name: metric_%[1]d}}\n", i)
+	for p, estimator := range []string{"Percentile", "Forecast", "OOM"} {
+		fmt.Fprintf(&b, "  - {type: %s, priority: %d}\n", estimator, p+1)
 	}
 	b.WriteString("  resourcePolicy:\n    containerPolicies:\n")
 	for m := range 100 {
