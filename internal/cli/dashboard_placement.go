@@ -58,6 +58,10 @@ func placementFailure(host string, err error) error {
 	if errors.Is(err, errNoScheduler) {
 		return dashboard.NotServed(err.Error(), "install crane-scheduler")
 	}
+	// The error of a forwarded port has the message of the API server alone.
+	if forbidden := dashboard.Forbidden(err); forbidden.Body.Right != "" {
+		return forbidden
+	}
 	return unavailable(host, err)
 }
 

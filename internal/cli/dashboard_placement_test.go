@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -31,6 +33,15 @@ func TestPlacement(t *testing.T) {
 	v.options.scheduler = "http://127.0.0.1:1"
 	if _, err := v.Placement(t.Context(), "shop", "web"); dashboard.FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
 		t.Errorf("no scheduler: %v", err)
+	}
+}
+
+// TestPlacementNamesTheMissingRight checks that the refusal of a forwarded port, which is a text alone, is one of the person's rights.
+func TestPlacementNamesTheMissingRight(t *testing.T) {
+	refused := errors.New(`error upgrading connection: pods "crane-scheduler" is forbidden: User "ann" cannot create resource "pods/portforward" in API group "" in the namespace "crane-system"`)
+	got := dashboard.FailureOf(placementFailure("https://api", refused))
+	if got.Body.Reason != contract.ReasonForbidden || !strings.Contains(got.Body.Right, "create pods/portforward") {
+		t.Errorf("%+v", got.Body)
 	}
 }
 

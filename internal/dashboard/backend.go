@@ -106,6 +106,13 @@ func missingRight(message string) string {
 	return Right{Verb: found[2], Resource: resource, Namespace: found[5]}.String()
 }
 
+// Forbidden returns the failure of a request that the API server refuses, with the right that its message names.
+func Forbidden(err error) *ResponseError {
+	f := NewResponseError(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
+	f.Body.Right = missingRight(err.Error())
+	return f
+}
+
 // FailureOf classifies an error: that of a backend, of the API server, or any other.
 func FailureOf(err error) *ResponseError {
 	var failure *ResponseError
@@ -114,10 +121,8 @@ func FailureOf(err error) *ResponseError {
 		return failure
 	case errors.Is(err, context.DeadlineExceeded):
 		return NewResponseError(http.StatusGatewayTimeout, contract.ReasonTimeout, "the request took too long: "+err.Error(), "repeat it, or ask for a shorter time range")
-	case apierrors.IsForbidden(err) || missingRight(err.Error()) != "": // Errors of forwarded ports have the message alone.
-		f := NewResponseError(http.StatusForbidden, contract.ReasonForbidden, err.Error(), "ask an administrator of the cluster for the right")
-		f.Body.Right = missingRight(err.Error())
-		return f
+	case apierrors.IsForbidden(err):
+		return Forbidden(err)
 	case apierrors.IsUnauthorized(err):
 		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
 	case apierrors.IsNotFound(err):
