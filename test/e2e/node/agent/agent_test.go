@@ -31,7 +31,7 @@ func TestThrottle(t *testing.T) {
 func testThrottle(t *testing.T, s fixture) {
 	hog := s.hog(t, "hog", "2", nil, nil)
 	bystander := s.bystander(t)
-	before := s.settings(t)
+	before := s.Settings(t)
 	s.apply(t, throttleRules)
 	t.Run("and-restore", func(t *testing.T) {
 		s.deploy(t, enforceThrottle()...)
@@ -109,7 +109,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 		}
 		return err
 	})
-	if lowered := changes(before, s.settings(t)); len(lowered) != len(pods) {
+	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) != len(pods) {
 		t.Errorf("quotas are %v, without --enforce=cpu-throttle %d are to stay", lowered, len(pods))
 	}
 	if ok, err := noted(); !ok || err != nil {
@@ -125,7 +125,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 		return nil
 	})
 	restoring.remove(t)
-	if lowered := changes(before, s.settings(t)); len(lowered) > 0 {
+	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) > 0 {
 		t.Errorf("quotas are lowered again at the end of the agent: %v", lowered)
 	}
 }
@@ -133,7 +133,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 // onlyOf checks that only settings of the pod have changed.
 func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
-	others := slices.DeleteFunc(changes(before, s.settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
+	others := slices.DeleteFunc(node.ChangedSettings(before, s.Settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
 		t.Errorf("beside %s: %s", pod.Name, strings.Join(others, "; "))
 	}

@@ -98,7 +98,7 @@ func TestTheKubeletAssigns(t *testing.T) {
 		}
 		return err
 	})
-	before := s.settings(t)
+	before := s.Settings(t)
 	d.remove(t)
 	s.awaitAsBefore(t, before)
 }

@@ -46,7 +46,7 @@ func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *cor
 func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	t.Helper()
 	out := map[string]numa.CPUSet{}
-	for file, value := range s.settings(t) {
+	for file, value := range s.Settings(t) {
 		if path.Base(file) != "cpuset.cpus" || strings.HasPrefix(path.Base(path.Dir(file)), "pod") {
 			continue
 		}
@@ -91,7 +91,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	}
 	s := newFixture(t, node.Options{Restart: true})
 	bystander := s.bystander(t)
-	before := s.settings(t)
+	before := s.Settings(t)
 	d := s.deploy(t, cpuManager()...)
 	s.awaitTopology(t)
 

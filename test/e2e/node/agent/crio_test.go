@@ -25,7 +25,7 @@ func TestCRIO(t *testing.T) {
 func testLook(t *testing.T, s fixture) {
 	busy := s.batchPod(t, "busy", "cpu-hog", "-threads", "1")
 	quiet := s.Run(t, s.Pod("quiet", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("50m", "16Mi")))
-	before := s.settings(t)
+	before := s.Settings(t)
 	a := s.launcher(t)
 	rules := strings.NewReplacer("PodName: hog", "PodName: busy", "avoidanceThreshold: 2", "avoidanceThreshold: 1").Replace(throttleRules)
 	rules = a.write(t, "rules.yaml", rules)
@@ -44,7 +44,7 @@ func testLook(t *testing.T, s fixture) {
 		}
 		return r.check(string(busy.UID), string(quiet.UID))
 	})
-	if c := changes(before, s.settings(t)); len(c) > 0 {
+	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 		t.Errorf("a look changed %s", strings.Join(c, "; "))
 	}
 	s.Delete(t, busy)

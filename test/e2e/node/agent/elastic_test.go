@@ -101,7 +101,7 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	s.bystander(t)
 	s.leaveBehind(t, elasticMemory)
 	pod := s.Run(t, s.elastic("elastic"))
-	before, tr := s.settings(t), s.record(t)
+	before, tr := s.Settings(t), s.record(t)
 	d := s.deploy(t, "--enforce=node-resource,pod-resource", "--collect-interval=250ms")
 	s.awaitOffer(t, tr, "an offer", func(o offered) bool { return !o.account.Ended && holds(o) })
 	s.awaitElasticLimits(t, pod)

@@ -37,12 +37,12 @@ func TestKilledAtEachWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := s.settings(t)
+	before := s.Settings(t)
 	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), s.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if c := changes(before, s.settings(t)); len(c) > 0 {
+	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 		t.Errorf("at the end: %s", strings.Join(c, "; "))
 	}
 	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
@@ -90,7 +90,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	if err != nil || done.Status.Phase != corev1.PodSucceeded {
 		t.Fatalf("%s, %v\n%s", done.Status.Phase, err, out)
 	}
-	if c := changes(before, s.settingsInside(t, look)); len(c) > 0 {
+	if c := node.ChangedSettings(before, s.settingsInside(t, look)); len(c) > 0 {
 		t.Errorf("at the end: %s", strings.Join(c, "; "))
 	}
 	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
@@ -135,7 +135,7 @@ func rounds(t testing.TB, usual, short int) int {
 func TestKilledAnywhere(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	hog := s.hog(t, "hog", "2", nil, nil)
-	before := s.settings(t)
+	before := s.Settings(t)
 	s.turn(t, hog, true)
 	// At any point of what it does ten times a second.
 	s.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
@@ -157,7 +157,7 @@ func TestKilledWithEverything(t *testing.T) {
 	elastic.Labels = batch()
 	s.Run(t, elastic)
 	pinned := s.Run(t, s.pinned("pinned", "1"))
-	before := s.settings(t)
+	before := s.Settings(t)
 	s.turn(t, hog, true)
 	// Elastic pods are checked every 5 s.
 	s.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
@@ -180,14 +180,14 @@ func (s fixture) killed(t *testing.T, before map[string]string, rounds int, grou
 		})
 		<-time.After(rand.N(within))
 		p.end(t, syscall.SIGKILL)
-		if n := len(changes(before, s.settings(t))); n > 0 {
+		if n := len(node.ChangedSettings(before, s.Settings(t))); n > 0 {
 			left++
 			most = max(most, n)
 		}
 		next := a.start(t, calm, "--enforce=cpu-throttle", "--collect-interval=1m")
 		s.awaitAsBefore(t, before)
 		next.end(t, syscall.SIGTERM)
-		if c := changes(before, s.settings(t)); len(c) > 0 {
+		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 			t.Fatalf("after the end: %s", strings.Join(c, "; "))
 		}
 	}

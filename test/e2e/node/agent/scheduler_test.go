@@ -168,7 +168,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	own, reserved := cpus(0, half-1), cpus(half, all-1)
 	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), SplitConfig: true, OwnCertificate: true, Restart: true})
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
-	before := s.settings(t)
+	before := s.Settings(t)
 	set := s.daemonSet(t, cpuManager()...)
 	agent := &set.Spec.Template.Spec
 	// The pod needs all remaining CPU.

@@ -6,12 +6,9 @@ package agent_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,38 +17,10 @@ import (
 	"crane.io/crane/test/e2e/node"
 )
 
-// changeable returns the cgroup files of either version that an agent may write.
-func changeable() []string {
-	return []string{
-		"cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.shares", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes",
-		"memory.soft_limit_in_bytes", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "memory.high", "memory.low", "memory.max",
-	}
-}
-
-// settings reads these files of every pod and container of a node in namespaces by path. The cgroups of QoS classes belong to the kubelet.
-func (s fixture) settings(t testing.TB) map[string]string {
-	t.Helper()
-	base := s.Path("/sys/fs/cgroup")
-	found := map[string]string{}
-	err := filepath.WalkDir(base, func(path string, entry fs.DirEntry, err error) error {
-		// Errors are ignored, because pods come and go.
-		if err == nil && !entry.IsDir() && strings.Contains(path, "/pod") && slices.Contains(changeable(), entry.Name()) {
-			if content, err := os.ReadFile(path); err == nil {
-				found[strings.TrimPrefix(path, base)] = strings.TrimSpace(string(content))
-			}
-		}
-		return nil
-	})
-	if err != nil || len(found) == 0 {
-		t.Fatalf("read settings below %s: %d found, %v", base, len(found), err)
-	}
-	return found
-}
-
 // settingsInside reads them on a node in a virtual machine from a Watcher pod, by their path below kubepods.
 func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
 	t.Helper()
-	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", changeable()...)
+	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", node.SettingFiles()...)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
 	if len(all) == 0 {
 		t.Fatal("a node without settings of pods")
@@ -59,22 +28,11 @@ func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]st
 	return all
 }
 
-// changes returns the changed settings, one line each, except those that appeared or disappeared.
-func changes(before, now map[string]string) []string {
-	var out []string
-	for _, path := range slices.Sorted(maps.Keys(before)) {
-		if v, ok := now[path]; ok && v != before[path] {
-			out = append(out, fmt.Sprintf("%s: %s, was %s", path, v, before[path]))
-		}
-	}
-	return out
-}
-
 // awaitAsBefore waits until every setting is as before.
 func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	t.Helper()
 	s.Eventually(t, "every setting is as before", func() error {
-		if c := changes(before, s.settings(t)); len(c) > 0 {
+		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 			return fmt.Errorf("%d differ: %s", len(c), strings.Join(c, "; "))
 		}
 		return nil

@@ -16,9 +16,11 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"crane.io/crane/internal/cli"
+	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/realcluster"
 	"crane.io/crane/test/e2e/node"
 )
@@ -34,7 +36,7 @@ const (
 )
 
 // TestChart installs Crane by its chart with three replicas each on three real nodes, waits for Recommendations that are learnt from real
-// containers, upgrades every component while webhooks are called, and removes all of it.
+// containers, upgrades every component while webhooks are called and the agent throttles a pod, and removes all of it.
 func TestChart(t *testing.T) {
 	images := os.Getenv(imagesEnv)
 	if images == "" {
@@ -53,6 +55,7 @@ func TestChart(t *testing.T) {
 	if err := realcluster.CreateWorkloads(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+	cgroups := settingsBefore(t, nodes)
 	tag, err := realcluster.LoadCrane(t.Context(), images, started...)
 	if err != nil {
 		t.Fatal(err)
@@ -62,13 +65,14 @@ func TestChart(t *testing.T) {
 	chart := realcluster.Chart{
 		Helm: filepath.Join(node.Bin(), "helm"), Dir: chartDir, Kubeconfig: cluster.Control().Kubeconfig(), Tag: tag, Work: t.TempDir(),
 	}
-	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false", "--set", fmt.Sprintf(
+	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false", "--set", "craneAgent.enforce={cpu-throttle}", "--set", fmt.Sprintf(
 		"networkPolicy.apiServerPorts={%d},networkPolicy.prometheusPorts={%d}",
 		endpointPort(t, first, "default", "kubernetes"), endpointPort(t, first, realcluster.Monitoring, realcluster.PrometheusService))}
 	if err := chart.Install(t.Context(), installation...); err != nil {
 		t.Fatal(err)
 	}
 	elapsed("installed, every pod is Ready")
+	throttle(t, first)
 	list, err := realcluster.AwaitRecommendations(t.Context(), cluster, bound)
 	if err != nil {
 		t.Fatal(err)
@@ -95,11 +99,15 @@ func TestChart(t *testing.T) {
 	}
 	elapsed("upgraded")
 
+	awaitThrottled(t, first, cgroups[0])
 	if err := chart.Run(t.Context(), "uninstall", realcluster.Release, "--wait", "--timeout", "3m"); err != nil {
 		t.Fatal(err)
 	}
 	cleanNodes(t, chart.Kubeconfig, tag)
-	for _, n := range nodes {
+	for i, n := range nodes {
+		if changed := node.ChangedSettings(cgroups[i], n.Settings(t)); len(changed) > 0 {
+			t.Errorf("cgroups of %s are changed: %s", n.Name(), strings.Join(changed, "; "))
+		}
 		for _, left := range []string{agentState, "/var/lib/kubelet/pki/crane-agent-empty"} {
 			if _, err := os.Stat(n.Path(left)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s on %s: %v", left, n.Name(), err)
@@ -109,6 +117,80 @@ func TestChart(t *testing.T) {
 	deleteNamespace(t, first, realcluster.Namespace)
 	first.Eventually(t, "the objects of before are left", func() error { return compareSnapshot(before, snapshot(t, first)) })
 	elapsed("removed")
+}
+
+// throttleRules throttle the pod of settingsBefore all the time: its node always uses more than a thousandth of a core.
+const throttleRules = `
+apiVersion: ensurance.crane.io/v1alpha1
+kind: NodeQOS
+metadata: {name: always}
+spec:
+  rules:
+  - {name: always, metricRule: {name: cpu_total_usage, value: 1}, avoidanceThreshold: 1, actionName: calm-down}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: AvoidanceAction
+metadata: {name: calm-down}
+spec: {coolDownSeconds: 3, throttle: {cpuThrottle: {minCPURatio: 1, stepCPURatio: 50}}}
+---
+apiVersion: ensurance.crane.io/v1alpha1
+kind: PodQOS
+metadata: {name: batch}
+spec:
+  allowedActions: [calm-down]
+  labelSelector: {matchLabels: {workload: batch}}
+`
+
+// settingsBefore starts a pod with a CPU limit on the first node and returns the cgroup settings of all nodes.
+func settingsBefore(t *testing.T, nodes []*node.Node) []map[string]string {
+	t.Helper()
+	pod := nodes[0].Pod("batch", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi"))
+	pod.Labels = map[string]string{"workload": "batch"}
+	nodes[0].Run(t, pod)
+	nodes[0].Eventually(t, "the sample workloads run", func() error {
+		pods, err := nodes[0].Client.CoreV1().Pods(realcluster.SampleNamespace).List(t.Context(), metav1.ListOptions{})
+		for i := range pods.Items {
+			if pods.Items[i].Status.Phase != corev1.PodRunning {
+				err = errors.Join(err, fmt.Errorf("%s is %s", pods.Items[i].Name, pods.Items[i].Status.Phase))
+			}
+		}
+		if err == nil && len(pods.Items) == 0 {
+			err = errors.New("no pod")
+		}
+		return err
+	})
+	out := make([]map[string]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Settings(t)
+	}
+	return out
+}
+
+// throttle creates the throttleRules.
+func throttle(t *testing.T, n *node.Node) {
+	t.Helper()
+	objects, err := manifest.ParseString(throttleRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(n.Config, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Eventually(t, "rules are created", func() error { return applier.Apply(t.Context(), objects...) })
+}
+
+// awaitThrottled waits until the agent has changed cgroup settings of the node.
+func awaitThrottled(t *testing.T, n *node.Node, before map[string]string) {
+	t.Helper()
+	n.Eventually(t, "the agent throttles a pod", func() error {
+		changed := node.ChangedSettings(before, n.Settings(t))
+		if len(changed) == 0 {
+			return errors.New("no cgroup setting is changed")
+		}
+		t.Logf("before the removal: %s", strings.Join(changed, "; "))
+		return nil
+	})
 }
 
 // testRelease runs `helm test` on the running installation, and once more without metric-adapter, which must fail and name it.

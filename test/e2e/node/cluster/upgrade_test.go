@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
+	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/internal/testbed/realcluster"
 	"crane.io/crane/internal/testbed/realnode"
 	"crane.io/crane/test/e2e/node"
@@ -123,7 +126,7 @@ func (u *upgrade) end(t *testing.T) {
 		t.Errorf("want 0, at most %d, 0 of some: %v", agentsUnavailable, u.failed)
 	}
 	if now := webhookFailures(t, u.node); now != u.failOpen {
-		t.Errorf("the API server went on without a webhook:\nbefore %s\nafter  %s", u.failOpen, now)
+		t.Errorf("the API server went on without a webhook:\nbefore %s\nafter  %s\n%s", u.failOpen, now, failedCalls(t))
 	}
 }
 
@@ -141,6 +144,22 @@ func webhookFailures(t *testing.T, n *node.Node) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// failedCalls returns the lines of the API server's log with the reasons of failed calls.
+func failedCalls(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(node.Open(t).Control().Dir(), "logs", string(controlplane.APIServer)+".log"))
+	if err != nil {
+		t.Error(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(line, "ailed calling webhook") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }
 
 func realNodes(nodes []*node.Node) []*realnode.Node {
