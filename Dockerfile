@@ -16,7 +16,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath \
+# The same binary as that of `make images` (hack/images), which a test compares.
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false \
       -ldflags "-s -w -X crane.io/crane/internal/component/version.version=${VERSION} $(if [ "${COMMAND}" = crane-scheduler ]; then cat hack/controlplane-ldflags; fi)" \
       -o /out/crane-binary ./cmd/${COMMAND}
 

@@ -341,7 +341,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
 	$(MAKE) images
-	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run TestReproducible .
+	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) vulncheck
 

@@ -92,13 +92,9 @@ func TestSameSourcesSameDigest(t *testing.T) {
 }
 
 // TestReproducible builds the binaries of one commit of this repository twice, in different directories and without a common build cache,
-// and compares their SBOMs, which have the digests of the binaries. CRANE_REPRODUCIBLE names the commands (make nightly: all); a small one by
-// default.
+// and compares their SBOMs, which have the digests of the binaries.
 func TestReproducible(t *testing.T) {
-	commands := strings.Fields(os.Getenv("CRANE_REPRODUCIBLE"))
-	if len(commands) == 0 {
-		commands = []string{"nodekit"}
-	}
+	commands := testedCommands()
 	var built [2]map[string]string
 	for i := range built {
 		source, out := t.TempDir(), t.TempDir()
@@ -131,6 +127,14 @@ func TestReproducible(t *testing.T) {
 			t.Errorf("two builds of %s differ:\n%s\n%s", command, text, built[1][command])
 		}
 	}
+}
+
+// testedCommands returns the commands of CRANE_REPRODUCIBLE (make nightly: all), a small one by default.
+func testedCommands() []string {
+	if commands := strings.Fields(os.Getenv("CRANE_REPRODUCIBLE")); len(commands) > 0 {
+		return commands
+	}
+	return []string{"nodekit"}
 }
 
 // TestPushedImage pushes to a registry in memory and reads the images and their SBOMs back.
