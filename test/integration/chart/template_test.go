@@ -501,6 +501,106 @@ func TestOptionalObjects(t *testing.T) {
 	}
 }
 
+// TestCertManager checks that webhooks and metric-adapter serve the certificates of cert-manager instead of their own, and that the API server gets
+// their authority from the same Certificate.
+func TestCertManager(t *testing.T) {
+	certificates, injected := map[string]map[string]any{}, map[string]string{}
+	pods := map[string]corev1.PodSpec{}
+	for _, o := range render(t, "--set", "certManager.enabled=true,certManager.issuer.name=corporate,certManager.issuer.kind=ClusterIssuer") {
+		switch o.GetKind() {
+		case "Certificate":
+			certificates[o.GetNamespace()+"/"+o.GetName()], _ = o.Object["spec"].(map[string]any)
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService":
+			injected[o.GetKind()+" "+o.GetName()] = o.GetAnnotations()["cert-manager.io/inject-ca-from"]
+		case "Deployment":
+			pods[o.GetName()] = convert[appsv1.Deployment](t, o).Spec.Template.Spec
+		case "Issuer":
+			t.Error("an Issuer beside that of the values")
+		}
+	}
+	for name, from := range injected {
+		want := "crane-system/craned-webhook"
+		if strings.HasPrefix(name, "APIService") {
+			want = "crane-system/metric-adapter"
+		}
+		if from != want {
+			t.Errorf("%s has the authority of %q, want %s", name, from, want)
+		}
+	}
+	if len(injected) != 6 || len(certificates) != 2 {
+		t.Errorf("%d objects with an authority, %d Certificates", len(injected), len(certificates))
+	}
+	for deployment, test := range map[string]struct{ service, secret, arg string }{
+		"craned":         {"craned-webhook", "craned-webhook-tls", "--webhook-cert-dir="},
+		"metric-adapter": {"metric-adapter", "metric-adapter-tls", "--tls-cert-file="},
+	} {
+		want := map[string]any{
+			"secretName": test.secret, "dnsNames": []any{test.service + ".crane-system.svc"},
+			"issuerRef": map[string]any{"kind": "ClusterIssuer", "name": "corporate"},
+		}
+		if diff := cmp.Diff(want, certificates["crane-system/"+test.service]); diff != "" {
+			t.Errorf("Certificate %s (-want +have):\n%s", test.service, diff)
+		}
+		pod := pods[deployment]
+		volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == test.secret })
+		if volume < 0 {
+			t.Fatalf("%s has no volume of %s", deployment, test.secret)
+		}
+		c := pod.Containers[0]
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == pod.Volumes[volume].Name && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, test.arg+m.MountPath) })
+		}) {
+			t.Errorf("%s: %s does not name a mount of %s: %v", deployment, test.arg, test.secret, c.Args)
+		}
+	}
+}
+
+// TestOpenShift checks that OpenShift chooses the user IDs of Deployments, and that the SecurityContextConstraints allow what the DaemonSet needs.
+func TestOpenShift(t *testing.T) {
+	workloads, allowed := 0, constraintVolumes(t)
+	for _, o := range render(t, "--set", "openshift.enabled=true,dashboard.enabled=true") {
+		switch o.GetKind() {
+		case "Deployment":
+			workloads++
+			if user := convert[appsv1.Deployment](t, o).Spec.Template.Spec.SecurityContext.RunAsUser; user != nil {
+				t.Errorf("%s has user %d", o.GetName(), *user)
+			}
+		case "DaemonSet":
+			workloads++
+			volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
+			if len(volumes) == 0 {
+				t.Error("the DaemonSet has no volume")
+			}
+			for _, v := range volumes {
+				for kind := range v.(map[string]any) {
+					if kind != "name" && !slices.Contains(allowed, kind) {
+						t.Errorf("volumes of type %s are not allowed", kind)
+					}
+				}
+			}
+		}
+	}
+	if workloads != 5 {
+		t.Errorf("%d workloads", workloads)
+	}
+}
+
+// constraintVolumes returns the types of volumes that the SecurityContextConstraints allow.
+func constraintVolumes(t *testing.T) []string {
+	t.Helper()
+	for _, o := range render(t, "--set", "openshift.enabled=true") {
+		if o.GetKind() == "SecurityContextConstraints" {
+			if users, _, _ := unstructured.NestedStringSlice(o.Object, "users"); !slices.Contains(users, "system:serviceaccount:crane-system:crane-agent") {
+				t.Errorf("users %v", users)
+			}
+			volumes, _, _ := unstructured.NestedStringSlice(o.Object, "volumes")
+			return volumes
+		}
+	}
+	t.Fatal("no SecurityContextConstraints")
+	return nil
+}
+
 func TestPodSecurityOfNamespace(t *testing.T) {
 	for file, want := range map[string]string{"values-advisory.yaml": "restricted", "values-full.yaml": "privileged"} {
 		for _, o := range render(t, "--values", chart+"/"+file, "--set", "namespace.create=true") {
