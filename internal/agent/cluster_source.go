@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +26,7 @@ import (
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -44,7 +44,7 @@ func (o *Options) usesAPIServer() bool {
 
 // clients access the API server.
 type clients struct {
-	kubernetes.Interface
+	slimclient.Interface
 
 	objects  dynamic.Interface
 	metadata metadata.Interface
@@ -67,13 +67,13 @@ func (o *Options) clients() (clients, error) {
 	}
 	config.UserAgent = "crane-agent/" + version.String()
 	config.QPS, config.Burst = apiQPS, apiBurst
-	direct, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+	direct, err := slimclient.NewForConfig(rest.CopyConfig(config))
 	if err != nil {
 		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	c := clients{config: config, pause: pause.New(direct, o.Namespace)}
 	config.Wrap(c.pause.Wrap)
-	if c.Interface, err = kubernetes.NewForConfig(config); err != nil {
+	if c.Interface, err = slimclient.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {

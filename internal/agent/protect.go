@@ -19,17 +19,17 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
 	"crane.io/crane/internal/agent/httpserver"
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 // protect serves over TLS with a certificate for this node, and metrics and profiles to clients that the API server permits to get their
 // paths, as craned does.
 func (e environment) protect(c *httpserver.Config, api *rest.Config) error {
-	client, err := kubernetes.NewForConfig(api)
+	client, err := slimclient.NewForConfig(api)
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: %w", err)
 	}
@@ -60,7 +60,7 @@ const (
 // accessFilter permits requests by a TokenReview and a SubjectAccessReview. The filter of controller-runtime does the same, but links
 // k8s.io/apiserver, which takes 20 MiB of resident memory on each node.
 type accessFilter struct {
-	client    kubernetes.Interface
+	client    slimclient.Interface
 	log       logr.Logger
 	decisions *utilcache.LRUExpireCache // HTTP status by decisionKey
 	reviews   chan struct{}
@@ -72,7 +72,7 @@ type decisionKey struct {
 	path  string
 }
 
-func newAccessFilter(client kubernetes.Interface, log logr.Logger) *accessFilter {
+func newAccessFilter(client slimclient.Interface, log logr.Logger) *accessFilter {
 	return &accessFilter{client: client, log: log, decisions: utilcache.NewLRUExpireCache(maxDecisions), reviews: make(chan struct{}, maxReviews)}
 }
 

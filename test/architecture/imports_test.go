@@ -173,6 +173,13 @@ var rules = []rule{
 		why:        "`crane` is downloaded by people and pipelines: no control plane, no controllers",
 	},
 	{
+		name:       "the agent is small",
+		from:       []string{module + "/cmd/crane-agent", module + "/internal/agent"},
+		deny:       []string{"k8s.io/client-go/kubernetes/typed/admissionregistration", "k8s.io/client-go/informers"},
+		transitive: true,
+		why:        "the agent runs on every node: client-go's clientset links the clients of all API groups, internal/kube/slimclient those in use",
+	},
+	{
 		name:       "nothing imports a command",
 		from:       []string{module},
 		deny:       []string{module + "/cmd"},

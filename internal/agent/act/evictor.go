@@ -17,10 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	disruption "crane.io/crane/internal/kube/eviction"
+	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/pkg/qos"
 )
 
@@ -272,7 +272,7 @@ type EvictionClient interface {
 
 // APIEvictionClient uses the eviction subresource of policy/v1, which respects disruption budgets. It does not retry: the next measurement
 // decides again.
-type APIEvictionClient struct{ Client kubernetes.Interface }
+type APIEvictionClient struct{ Client slimclient.Interface }
 
 // Evict implements EvictionClient.
 func (a APIEvictionClient) Evict(ctx context.Context, eviction *policyv1.Eviction) error {

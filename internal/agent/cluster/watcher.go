@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -31,6 +30,7 @@ import (
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 	"crane.io/crane/internal/agent/ruleset"
 	"crane.io/crane/internal/kube/optout"
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 
 // Config configures a Watcher.
 type Config struct {
-	Client kubernetes.Interface
+	Client slimclient.Interface
 	// Dynamic reads the rules, so that one unreadable object does not hide the others.
 	Dynamic dynamic.Interface
 	// Node is the name of the only node that is watched.

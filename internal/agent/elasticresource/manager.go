@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/agent/cluster"
@@ -23,6 +22,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/agent/report"
+	"crane.io/crane/internal/kube/slimclient"
 	model "crane.io/crane/pkg/elastic"
 	"crane.io/crane/pkg/series"
 )
@@ -51,7 +51,7 @@ type Config struct {
 	Latest *observe.Latest
 	// NodeChanged signals a changed Node, so that overwritten resources are restored at once; nil for polling only.
 	NodeChanged <-chan struct{}
-	Client      kubernetes.Interface
+	Client      slimclient.Interface
 	// Objects reads and writes the node's TimeSeriesPrediction in Namespace.
 	Objects   dynamic.Interface
 	Namespace string

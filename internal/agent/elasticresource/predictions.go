@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/agent/oncelog"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/internal/prediction/nodetemplate"
 	model "crane.io/crane/pkg/elastic"
 )
@@ -35,7 +35,7 @@ const readsPerTemplateCheck = 10
 // predictionSync creates and updates the node's TimeSeriesPrediction from the template and holds its last state. sync is called by one
 // goroutine, latest by any.
 type predictionSync struct {
-	core      kubernetes.Interface
+	core      slimclient.Interface
 	objects   dynamic.Interface
 	namespace string
 	write     bool

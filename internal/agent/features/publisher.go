@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 const (
@@ -37,7 +37,7 @@ type PublisherConfig struct {
 	// Node returns the watched Node; nil if unknown.
 	Node func() *corev1.Node
 	// Client writes the annotation; nil without an API server.
-	Client kubernetes.Interface
+	Client slimclient.Interface
 	Clock  clock.WithTicker
 	Log    logr.Logger
 	Beat   func(step string)

@@ -13,10 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // NewRecorder returns a recorder that writes events in the background; up to 1000 may wait. end stops it after the waiting events are
 // written or ctx ends.
-func NewRecorder(ctx context.Context, client kubernetes.Interface, node string) (events record.EventRecorder, end func(ctx context.Context)) {
+func NewRecorder(ctx context.Context, client slimclient.Interface, node string) (events record.EventRecorder, end func(ctx context.Context)) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: burst, QPS: perSecond}))
 	to := &eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, last: make(chan struct{})}
 	broadcaster.StartRecordingToSink(to)

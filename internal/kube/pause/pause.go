@@ -22,8 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 const (
@@ -44,7 +45,7 @@ const maxReason = 256
 
 // Switch follows the ConfigMap. It is a prometheus.Collector of the metric crane_paused.
 type Switch struct {
-	client    kubernetes.Interface
+	client    slimclient.Interface
 	namespace string
 	known     chan struct{}
 	knownOnce sync.Once
@@ -55,7 +56,7 @@ type Switch struct {
 }
 
 // New returns a switch that permits writes until Start has read the ConfigMap.
-func New(client kubernetes.Interface, namespace string) *Switch {
+func New(client slimclient.Interface, namespace string) *Switch {
 	return &Switch{client: client, namespace: namespace, known: make(chan struct{})}
 }
 
