@@ -153,6 +153,9 @@ func (o *options) up(ctx context.Context) error {
 		return err
 	}
 	o.progressf("Crane is installed by its chart, every pod is Ready")
+	if err := CreateOwnRule(ctx, c); err != nil {
+		return err
+	}
 	if err := o.awaitRecommendations(ctx, c); err != nil {
 		return err
 	}
@@ -186,19 +189,24 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 
 // awaitRecommendations waits until a container has a recommended value, and prints all Recommendations.
 func (o *options) awaitRecommendations(ctx context.Context, c *realnode.Cluster) error {
-	list, err := AwaitRecommendations(ctx, c, firstBound)
-	if err != nil {
-		return err
-	}
-	o.progressf("the first Recommendations:")
-	for i := range list {
-		fmt.Fprintf(o.out, "        %s/%s %s: %s\n", list[i].Namespace, list[i].Spec.TargetRef.Name, list[i].Spec.Type, list[i].Status.Change)
+	for _, of := range []struct {
+		what, namespace string
+		workloads       int
+	}{{"the first Recommendations", SampleNamespace, SampleWorkloads}, {"Recommendations for Crane itself", Namespace, OwnWorkloads}} {
+		list, err := AwaitRecommendations(ctx, c, of.namespace, of.workloads, firstBound)
+		if err != nil {
+			return err
+		}
+		o.progressf("%s:", of.what)
+		for i := range list {
+			fmt.Fprintf(o.out, "        %s/%s %s: %s\n", list[i].Namespace, list[i].Spec.TargetRef.Name, list[i].Spec.Type, list[i].Status.Change)
+		}
 	}
 	return nil
 }
 
-// AwaitRecommendations returns the Recommendations of type Resource in namespace shop when each sample workload has one with a value.
-func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, bound time.Duration) ([]analysisv1alpha1.Recommendation, error) {
+// AwaitRecommendations returns the Recommendations of type Resource in a namespace when as many workloads have one with a value.
+func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, namespace string, workloads int, bound time.Duration) ([]analysisv1alpha1.Recommendation, error) {
 	scheme := runtime.NewScheme()
 	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -213,26 +221,28 @@ func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, bound time.D
 	defer ticker.Stop()
 	for {
 		var list analysisv1alpha1.RecommendationList
-		err := reader.List(ctx, &list, client.InNamespace(SampleNamespace))
+		err := reader.List(ctx, &list, client.InNamespace(namespace))
 		var sized []analysisv1alpha1.Recommendation
 		for i := range list.Items {
 			if r := &list.Items[i]; r.Spec.Type == analysisv1alpha1.AnalysisTypeResource && r.Status.RecommendedValue != "" {
 				sized = append(sized, *r)
 			}
 		}
-		if err == nil && len(sized) >= sampleDeployments {
+		if err == nil && len(sized) >= workloads {
 			return sized, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d of %d Recommendations, %d with a value, in %s: %w", len(list.Items), sampleDeployments, len(sized), bound, errors.Join(err, context.Cause(ctx)))
+			return nil, fmt.Errorf("%d of %d Recommendations, %d with a value, in %s: %w", len(list.Items), workloads, len(sized), bound, errors.Join(err, context.Cause(ctx)))
 		case <-ticker.C:
 		}
 	}
 }
 
-// The samples of workloads.yaml are in SampleNamespace.
 const (
-	SampleNamespace   = "shop"
-	sampleDeployments = 3
+	// SampleNamespace has the samples of workloads.yaml, which are SampleWorkloads Deployments.
+	SampleNamespace = "shop"
+	SampleWorkloads = 3
+	// OwnWorkloads is the number of Deployments and DaemonSets of Crane that the chart installs.
+	OwnWorkloads = 4
 )

@@ -37,6 +37,11 @@ var values []byte
 //go:embed workloads.yaml
 var workloads string
 
+// ownRule is a RecommendationRule for crane-agent; the chart's rules evaluate no DaemonSets.
+//
+//go:embed rule.yaml
+var ownRule string
+
 // Chart installs Crane.
 type Chart struct {
 	// Helm is the path of helm, Dir that of the chart, Kubeconfig that of the cluster.
@@ -115,13 +120,22 @@ func layoutTag(dir string) (string, error) {
 
 // CreateWorkloads creates the sample workloads.
 func CreateWorkloads(ctx context.Context, c *realnode.Cluster) error {
-	objects, err := manifest.ParseString(workloads)
+	return create(ctx, c, workloads)
+}
+
+// CreateOwnRule lets an installed Crane recommend requests for its agents too.
+func CreateOwnRule(ctx context.Context, c *realnode.Cluster) error {
+	return create(ctx, c, ownRule)
+}
+
+func create(ctx context.Context, c *realnode.Cluster, text string) error {
+	objects, err := manifest.ParseString(text)
 	if err != nil {
-		return fmt.Errorf("sample workloads: %w", err)
+		return fmt.Errorf("objects of the cluster: %w", err)
 	}
 	applier, err := manifest.NewApplier(c.Control().Config(), "cluster")
 	if err != nil {
-		return fmt.Errorf("sample workloads: %w", err)
+		return fmt.Errorf("objects of the cluster: %w", err)
 	}
 	return applier.Apply(ctx, objects...)
 }

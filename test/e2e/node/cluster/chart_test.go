@@ -22,6 +22,7 @@ import (
 	"crane.io/crane/internal/cli"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/realcluster"
+	"crane.io/crane/internal/testbed/realnode"
 	"crane.io/crane/test/e2e/node"
 )
 
@@ -73,13 +74,10 @@ func TestChart(t *testing.T) {
 	}
 	elapsed("installed, every pod is Ready")
 	throttle(t, first)
-	list, err := realcluster.AwaitRecommendations(t.Context(), cluster, bound)
-	if err != nil {
-		t.Fatal(err)
-	}
+	awaitRecommendations(t, cluster, realcluster.SampleNamespace, realcluster.SampleWorkloads)
 	elapsed("Recommendations with values")
-	for i := range list {
-		t.Logf("%s: %s", list[i].Spec.TargetRef.Name, list[i].Status.Change)
+	if err := realcluster.CreateOwnRule(t.Context(), cluster); err != nil {
+		t.Fatal(err)
 	}
 
 	checkConnections(t, first)
@@ -98,6 +96,7 @@ func TestChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	elapsed("upgraded")
+	awaitRecommendations(t, cluster, realcluster.Namespace, realcluster.OwnWorkloads)
 
 	awaitThrottled(t, first, cgroups[0])
 	if err := chart.Run(t.Context(), "uninstall", realcluster.Release, "--wait", "--timeout", "3m"); err != nil {
@@ -117,6 +116,18 @@ func TestChart(t *testing.T) {
 	deleteNamespace(t, first, realcluster.Namespace)
 	first.Eventually(t, "the objects of before are left", func() error { return compareSnapshot(before, snapshot(t, first)) })
 	elapsed("removed")
+}
+
+// awaitRecommendations logs the Recommendations of a namespace when as many workloads have one with a value.
+func awaitRecommendations(t *testing.T, cluster *realnode.Cluster, namespace string, workloads int) {
+	t.Helper()
+	list, err := realcluster.AwaitRecommendations(t.Context(), cluster, namespace, workloads, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		t.Logf("%s/%s: %s", namespace, list[i].Spec.TargetRef.Name, list[i].Status.Change)
+	}
 }
 
 // throttleRules throttle the pod of settingsBefore all the time: its node always uses more than a thousandth of a core.
