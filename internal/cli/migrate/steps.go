@@ -238,6 +238,8 @@ func (b *builder) adapter() []operation {
 		switch owner := apiOwner(original); {
 		case original == nil, owner != apiOwner(o) && b.options.ExternalMetrics == TakeAPI && o.GetName() == externalMetricsAPI:
 			out = append(out, putObject{o})
+		case b.isGocranes(owner):
+			out = append(out, moveAPI{RefOf(o), stringAt(original, "spec", "service", "namespace")})
 		case owner != apiOwner(o): // of another adapter
 		case o.GetName() == externalMetricsAPI && b.originals[RefOf(swap.desired)] != nil:
 			swap.external = RefOf(o)
@@ -253,6 +255,14 @@ func apiOwner(o *Object) string {
 		return ""
 	}
 	return stringAt(o, "spec", "service", "namespace") + "/" + stringAt(o, "spec", "service", "name")
+}
+
+// isGocranes reports whether a Service, as NAMESPACE/NAME, is that of gocrane's metric-adapter in another namespace than Crane's.
+func (b *builder) isGocranes(service string) bool {
+	return slices.ContainsFunc(b.state.Items, func(i storedItem) bool {
+		o := i.Object
+		return o.GetKind() == "Service" && i.Component == componentAdapter && o.GetNamespace() != craneNamespace && o.GetNamespace()+"/"+o.GetName() == service
+	})
 }
 
 func (b *builder) scheduler() []operation { return b.workload(componentScheduler, false) }

@@ -232,6 +232,42 @@ func (s swapWorkload) unbridge(ctx context.Context, e *env, namespace string, fi
 	return e.remove(ctx, serviceRef(namespace, bridgeName), propagateDefault)
 }
 
+// moveAPI lets an aggregated API that gocrane's metric-adapter answers from another namespace be answered by Crane's. Both run until the leftovers are
+// removed, and again before the API is moved back.
+type moveAPI struct {
+	ref Ref
+	// from is the namespace of gocrane's metric-adapter.
+	from string
+}
+
+func (m moveAPI) String() string {
+	return "let " + m.ref.String() + " be answered from " + craneNamespace + " instead of " + m.from
+}
+
+// do leaves the certificate unverified, as with gocrane, until Crane's metric-adapter has written its authority.
+func (m moveAPI) do(ctx context.Context, e *env) error {
+	return e.edit(ctx, m.ref, func(o *Object) (main, status bool) {
+		if stringAt(o, "spec", "service", "namespace") == craneNamespace {
+			return false, false
+		}
+		_ = unstructured.SetNestedField(o.Object, craneNamespace, "spec", "service", "namespace")
+		_ = unstructured.SetNestedField(o.Object, true, "spec", "insecureSkipTLSVerify")
+		unstructured.RemoveNestedField(o.Object, "spec", "caBundle")
+		return true, false
+	})
+}
+
+func (m moveAPI) undo(ctx context.Context, e *env) error {
+	for ref, original := range e.originals {
+		if ref.Kind == "Deployment" && ref.Namespace == m.from && ref.Name == componentAdapter {
+			if err := e.awaitReady(ctx, original); err != nil {
+				return err
+			}
+		}
+	}
+	return e.restore(ctx, m.ref)
+}
+
 // removeOrphans deletes the ReplicaSets that the deletion of a Deployment has left.
 func (e *env) removeOrphans(ctx context.Context, namespace string, of *Object) error {
 	list := &unstructured.UnstructuredList{}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
@@ -176,6 +177,40 @@ func (f *fixture) changeAsCraned() {
 	if err := f.client.Status().Update(f.Context(), recommendation, client.FieldOwner("craned")); err != nil {
 		f.Fatal(err)
 	}
+}
+
+// TestOtherNamespace migrates an installation outside crane-system whose metric-adapter serves external metrics, and goes back.
+func TestOtherNamespace(t *testing.T) {
+	const api = "v1beta1.external.metrics.k8s.io"
+	f := newFixture(t)
+	f.install("helm", "finops", smallSize())
+	service := f.get("apiregistration.k8s.io/v1", "APIService", "", api)
+	_ = unstructured.SetNestedField(service.Object, "finops", "spec", "service", "namespace") // gocrane's chart names crane-system; it works where users have mended it
+	if err := f.client.Update(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	f.simulate()
+	f.settle()
+	before := f.snapshot()
+	if err := f.migration(nil).Run(t.Context(), options(), nil, true, false); err != nil {
+		t.Fatal(err)
+	}
+	service = f.get("apiregistration.k8s.io/v1", "APIService", "", api)
+	if namespace, unverified := field(service, "spec", "service", "namespace"), field(service, "spec", "insecureSkipTLSVerify"); namespace != "crane-system" || unverified != "true" {
+		t.Errorf("external metrics are answered from %s, insecureSkipTLSVerify: %s, before Crane's metric-adapter has written its authority", namespace, unverified)
+	}
+	f.get("apps/v1", "Deployment", "crane-system", "metric-adapter")
+	for _, name := range []string{"craned", "metric-adapter"} {
+		o := namespaced("apps/v1", "Deployment", "finops", name, nil)
+		if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			t.Errorf("gocrane's %s after the migration: %v", name, err)
+		}
+	}
+	if err := f.migration(nil).Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	f.compare("undo", before)
 }
 
 // errKilled ends a migration as the end of its process would.
