@@ -26,11 +26,11 @@ func (n *Node) Undo(m Checkpoint) {
 	for i := len(n.undoLog) - 1; i >= int(m); i-- {
 		c := n.undoLog[i]
 		if now, has := n.placements[c.owner]; has {
-			n.adjustUsed(now, -1)
+			n.capacity.adjustUsed(now, -1)
 			delete(n.placements, c.owner)
 		}
 		if c.had {
-			n.adjustUsed(c.before, 1)
+			n.capacity.adjustUsed(c.before, 1)
 			n.placements[c.owner] = c.before
 		}
 	}

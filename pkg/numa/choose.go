@@ -17,18 +17,18 @@ const (
 )
 
 // chooseZones returns the zones for need in ascending order, as described at Assign.
-func (n *Node) chooseZones(need []Amount, single bool) ([]int, bool) {
-	if !n.fits(need, single, n.free) {
+func (c *capacity) chooseZones(need []Amount, single bool) ([]int, bool) {
+	if !c.fits(need, single, c.free) {
 		return nil, false
 	}
-	if i, ok := n.bestSingle(need); ok {
+	if i, ok := c.bestSingle(need); ok {
 		return []int{i}, true
 	}
-	if len(n.zones) > maxExhaustiveZones {
-		return n.greedySet(need), true
+	if len(c.zones) > maxExhaustiveZones {
+		return c.greedySet(need), true
 	}
-	for size := n.minZones(need); size <= len(n.zones); size++ {
-		if set := n.bestSet(need, size); set != nil {
+	for size := c.minZones(need); size <= len(c.zones); size++ {
+		if set := c.bestSet(need, size); set != nil {
 			return set, true
 		}
 	}
@@ -36,10 +36,10 @@ func (n *Node) chooseZones(need []Amount, single bool) ([]int, bool) {
 }
 
 // bestSingle returns the zone with the least free CPU that has enough of everything.
-func (n *Node) bestSingle(need []Amount) (int, bool) {
+func (c *capacity) bestSingle(need []Amount) (int, bool) {
 	best := -1
-	for i := range n.zones {
-		if n.covers(need, i, n.free) && (best < 0 || n.freeCPU(i) < n.freeCPU(best)) {
+	for i := range c.zones {
+		if c.covers(need, i, c.free) && (best < 0 || c.freeCPU(i) < c.freeCPU(best)) {
 			best = i
 		}
 	}
@@ -47,12 +47,12 @@ func (n *Node) bestSingle(need []Amount) (int, bool) {
 }
 
 // minZones returns a lower bound of the number of zones: for each resource, as many of the largest as it takes.
-func (n *Node) minZones(need []Amount) int {
+func (c *capacity) minZones(need []Amount) int {
 	least := 2
 	for k, want := range need {
-		free := make([]Amount, len(n.zones))
+		free := make([]Amount, len(c.zones))
 		for i := range free {
-			free[i] = n.free(i, k)
+			free[i] = c.free(i, k)
 		}
 		slices.Sort(free)
 		size := 0
@@ -66,20 +66,20 @@ func (n *Node) minZones(need []Amount) int {
 
 // bestSet returns the best set of the given size, or nil if none has enough. It enumerates bit masks with size bits set in ascending
 // order (Gosper's hack, HAKMEM item 175).
-func (n *Node) bestSet(need []Amount, size int) []int {
+func (c *capacity) bestSet(need []Amount, size int) []int {
 	var (
 		best     []int
 		bestFar  = math.MaxInt
 		bestFree = Amount(math.MaxInt64)
 		set      = make([]int, 0, size)
 	)
-	for mask := uint64(1)<<size - 1; mask < 1<<len(n.zones); {
+	for mask := uint64(1)<<size - 1; mask < 1<<len(c.zones); {
 		set = set[:0]
 		for m := mask; m != 0; m &= m - 1 {
 			set = append(set, bits.TrailingZeros64(m))
 		}
-		if n.setCovers(need, set) {
-			far, free := n.sumDistances(set), n.sumFreeCPU(set)
+		if c.setCovers(need, set) {
+			far, free := c.sumDistances(set), c.sumFreeCPU(set)
 			if far < bestFar || far == bestFar && free < bestFree {
 				best, bestFar, bestFree = slices.Clone(set), far, free
 			}
@@ -92,22 +92,22 @@ func (n *Node) bestSet(need []Amount, size int) []int {
 }
 
 // greedySet grows a set from each of the largest zones, nearest zones first, and returns the best.
-func (n *Node) greedySet(need []Amount) []int {
-	order := make([]int, len(n.zones))
+func (c *capacity) greedySet(need []Amount) []int {
+	order := make([]int, len(c.zones))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(n.freeCPU(b) - n.freeCPU(a)) })
+	slices.SortStableFunc(order, func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
 	var best []int
 	for _, seed := range order[:min(maxSeeds, len(order))] {
 		rest := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return i == seed })
-		slices.SortStableFunc(rest, func(a, b int) int { return n.distance(seed, a) - n.distance(seed, b) })
+		slices.SortStableFunc(rest, func(a, b int) int { return c.distance(seed, a) - c.distance(seed, b) })
 		set := []int{seed}
-		for !n.setCovers(need, set) {
+		for !c.setCovers(need, set) {
 			set, rest = append(set, rest[0]), rest[1:]
 		}
-		set = n.prune(need, set)
-		if best == nil || len(set) < len(best) || len(set) == len(best) && n.sumDistances(set) < n.sumDistances(best) {
+		set = c.prune(need, set)
+		if best == nil || len(set) < len(best) || len(set) == len(best) && c.sumDistances(set) < c.sumDistances(best) {
 			best = set
 		}
 	}
@@ -116,9 +116,9 @@ func (n *Node) greedySet(need []Amount) []int {
 }
 
 // prune drops zones that are not needed, smallest first.
-func (n *Node) prune(need []Amount, set []int) []int {
-	for _, i := range slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(a) - n.freeCPU(b)) }) {
-		if without := slices.DeleteFunc(slices.Clone(set), func(j int) bool { return j == i }); n.setCovers(need, without) {
+func (c *capacity) prune(need []Amount, set []int) []int {
+	for _, i := range slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(c.freeCPU(a) - c.freeCPU(b)) }) {
+		if without := slices.DeleteFunc(slices.Clone(set), func(j int) bool { return j == i }); c.setCovers(need, without) {
 			set = without
 		}
 	}
@@ -126,10 +126,10 @@ func (n *Node) prune(need []Amount, set []int) []int {
 }
 
 // setCovers reports whether the zones of set together have what is needed.
-func (n *Node) setCovers(need []Amount, set []int) bool {
+func (c *capacity) setCovers(need []Amount, set []int) bool {
 	for k, want := range need {
 		for _, i := range set {
-			want -= n.free(i, k)
+			want -= c.free(i, k)
 		}
 		if want > 0 {
 			return false
@@ -138,31 +138,31 @@ func (n *Node) setCovers(need []Amount, set []int) bool {
 	return true
 }
 
-func (n *Node) sumFreeCPU(set []int) (sum Amount) {
+func (c *capacity) sumFreeCPU(set []int) (sum Amount) {
 	for _, i := range set {
-		sum += n.freeCPU(i)
+		sum += c.freeCPU(i)
 	}
 	return sum
 }
 
 // sumDistances returns the sum of distances between all pairs of zones of set.
-func (n *Node) sumDistances(set []int) (sum int) {
+func (c *capacity) sumDistances(set []int) (sum int) {
 	for a, i := range set {
 		for _, j := range set[a+1:] {
-			sum += n.distance(i, j)
+			sum += c.distance(i, j)
 		}
 	}
 	return sum
 }
 
-func (n *Node) closeness(set []int) float64 {
+func (c *capacity) closeness(set []int) float64 {
 	if len(set) < 2 {
 		return 1
 	}
 	sum, pairs := 0.0, 0
 	for a, i := range set {
 		for _, j := range set[a+1:] {
-			sum += localDistance / float64(n.distance(i, j))
+			sum += localDistance / float64(c.distance(i, j))
 			pairs++
 		}
 	}
@@ -170,15 +170,15 @@ func (n *Node) closeness(set []int) float64 {
 }
 
 // distance returns the distance of zones i and j, the larger of both directions if known.
-func (n *Node) distance(i, j int) int {
+func (c *capacity) distance(i, j int) int {
 	if i == j {
 		return localDistance
 	}
 	var d int32
-	if row := n.zones[i].distances; row != nil {
+	if row := c.zones[i].distances; row != nil {
 		d = row[j]
 	}
-	if row := n.zones[j].distances; row != nil {
+	if row := c.zones[j].distances; row != nil {
 		d = max(d, row[i])
 	}
 	if d == 0 {

@@ -28,8 +28,8 @@ const (
 )
 
 // neededAmounts returns a request in the order of the node's resources. Resources that no zone has are ignored.
-func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
-	for _, kind := range n.resources {
+func (c *capacity) neededAmounts(r Request, buf []Amount) []Amount {
+	for _, kind := range c.resources {
 		a := max(0, r.Resources[kind])
 		if kind == series.CPU {
 			a = (a + Core - 1) / Core * Core
@@ -41,28 +41,29 @@ func (n *Node) neededAmounts(r Request, buf []Amount) []Amount {
 
 // Fit reports whether r fits into what is free. On a node without zones the result is Never; check HasZones first.
 func (n *Node) Fit(r Request) Fit {
+	c := &n.capacity
 	var buf [4]Amount
-	need := n.neededAmounts(r, buf[:0])
+	need := c.neededAmounts(r, buf[:0])
 	switch {
-	case n.fits(need, r.SingleZone, n.free):
+	case c.fits(need, r.SingleZone, c.free):
 		return Fits
-	case n.fits(need, r.SingleZone, func(i, k int) Amount { return n.roundFree(k, n.zones[i].usable[k]) }):
+	case c.fits(need, r.SingleZone, func(i, k int) Amount { return c.roundFree(k, c.zones[i].usable[k]) }):
 		return NotNow
 	}
 	return Never
 }
 
-func (n *Node) fits(need []Amount, single bool, free func(i, k int) Amount) bool {
+func (c *capacity) fits(need []Amount, single bool, free func(i, k int) Amount) bool {
 	if single {
-		for i := range n.zones {
-			if n.covers(need, i, free) {
+		for i := range c.zones {
+			if c.covers(need, i, free) {
 				return true
 			}
 		}
 		return false
 	}
 	for k, want := range need {
-		for i := range n.zones {
+		for i := range c.zones {
 			if want <= 0 {
 				break
 			}
@@ -72,11 +73,11 @@ func (n *Node) fits(need []Amount, single bool, free func(i, k int) Amount) bool
 			return false
 		}
 	}
-	return len(n.zones) > 0
+	return len(c.zones) > 0
 }
 
 // covers reports whether zone i alone has all that is needed.
-func (n *Node) covers(need []Amount, i int, free func(i, k int) Amount) bool {
+func (c *capacity) covers(need []Amount, i int, free func(i, k int) Amount) bool {
 	for k, want := range need {
 		if want > free(i, k) {
 			return false
@@ -89,19 +90,20 @@ func (n *Node) covers(need []Amount, i int, free func(i, k int) Amount) bool {
 // another; then those with the least free CPU, which keeps large free zones for requests that need them; then the first by name. Of
 // several zones the one with the most free CPU contributes as much as possible, and so on.
 func (n *Node) Assign(r Request) (Placement, bool) {
+	c := &n.capacity
 	var buf [4]Amount
-	need := n.neededAmounts(r, buf[:0])
-	set, ok := n.chooseZones(need, r.SingleZone)
+	need := c.neededAmounts(r, buf[:0])
+	set, ok := c.chooseZones(need, r.SingleZone)
 	if !ok {
 		return nil, false
 	}
 	// The zone with the most free CPU contributes first.
-	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(n.freeCPU(b) - n.freeCPU(a)) })
+	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
 	given := make(map[int]Resources, len(set))
 	for _, i := range byFree {
 		given[i] = Resources{}
-		for k, kind := range n.resources {
-			if a := min(need[k], n.free(i, k)); a > 0 {
+		for k, kind := range c.resources {
+			if a := min(need[k], c.free(i, k)); a > 0 {
 				given[i][kind] = a
 				need[k] -= a
 			}
@@ -110,7 +112,7 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	p := make(Placement, 0, len(set))
 	for _, i := range set {
 		if len(given[i]) > 0 {
-			p = append(p, Share{Zone: n.zones[i].name, Resources: given[i]})
+			p = append(p, Share{Zone: c.zones[i].name, Resources: given[i]})
 		}
 	}
 	return p, true
@@ -120,19 +122,19 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 // 10 / distance over all pairs). 0 zones means that r does not fit.
 func (n *Node) Spread(r Request) (zones int, closeness float64) {
 	var buf [4]Amount
-	set, ok := n.chooseZones(n.neededAmounts(r, buf[:0]), r.SingleZone)
+	set, ok := n.capacity.chooseZones(n.capacity.neededAmounts(r, buf[:0]), r.SingleZone)
 	if !ok {
 		return 0, 0
 	}
-	return len(set), n.closeness(set)
+	return len(set), n.capacity.closeness(set)
 }
 
 // freeCPU returns the free amount of the first resource, which is CPU if zones have any.
-func (n *Node) freeCPU(i int) Amount {
-	if len(n.resources) == 0 {
+func (c *capacity) freeCPU(i int) Amount {
+	if len(c.resources) == 0 {
 		return 0
 	}
-	return n.free(i, 0)
+	return c.free(i, 0)
 }
 
 // Reserve distributes a reservation over zones in their order, as much as each has. It returns the amount taken of each zone, and what

@@ -65,12 +65,17 @@ func (p Placement) Validate() error {
 // Node tracks the zones of a node and the placements of owners. The zero value has no zones but accepts placements, so that owners may
 // come before the zones are known.
 type Node struct {
-	resources  []series.Resource // of the zones, CPU first
-	zones      []zone            // in natural order of their names
+	capacity   capacity
 	placements map[string]Placement
 
 	undoLog   []undoRecord
 	recording bool
+}
+
+// capacity is the usable and the used amounts of zones. It chooses zones for requests.
+type capacity struct {
+	resources []series.Resource // of the zones, CPU first
+	zones     []zone            // in natural order of their names
 }
 
 type zone struct {
@@ -81,7 +86,7 @@ type zone struct {
 }
 
 // HasZones reports whether there are any zones.
-func (n *Node) HasZones() bool { return len(n.zones) > 0 }
+func (n *Node) HasZones() bool { return len(n.capacity.zones) > 0 }
 
 // SetZones replaces the zones. Placements stay; those in removed zones count again when the zones come back. It returns an error and
 // changes nothing for zones without a name, duplicate or too many zones, and amounts out of range.
@@ -89,26 +94,30 @@ func (n *Node) SetZones(zones []Zone) error {
 	if err := validateZones(zones); err != nil {
 		return err
 	}
+	n.capacity = newCapacity(zones)
+	for _, p := range n.placements {
+		n.capacity.adjustUsed(p, 1)
+	}
+	return nil
+}
+
+func newCapacity(zones []Zone) capacity {
 	zones = slices.SortedFunc(slices.Values(zones), func(a, b Zone) int { return compareNames(a.Name, b.Name) })
 	named := Resources{}
 	for _, z := range zones {
 		maps.Copy(named, z.Usable)
 	}
-	n.resources = named.names()
-	n.zones = make([]zone, len(zones))
+	c := capacity{resources: named.names(), zones: make([]zone, len(zones))}
 	for i, z := range zones {
-		n.zones[i] = zone{name: z.Name, usable: make([]Amount, len(n.resources)), used: make([]Amount, len(n.resources))}
-		for k, kind := range n.resources {
-			n.zones[i].usable[k] = z.Usable[kind]
+		c.zones[i] = zone{name: z.Name, usable: make([]Amount, len(c.resources)), used: make([]Amount, len(c.resources))}
+		for k, kind := range c.resources {
+			c.zones[i].usable[k] = z.Usable[kind]
 		}
 		if len(z.Distances) > 0 {
-			n.zones[i].distances = newDistanceRow(z, zones)
+			c.zones[i].distances = newDistanceRow(z, zones)
 		}
 	}
-	for _, p := range n.placements {
-		n.adjustUsed(p, 1)
-	}
-	return nil
+	return c
 }
 
 func validateZones(zones []Zone) error {
@@ -146,13 +155,13 @@ func (n *Node) Place(owner string, p Placement) error {
 	}
 	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
 	if had {
-		n.adjustUsed(before, -1)
+		n.capacity.adjustUsed(before, -1)
 	}
 	if n.placements == nil {
 		n.placements = map[string]Placement{}
 	}
 	n.placements[owner] = p
-	n.adjustUsed(p, 1)
+	n.capacity.adjustUsed(p, 1)
 	return nil
 }
 
@@ -163,7 +172,7 @@ func (n *Node) Remove(owner string) bool {
 		return false
 	}
 	n.recordUndo(undoRecord{owner: owner, before: before, had: true})
-	n.adjustUsed(before, -1)
+	n.capacity.adjustUsed(before, -1)
 	delete(n.placements, owner)
 	return true
 }
@@ -179,11 +188,12 @@ func (n *Node) Owners() int { return len(n.placements) }
 
 // Free returns the free amounts by zone, CPU in whole cores.
 func (n *Node) Free() Placement {
-	free := make(Placement, len(n.zones))
-	for i := range n.zones {
-		free[i] = Share{Zone: n.zones[i].name, Resources: make(Resources, len(n.resources))}
-		for k, kind := range n.resources {
-			free[i].Resources[kind] = n.free(i, k)
+	c := &n.capacity
+	free := make(Placement, len(c.zones))
+	for i := range c.zones {
+		free[i] = Share{Zone: c.zones[i].name, Resources: make(Resources, len(c.resources))}
+		for k, kind := range c.resources {
+			free[i].Resources[kind] = c.free(i, k)
 		}
 	}
 	return free
@@ -191,35 +201,39 @@ func (n *Node) Free() Placement {
 
 // Clone returns an independent copy without checkpoints.
 func (n *Node) Clone() *Node {
-	c := &Node{resources: n.resources, zones: slices.Clone(n.zones), placements: maps.Clone(n.placements)}
-	used := make([]Amount, 0, len(n.zones)*len(n.resources))
-	for i := range c.zones {
-		used = append(used, c.zones[i].used...)
-		c.zones[i].used = used[len(used)-len(n.resources):]
+	return &Node{capacity: n.capacity.clone(), placements: maps.Clone(n.placements)}
+}
+
+func (c *capacity) clone() capacity {
+	out := capacity{resources: c.resources, zones: slices.Clone(c.zones)}
+	used := make([]Amount, 0, len(c.zones)*len(c.resources))
+	for i := range out.zones {
+		used = append(used, out.zones[i].used...)
+		out.zones[i].used = used[len(used)-len(c.resources):]
 	}
-	return c
+	return out
 }
 
 // adjustUsed adds p to the used amounts, or subtracts it (sign -1).
-func (n *Node) adjustUsed(p Placement, sign Amount) {
+func (c *capacity) adjustUsed(p Placement, sign Amount) {
 	for _, s := range p {
-		i := slices.IndexFunc(n.zones, func(z zone) bool { return z.name == s.Zone })
+		i := slices.IndexFunc(c.zones, func(z zone) bool { return z.name == s.Zone })
 		if i < 0 {
 			continue
 		}
-		for k, kind := range n.resources {
-			n.zones[i].used[k] += sign * s.Resources[kind]
+		for k, kind := range c.resources {
+			c.zones[i].used[k] += sign * s.Resources[kind]
 		}
 	}
 }
 
 // free returns the free amount of resource k in zone i, at least 0; CPU in whole cores.
-func (n *Node) free(i, k int) Amount {
-	return n.roundFree(k, n.zones[i].usable[k]-n.zones[i].used[k])
+func (c *capacity) free(i, k int) Amount {
+	return c.roundFree(k, c.zones[i].usable[k]-c.zones[i].used[k])
 }
 
-func (n *Node) roundFree(k int, a Amount) Amount {
-	if n.resources[k] == series.CPU {
+func (c *capacity) roundFree(k int, a Amount) Amount {
+	if c.resources[k] == series.CPU {
 		a = a / Core * Core
 	}
 	return max(0, a)

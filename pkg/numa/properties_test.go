@@ -42,7 +42,7 @@ func randomRequest(r *rand.Rand) Request {
 // minimalZones returns the smallest number of zones that have enough, by comparing all sets.
 func minimalZones(n *Node, req Request) int {
 	best := 0
-	for mask := 1; mask < 1<<len(n.zones); mask++ {
+	for mask := 1; mask < 1<<len(n.capacity.zones); mask++ {
 		size := bits.OnesCount(uint(mask))
 		if best != 0 && size >= best || req.SingleZone && size > 1 {
 			continue
@@ -186,8 +186,8 @@ func TestUndoRestoresExactly(t *testing.T) {
 
 func expectEqual(t *testing.T, a, b *Node) {
 	t.Helper()
-	if !reflect.DeepEqual(a.zones, b.zones) || len(a.placements)+len(b.placements) > 0 && !reflect.DeepEqual(a.placements, b.placements) {
-		t.Fatalf("got %+v %v\nwant %+v %v", a.zones, a.placements, b.zones, b.placements)
+	if !reflect.DeepEqual(a.capacity.zones, b.capacity.zones) || len(a.placements)+len(b.placements) > 0 && !reflect.DeepEqual(a.placements, b.placements) {
+		t.Fatalf("got %+v %v\nwant %+v %v", a.capacity.zones, a.placements, b.capacity.zones, b.placements)
 	}
 }
 
