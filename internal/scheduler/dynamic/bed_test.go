@@ -100,7 +100,7 @@ func newFixture(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node)
 	}
 	b.Plugin = &Plugin{
 		cluster: cluster{clock: b.clock, policies: b.policies, strategy: strategy, minFresh: nodeload.DefaultMinFresh, log: logr.Discard()},
-		history: &History{}, profile: "test",
+		pods:    podTracker{history: &History{}}, profile: "test",
 		snapshot: func() ([]fwk.NodeInfo, error) { return b.infos, nil },
 	}
 	b.Plugin.peers = func() []*Plugin { return []*Plugin{b.Plugin} }

@@ -32,9 +32,9 @@ func newLargeFixture(b testing.TB) *fixture {
 		for i := range 30 {
 			pod := newPod(fmt.Sprint(m.Name, "-", i), "10m", "100Mi")
 			if i < 5 {
-				bed.PodAdded(bindTo(pod, m.Name))
+				bed.pods.added(bindTo(pod, m.Name))
 			} else {
-				bed.PodAdded(newRunningPod(pod, m.Name, start().Add(-24*time.Hour)))
+				bed.pods.added(newRunningPod(pod, m.Name, start().Add(-24*time.Hour)))
 			}
 		}
 	}
@@ -152,9 +152,9 @@ func TestManyAtOnce(t *testing.T) {
 	repeat(func(i int) {
 		pod := newPod(fmt.Sprint("other-", i), "10m", "10Mi")
 		node := fmt.Sprint("n-", i%60)
-		b.PodAdded(bindTo(pod, node))
-		b.PodUpdated(bindTo(pod, node), newRunningPod(pod, node, start()))
-		b.PodDeleted(newRunningPod(pod, node, start()))
+		b.pods.added(bindTo(pod, node))
+		b.pods.updated(bindTo(pod, node), newRunningPod(pod, node, start()))
+		b.pods.deleted(newRunningPod(pod, node, start()))
 	})
 	repeat(func(i int) {
 		b.Explain("shop", fmt.Sprint("web-", i%200))

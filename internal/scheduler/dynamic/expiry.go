@@ -27,7 +27,7 @@ func (p *Plugin) expire(ctx context.Context, clk clock.WithTicker) {
 // wake makes the scheduler retry pods if a metric of a node has become stale since the last call. It is cheap while
 // no pod waits because of load.
 func (p *Plugin) wake() {
-	if p.rejected.Len() == 0 {
+	if p.pods.rejected.Len() == 0 {
 		return
 	}
 	now, expired := p.clock.Now(), false

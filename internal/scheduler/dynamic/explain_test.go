@@ -19,7 +19,7 @@ import (
 func TestExplain(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())),
 		newNode("unknown", nil), newNode("warm", loadAnnotations(0.4, 0.2, start())))
-	b.history.Learn(Workload{"shop", "StatefulSet", "web"}, nodeload.Amount{CPU: 500, Memory: 2 << 30})
+	b.pods.history.Learn(Workload{"shop", "StatefulSet", "web"}, nodeload.Amount{CPU: 500, Memory: 2 << 30})
 	pod := owned(newPod("web", "1", "1Gi"), "StatefulSet", "web")
 	if got := b.placePod(pod); got != "cool" {
 		t.Fatalf("placed on %q", got)
@@ -49,9 +49,9 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	// An ended pod of a workload with history is subtracted.
-	b.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "old"}, nodeload.Amount{CPU: 2000})
+	b.pods.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "old"}, nodeload.Amount{CPU: 2000})
 	old := newRunningPod(owned(newPod("old", "2", "1Gi"), "StatefulSet", "old"), "warm", start().Add(-24*time.Hour))
-	b.PodDeleted(old)
+	b.pods.deleted(old)
 	b.schedule(pod)
 	if e, _ := b.Explain("shop", "web"); e.Nodes[1].Name != "warm" || e.Nodes[1].OnWay >= 0 || !strings.Contains(e.Nodes[1].Reason(), "on its way -") {
 		t.Errorf("after a pod has ended: %s: %s", e.Nodes[1].Name, e.Nodes[1].Reason())

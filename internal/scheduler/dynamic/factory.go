@@ -90,7 +90,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 			},
 			reader: reader{format: nodeload.Format{Zone: zone}},
 		},
-		history: f.history, profile: handle.ProfileName(), peers: f.all,
+		pods: podTracker{history: f.history}, profile: handle.ProfileName(), peers: f.all,
 		activate: func(pods map[string]*corev1.Pod) { handle.Activate(log, pods) },
 		snapshot: func() ([]fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().List() },
 	}
@@ -117,6 +117,7 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 		return err
 	}
 	p.rules.Store(rules)
+	p.pods.cluster = &p.cluster
 	p.metrics = m.of(p.profile)
 	p.cluster.told = p.metrics
 	p.reader.unreadable = p.metrics.annotations
@@ -127,7 +128,7 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 // watchInformers subscribes the plugin to pods and to node changes, so that annotations are parsed outside of
 // scheduling cycles and a hot node takes effect before the next snapshot.
 func watchInformers(factory informers.SharedInformerFactory, p *Plugin) error {
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.podHandler()); err != nil {
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.pods.handler()); err != nil {
 		return fmt.Errorf("following pods: %w", err)
 	}
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(p.nodeHandler()); err != nil {

@@ -40,7 +40,7 @@ func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj an
 	if !ok {
 		return fwk.QueueSkip, nil
 	}
-	if oldObj != nil && !p.wasClosed(pod, node.Name) {
+	if oldObj != nil && !p.pods.wasClosed(pod, node.Name) {
 		return fwk.QueueSkip, nil
 	}
 	hint := p.wouldFit(pod, node)
@@ -57,11 +57,11 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 		return fwk.QueueSkip, nil
 	}
 	gone, ok := oldObj.(*corev1.Pod)
-	if !ok || gone.Spec.NodeName == "" || !p.wasClosed(pod, gone.Spec.NodeName) {
+	if !ok || gone.Spec.NodeName == "" || !p.pods.wasClosed(pod, gone.Spec.NodeName) {
 		return fwk.QueueSkip, nil
 	}
 	// The plugin's own handler may get the event later than the queue.
-	p.PodDeleted(gone)
+	p.pods.deleted(gone)
 	v := p.entry(gone.Spec.NodeName).view.Load()
 	if v == nil {
 		return fwk.QueueSkip, nil
@@ -69,17 +69,6 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 	hint := p.wouldFit(pod, v.object)
 	logger.V(5).Info("Pod gone", "plugin", Name, "pod", klog.KObj(pod), "gone", klog.KObj(gone), "hint", hint)
 	return hint, nil
-}
-
-// wasClosed reports whether the node was closed in the last attempt of the pod, or later for another. It is true for
-// an unknown pod: an unneeded retry costs a cycle, a missed one five minutes.
-func (p *Plugin) wasClosed(pod *corev1.Pod, node string) bool {
-	last, known := p.rejected.Load(pod.UID)
-	if !known {
-		return true
-	}
-	e, seen := p.entries.Load(node)
-	return seen && e.(*entry).closedBy.Load() >= last.attempt
 }
 
 // wouldFit reports whether the node is open for the pod in its current state, which may be newer than the scheduler's
@@ -91,7 +80,7 @@ func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint
 	}
 	now := p.clock.Now()
 	node := p.entry(object.Name).preview(&p.reader, object, last.Rules, now)
-	use, _ := p.estimate(pod, last.Share)
+	use, _ := p.pods.estimate(pod, last.Share)
 	if limit, _ := last.Closed(node, use, now.UnixNano()); limit != nodeload.Open {
 		return fwk.QueueSkip
 	}
@@ -104,7 +93,7 @@ func (p *Plugin) retry() {
 		return
 	}
 	pods := map[string]*corev1.Pod{}
-	for _, r := range p.rejected.All() {
+	for _, r := range p.pods.rejected.All() {
 		pods[r.pod.Namespace+"/"+r.pod.Name] = r.pod
 	}
 	if len(pods) > 0 {

@@ -88,8 +88,8 @@ func TestPodHint(t *testing.T) {
 	if got, _ := b.podHint(klog.Background(), waiting, coming, coming); got != fwk.QueueSkip {
 		t.Errorf("another pod asks for less: %v", got)
 	}
-	if b.placePod(waiting) != "a" || b.rejected.Len() != 0 {
-		t.Errorf("not placed after all, %d rejected", b.rejected.Len())
+	if b.placePod(waiting) != "a" || b.pods.rejected.Len() != 0 {
+		t.Errorf("not placed after all, %d rejected", b.pods.rejected.Len())
 	}
 }
 
@@ -170,8 +170,8 @@ func TestStaleMetricWakes(t *testing.T) {
 	// The average is stale after eight minutes, the maximum of an hour after twenty.
 	b.clock.Step(2 * time.Minute)
 	// That the end of another pod refreshes the node first makes no difference.
-	b.PodAdded(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
-	b.PodDeleted(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	b.pods.added(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
+	b.pods.deleted(newRunningPod(newPod("other", "100m", "1Gi"), "hot", b.clock.Now()))
 	b.wake()
 	b.wake()
 	if want := []string{"shop/web"}; !slices.Equal(woken, want) {

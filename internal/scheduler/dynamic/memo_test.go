@@ -37,7 +37,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 		case 1:
 			b.clock.Step(time.Duration(rng.IntN(700)) * time.Millisecond)
 		case 2:
-			b.PodDeleted(newRunningPod(newPod(fmt.Sprint("web-", rng.IntN(step+1)), "100m", "1Gi"), "n-1", b.clock.Now()))
+			b.pods.deleted(newRunningPod(newPod(fmt.Sprint("web-", rng.IntN(step+1)), "100m", "1Gi"), "n-1", b.clock.Now()))
 		case 3:
 			if rng.IntN(20) == 0 {
 				b.infos = append(b.infos, &nodeInfo{node: random(len(b.infos), b.clock.Now())})

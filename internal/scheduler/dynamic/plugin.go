@@ -23,7 +23,7 @@ const stateKey fwk.StateKey = "crane.io/" + Name
 // Plugin is the scheduler plugin Dynamic.
 type Plugin struct {
 	cluster
-	history *History
+	pods    podTracker
 	ring    attemptRing
 	metrics *profileMetrics
 	events  *events
@@ -38,12 +38,6 @@ type Plugin struct {
 	attempts atomic.Uint64
 	// recent is the latest cycle, which is faster to load here than from the CycleState of each node.
 	recent atomic.Pointer[recent]
-	// rejected holds the pods, by UID, that the plugin rejected on a node in their last attempt and that are not
-	// placed.
-	rejected rejections
-	// reserved holds the nodes of pods, by UID, that this scheduler placed and that the API server does not show
-	// there yet.
-	reserved reservations
 }
 
 // recent is a cycle and its CycleState.
@@ -113,7 +107,7 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 		}
 	}
 	taken := p.summarize(nodes)
-	use, basis := p.estimate(pod, taken.Share)
+	use, basis := p.pods.estimate(pod, taken.Share)
 	c := &cycle{
 		fleetSnapshot: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
 		open: isDaemon(pod) || isCritical(pod), memo: p.memos.of(taken, use),
@@ -138,10 +132,6 @@ func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 		return nil, err
 	}
 	return p.begin(state, pod, nodes), nil
-}
-
-func (p *Plugin) estimate(pod *corev1.Pod, share nodeload.Share) (nodeload.Amount, nodeload.Basis) {
-	return nodeload.Estimate(podRequest(pod), p.history.Use(WorkloadOf(pod)), share)
 }
 
 // Filter excludes a node that would exceed a limit.
@@ -170,7 +160,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 func (p *Plugin) reject(c *cycle, pod *corev1.Pod, e *entry, limit int) *fwk.Status {
 	e.closedBy.Store(c.number)
 	if !c.wasRejected.Swap(true) {
-		p.rejected.Store(pod.UID, rejection{attempt: c.number, pod: pod})
+		p.pods.rejected.Store(pod.UID, rejection{attempt: c.number, pod: pod})
 	}
 	metric := c.Rules.Policy.Metrics[c.Rules.Policy.Limits[limit].Metric].Name
 	p.metrics.closed(metric)
@@ -255,9 +245,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 		return fwk.AsStatus(err)
 	}
 	for _, peer := range p.peers() {
-		peer.reserved.Store(pod.UID, node)
+		peer.pods.reserved.Store(pod.UID, node)
 		peer.placed(node, string(pod.UID), c.use)
-		peer.rejected.Delete(pod.UID)
+		peer.pods.rejected.Delete(pod.UID)
 	}
 	p.ring.placed(c.attempt, node)
 	p.events.placed(pod, c, node)
@@ -267,7 +257,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 // Unreserve removes the pod again. It may be called more than once, and without Reserve.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
 	for _, peer := range p.peers() {
-		peer.removePod(pod.UID, node)
+		peer.pods.remove(pod.UID, node)
 	}
 	if data, err := state.Read(stateKey); err == nil {
 		p.ring.unplaced(data.(*cycle).attempt)

@@ -123,16 +123,16 @@ func TestReserveAndUnreserve(t *testing.T) {
 		t.Errorf("on its way to a: %v", onWay("a"))
 	}
 	// The API server shows the placement; the pod does not count twice.
-	b.PodUpdated(newPod("next", "1", "1Gi"), bindTo(newPod("next", "1", "1Gi"), "b"))
-	if b.entry("b").onWay() != 1 || b.reserved.Len() != 0 {
-		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.reserved.Len())
+	b.pods.updated(newPod("next", "1", "1Gi"), bindTo(newPod("next", "1", "1Gi"), "b"))
+	if b.entry("b").onWay() != 1 || b.pods.reserved.Len() != 0 {
+		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.pods.reserved.Len())
 	}
 }
 
 // TestPodsOfOthers follows pods placed by another scheduler, from binding to their end, and checks for leaks.
 func TestPodsOfOthers(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())))
-	handler := b.podHandler()
+	handler := b.pods.handler()
 	b.schedule(newPod("any", "1", "1Gi"))
 	pending := newPod("web", "1", "1Gi")
 	count := func() int { return b.entry("a").onWay() }
@@ -167,8 +167,8 @@ func TestPodsOfOthers(t *testing.T) {
 		t.Fatal("not placed")
 	}
 	handler.OnDelete(tombstone(pod))
-	if count() != 0 || b.reserved.Len() != 0 || b.rejected.Len() != 0 {
-		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.reserved.Len(), b.rejected.Len())
+	if count() != 0 || b.pods.reserved.Len() != 0 || b.pods.rejected.Len() != 0 {
+		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.pods.reserved.Len(), b.pods.rejected.Len())
 	}
 }
 
@@ -192,13 +192,13 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 		t.Fatal("a node of 80 % is open")
 	}
 	for i := range 10 {
-		b.PodDeleted(idle(i))
+		b.pods.deleted(idle(i))
 	}
 	if !closed() || onWay() != 0 {
 		t.Errorf("ten idle pods have left a loaded node: closed %t, on its way %v", closed(), onWay())
 	}
 	// A pod that comes instead counts less than without departures.
-	b.PodAdded(bindTo(newPod("instead", "700m", "1Gi"), "hot"))
+	b.pods.added(bindTo(newPod("instead", "700m", "1Gi"), "hot"))
 	b.NodeChanged(newNode("hot", loadAnnotations(0.8, 0.3, start())))
 	if got := onWay(); got != 0 {
 		t.Errorf("a replacement of one of ten departed pods adds %v", got)
@@ -206,8 +206,8 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 
 	b = loaded()
 	closed()
-	b.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "db"}, nodeload.Amount{CPU: 3000, Memory: 1 << 30})
-	b.PodDeleted(newRunningPod(owned(newPod("db", "6", "1Gi"), "StatefulSet", "db"), "hot", start().Add(-24*time.Hour)))
+	b.pods.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "db"}, nodeload.Amount{CPU: 3000, Memory: 1 << 30})
+	b.pods.deleted(newRunningPod(owned(newPod("db", "6", "1Gi"), "StatefulSet", "db"), "hot", start().Add(-24*time.Hour)))
 	if got := onWay(); got > -0.1 || got < -0.2 {
 		t.Errorf("a pod of a workload that uses up to 30 %% of the node was credited with %v", -got)
 	}
@@ -222,7 +222,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal("not placed on a")
 	}
 	whole := float64(b.entry("a").view.Load().Loads[0].OnWay)
-	b.PodUpdated(bindTo(pod, "a"), newRunningPod(pod, "a", start()))
+	b.pods.updated(bindTo(pod, "a"), newRunningPod(pod, "a", start()))
 	for _, c := range []struct {
 		after time.Duration
 		want  float64
@@ -244,7 +244,7 @@ func TestHistoryCounts(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())))
 	pod := owned(newPod("web-5d4f-x", "1", "1Gi"), "ReplicaSet", "web-5d4f")
 	pod.Labels = map[string]string{hashLabel: "5d4f"}
-	b.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{CPU: 2000, Memory: 3 << 30})
+	b.pods.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{CPU: 2000, Memory: 3 << 30})
 	b.placePod(pod)
 	if got := b.entry("a").view.Load().Loads[0].OnWay; math.Abs(float64(got)-0.2) > 1e-9 {
 		t.Errorf("on its way: %v, want the 2 cores of the history", got)
@@ -252,8 +252,8 @@ func TestHistoryCounts(t *testing.T) {
 	if e, _ := b.Explain("shop", "web-5d4f-x"); e.Basis != "history" || e.CPU != 2000 {
 		t.Errorf("explained as %d from %s", e.CPU, e.Basis)
 	}
-	b.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{})
-	if b.history.Len() != 0 {
+	b.pods.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{})
+	if b.pods.history.Len() != 0 {
 		t.Error("the history does not forget")
 	}
 }
@@ -281,7 +281,7 @@ func TestNewPolicy(t *testing.T) {
 func TestForgetsNodes(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.5, 0.3, start())), newNode("b", loadAnnotations(0.5, 0.3, start())))
 	b.schedule(newPod("web", "1", "1Gi"))
-	b.PodAdded(bindTo(newPod("lost", "1", "1Gi"), "nowhere"))
+	b.pods.added(bindTo(newPod("lost", "1", "1Gi"), "nowhere"))
 	b.infos = b.infos[:1]
 	for range dropAfter + 2 {
 		b.clock.Step(censusPeriod)
@@ -365,11 +365,11 @@ func TestFilterIsSkipped(t *testing.T) {
 	s, _, _ := b.schedule(small)
 	b.Reserve(t.Context(), s, small, "b")
 	// Pods bound by other schedulers count as well, without a new snapshot.
-	b.PodAdded(bindTo(newPod("others", "2500m", "1Gi"), "b"))
+	b.pods.added(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	if skips(small) {
 		t.Error("what is on its way to the fullest node is not seen")
 	}
-	b.PodDeleted(bindTo(newPod("others", "2500m", "1Gi"), "b"))
+	b.pods.deleted(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	b.clock.Step(time.Second)
 	if !skips(small) {
 		t.Error("a pod that is gone counts")

@@ -67,27 +67,39 @@ type (
 	reservations = table[string]
 )
 
-// PodAdded processes an existing pod. Pods placed by other schedulers become pending load, except those that run for
-// so long that every metric contains them. The pod informer calls it, PodUpdated and PodDeleted, or the driver of a
+// podTracker turns the states of pods into the pending load of their nodes.
+type podTracker struct {
+	cluster *cluster
+	history *History
+	// rejected holds the pods, by UID, that the plugin rejected on a node in their last attempt and that are not
+	// placed.
+	rejected rejections
+	// reserved holds the nodes of pods, by UID, that this scheduler placed and that the API server does not show
+	// there yet.
+	reserved reservations
+}
+
+// added processes an existing pod. Pods placed by other schedulers become pending load, except those that run for
+// so long that every metric contains them. The pod informer calls it, updated and deleted, or the driver of a
 // plugin without an informer.
-func (p *Plugin) PodAdded(pod *corev1.Pod) {
+func (t *podTracker) added(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
 	}
 	if ended(pod) {
-		p.ended(pod)
+		t.deleted(pod)
 		return
 	}
-	p.reserved.Delete(pod.UID)
-	p.rejected.Delete(pod.UID)
-	now, since := p.clock.Now(), runningSince(pod)
+	t.reserved.Delete(pod.UID)
+	t.rejected.Delete(pod.UID)
+	now, since := t.cluster.clock.Now(), runningSince(pod)
 	switch {
 	case since.IsZero():
-		use, _ := p.estimate(pod, p.share())
-		p.placed(pod.Spec.NodeName, string(pod.UID), use)
-	case now.Sub(since) < p.rules.Load().Horizon():
-		use, _ := p.estimate(pod, p.share())
-		p.raise(p.entry(pod.Spec.NodeName).change(now, func(a *nodeload.Arrivals) bool {
+		use, _ := t.estimate(pod, t.share())
+		t.cluster.placed(pod.Spec.NodeName, string(pod.UID), use)
+	case now.Sub(since) < t.cluster.rules.Load().Horizon():
+		use, _ := t.estimate(pod, t.share())
+		t.cluster.raise(t.cluster.entry(pod.Spec.NodeName).change(now, func(a *nodeload.Arrivals) bool {
 			if a.Has(string(pod.UID)) {
 				return a.Start(string(pod.UID), since)
 			}
@@ -97,84 +109,82 @@ func (p *Plugin) PodAdded(pod *corev1.Pod) {
 	}
 }
 
-// PodUpdated processes a changed pod: it was placed, runs or has ended.
-func (p *Plugin) PodUpdated(old, pod *corev1.Pod) {
+// updated processes a changed pod: it was placed, runs or has ended.
+func (t *podTracker) updated(old, pod *corev1.Pod) {
 	switch {
 	case pod.Spec.NodeName == "":
 	case old.Spec.NodeName == "" || ended(pod):
-		p.PodAdded(pod)
+		t.added(pod)
 	case runningSince(old).IsZero():
 		if since := runningSince(pod); !since.IsZero() {
-			p.entry(pod.Spec.NodeName).change(p.clock.Now(), func(a *nodeload.Arrivals) bool {
+			t.cluster.entry(pod.Spec.NodeName).change(t.cluster.clock.Now(), func(a *nodeload.Arrivals) bool {
 				return a.Start(string(pod.UID), since)
 			})
 		}
 	}
 }
 
-// PodDeleted processes the end of a pod: the load of its node contains it for some time.
-func (p *Plugin) PodDeleted(pod *corev1.Pod) { p.ended(pod) }
-
-func (p *Plugin) ended(pod *corev1.Pod) {
+// deleted processes the end of a pod: the load of its node contains it for some time.
+func (t *podTracker) deleted(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
-	if on, was := p.reserved.Load(pod.UID); was || node == "" {
+	if on, was := t.reserved.Load(pod.UID); was || node == "" {
 		// The API server never showed it on the node, so it is assumed not to have run.
-		p.removePod(pod.UID, cmp.Or(node, on))
+		t.remove(pod.UID, cmp.Or(node, on))
 		return
 	}
-	p.rejected.Delete(pod.UID)
-	e, known := p.entries.Load(node)
+	t.rejected.Delete(pod.UID)
+	e, known := t.cluster.entries.Load(node)
 	if !known {
 		return
 	}
-	credit := nodeload.DepartureCredit(podRequest(pod), p.history.Use(WorkloadOf(pod)), p.share())
-	now := p.clock.Now()
+	credit := nodeload.DepartureCredit(podRequest(pod), t.history.Use(WorkloadOf(pod)), t.share())
+	now := t.cluster.clock.Now()
 	e.(*entry).change(now, func(a *nodeload.Arrivals) bool {
 		return a.End(string(pod.UID), credit, startOf(pod), endOf(pod, now))
 	})
 }
 
-// removePod removes a pod from the given node and from the one that it was reserved for: the last state of a pod from
+// remove removes a pod from the given node and from the one that it was reserved for: the last state of a pod from
 // an informer may be older than its placement.
-func (p *Plugin) removePod(pod types.UID, node string) {
-	if on, was := p.reserved.Load(pod); was && on != node {
-		p.leave(pod, on)
+func (t *podTracker) remove(pod types.UID, node string) {
+	if on, was := t.reserved.Load(pod); was && on != node {
+		t.leave(pod, on)
 	}
-	p.reserved.Delete(pod)
-	p.rejected.Delete(pod)
+	t.reserved.Delete(pod)
+	t.rejected.Delete(pod)
 	if node != "" {
-		p.leave(pod, node)
+		t.leave(pod, node)
 	}
 }
 
-func (p *Plugin) leave(pod types.UID, node string) {
-	e, known := p.entries.Load(node)
+func (t *podTracker) leave(pod types.UID, node string) {
+	e, known := t.cluster.entries.Load(node)
 	if !known {
 		return
 	}
-	e.(*entry).change(p.clock.Now(), func(a *nodeload.Arrivals) bool { return a.Remove(string(pod)) })
+	e.(*entry).change(t.cluster.clock.Now(), func(a *nodeload.Arrivals) bool { return a.Remove(string(pod)) })
 }
 
-func (p *Plugin) share() nodeload.Share {
-	if last := p.last.Load(); last != nil {
+func (t *podTracker) share() nodeload.Share {
+	if last := t.cluster.last.Load(); last != nil {
 		return last.Share
 	}
 	return nodeload.DefaultShare()
 }
 
-// podHandler forwards informer events.
-func (p *Plugin) podHandler() cache.ResourceEventHandler {
+// handler forwards informer events.
+func (t *podTracker) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*corev1.Pod); ok {
-				p.PodAdded(pod)
+				t.added(pod)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			old, was := before.(*corev1.Pod)
 			pod, is := after.(*corev1.Pod)
 			if was && is {
-				p.PodUpdated(old, pod)
+				t.updated(old, pod)
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -182,8 +192,23 @@ func (p *Plugin) podHandler() cache.ResourceEventHandler {
 				obj = unknown.Obj
 			}
 			if pod, ok := obj.(*corev1.Pod); ok {
-				p.PodDeleted(pod)
+				t.deleted(pod)
 			}
 		},
 	}
+}
+
+func (t *podTracker) estimate(pod *corev1.Pod, share nodeload.Share) (nodeload.Amount, nodeload.Basis) {
+	return nodeload.Estimate(podRequest(pod), t.history.Use(WorkloadOf(pod)), share)
+}
+
+// wasClosed reports whether the node was closed in the last attempt of the pod, or later for another. It is true for
+// an unknown pod: an unneeded retry costs a cycle, a missed one five minutes.
+func (t *podTracker) wasClosed(pod *corev1.Pod, node string) bool {
+	last, known := t.rejected.Load(pod.UID)
+	if !known {
+		return true
+	}
+	e, seen := t.cluster.entries.Load(node)
+	return seen && e.(*entry).closedBy.Load() >= last.attempt
 }
