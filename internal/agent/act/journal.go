@@ -6,11 +6,9 @@ package act
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"crane.io/crane/internal/agent/host"
 	"crane.io/crane/internal/agent/host/cgroup"
@@ -92,9 +90,8 @@ func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
 // UndoAll of the next agent restores it. Values written by other processes meanwhile are kept. It is safe for concurrent use; a call takes
 // as long as a disk sync.
 type Journal struct {
-	path   string
-	layout cgroup.Layout
-	files  FileWriter
+	path  string
+	files settingFiles
 	// Stopped reports whether Crane is paused, so that nothing new is changed; nil for never. Changes are still undone.
 	Stopped func() bool
 	// replace is replaced by tests that write thousands of journals.
@@ -131,11 +128,11 @@ func (j *Journal) Change(u Unit) error {
 		return err
 	}
 	for i, s := range next.steps {
-		err := j.files.Write(s.path, s.value)
+		err := j.files.writer.Write(s.path, s.value)
 		if err == nil {
 			continue
 		}
-		if j.isGone(s.group, s.file) {
+		if j.files.isGone(s.group, s.file) {
 			return j.dropGone(u.Key)
 		}
 		return errors.Join(fmt.Errorf("%s: write %q: %w", u.Subject, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
@@ -146,10 +143,10 @@ func (j *Journal) Change(u Unit) error {
 // rollBack reverts the writes of a unit in reverse order, and its journal entry. If a write is rejected the entry stays.
 func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 	for _, s := range slices.Backward(written) {
-		if now, err := j.read(s.group, s.file); err == nil && cgroup.EqualSettings(s.file, now, s.before) {
+		if now, err := j.files.read(s.group, s.file); err == nil && cgroup.EqualSettings(s.file, now, s.before) {
 			continue
 		}
-		if err := j.files.Write(s.path, s.before); err != nil {
+		if err := j.files.writer.Write(s.path, s.before); err != nil {
 			return fmt.Errorf("take back: %w", err)
 		}
 	}
@@ -195,7 +192,7 @@ func (j *Journal) prepare(u Unit) (*change, error) {
 
 // addChange adds a change to a prepared unit.
 func (j *Journal) addChange(next *change, c Change) error {
-	path, err := j.layout.SettingFile(c.Group, c.File)
+	path, err := j.files.layout.SettingFile(c.Group, c.File)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
@@ -203,7 +200,7 @@ func (j *Journal) addChange(next *change, c Change) error {
 	if !isPlainLine(value) {
 		return fmt.Errorf("%w: %.80q is not a value", ErrJournal, value)
 	}
-	now, err := j.read(c.Group, c.File)
+	now, err := j.files.read(c.Group, c.File)
 	if err != nil {
 		return err
 	}
@@ -257,31 +254,6 @@ func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
 	return over
 }
 
-// read returns the content of a file without its newline. The error is host.ErrGone if the file does not exist.
-func (j *Journal) read(group, file string) (string, error) {
-	path, err := j.layout.SettingFile(group, file)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrJournal, err)
-	}
-	content, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENODEV):
-		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
-	case err != nil:
-		return "", fmt.Errorf("read: %w", err)
-	}
-	text, whole := strings.CutSuffix(string(content), "\n")
-	if !whole || !isPlainLine(text) {
-		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrTruncated)
-	}
-	return strings.TrimSpace(text), nil
-}
-
-func (j *Journal) isGone(group, file string) bool {
-	_, err := j.read(group, file)
-	return errors.Is(err, host.ErrGone)
-}
-
 // Entry returns the journal's entry of a unit.
 func (j *Journal) Entry(key string) (Entry, bool) {
 	j.mu.Lock()
@@ -298,7 +270,7 @@ func (j *Journal) Entry(key string) (Entry, bool) {
 func (j *Journal) Original(key, group, file string) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now, err := j.read(group, file)
+	now, err := j.files.read(group, file)
 	if err != nil {
 		return "", err
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ type journalFile struct {
 // usable journal: its changes cannot be undone any more. One of a newer version stays as it is, and the error has no journal beside it: only
 // the newer agent can undo what it holds.
 func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal, error) {
-	j := &Journal{path: path, layout: layout, files: files, replace: durablefile.Replace, entries: map[string]*Entry{}}
+	j := &Journal{path: path, files: settingFiles{layout, files}, replace: durablefile.Replace, entries: map[string]*Entry{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -80,7 +79,7 @@ func (j *Journal) decode(content []byte) error {
 			return fmt.Errorf("entries: %w", err)
 		}
 	case versionOne:
-		list, err = j.decodeV1(file.Entries)
+		list, err = decodeV1(file.Entries, j.files.layout.Version)
 	default:
 		if file.Version > journalVersion {
 			err = fmt.Errorf("%w: has version %d, and this agent reads up to %d", ErrNewerJournal, file.Version, journalVersion)
@@ -92,29 +91,13 @@ func (j *Journal) decode(content []byte) error {
 		return err
 	}
 	for _, e := range list {
-		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxEntries || !j.valid(e) {
+		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxEntries || !j.files.valid(e) {
 			return errors.New("an entry is null")
 		}
 		j.entries[e.Key] = e
 		j.last = max(j.last, e.Seq)
 	}
 	return nil
-}
-
-func (j *Journal) valid(e *Entry) bool {
-	if e.Key == "" || len(e.Key) > maxText || len(e.Subject) > maxText || e.Seq > math.MaxInt64 {
-		return false
-	}
-	for i := range e.Files {
-		h := &e.Files[i]
-		if _, err := j.layout.SettingFile(h.Group, h.File); err != nil {
-			return false
-		}
-		if !isPlainLine(h.Original) || !isPlainLine(h.Set) || !isPlainLine(h.Before) {
-			return false
-		}
-	}
-	return true
 }
 
 // isPlainLine reports whether a text can be the single line of a setting.
@@ -140,7 +123,7 @@ type limitV1 struct {
 
 func (l limitV1) valid() bool { return l.Period > 0 && l.Burst >= 0 && l.Quota != 0 }
 
-func (j *Journal) decodeV1(raw []byte) ([]*Entry, error) {
+func decodeV1(raw []byte, version cgroup.Version) ([]*Entry, error) {
 	var entries map[string]entryV1
 	if err := json.Unmarshal(raw, &entries); err != nil {
 		return nil, fmt.Errorf("entries: %w", err)
@@ -155,8 +138,8 @@ func (j *Journal) decodeV1(raw []byte) ([]*Entry, error) {
 			e.Files = append(e.Files, FileRecord{Group: old.Group, File: file, Original: value(old.Original), Set: value(old.Set), Before: value(old.Before)})
 			return &e.Files[len(e.Files)-1]
 		}
-		names := cpuLimitFiles(j.layout.Version)
-		if j.layout.Version != cgroup.V2 {
+		names := cpuLimitFiles(version)
+		if version != cgroup.V2 {
 			hold(cgroup.FilePeriodV1, func(l limitV1) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
 		}
 		hold(names.burst, func(l limitV1) string { return strconv.FormatInt(l.Burst, 10) })

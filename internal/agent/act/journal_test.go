@@ -268,7 +268,7 @@ func FuzzJournal(f *testing.F) {
 	f.Add(string(written(1, `{"c":{"containerID":"c","group":"x","original":{"quota":4,"period":1},"set":{"quota":4,"period":1},"before":{"quota":4,"period":1}}}`)))
 	n := newFixture(f, false)
 	f.Fuzz(func(t *testing.T, content string) {
-		j := &Journal{layout: n.layout, entries: map[string]*Entry{}}
+		j := &Journal{files: settingFiles{layout: n.layout}, entries: map[string]*Entry{}}
 		if j.decode([]byte(content)) != nil {
 			return
 		}

@@ -6,8 +6,6 @@ package act
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -77,7 +75,7 @@ func (j *Journal) undo(list []*Entry) error {
 
 // undoEntry restores the files of a unit, the last changed first. wrote reports that a file was written.
 func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
-	if !j.conditionsHold(e) {
+	if !j.files.conditionsHold(e) {
 		return false, nil
 	}
 	var errs []error
@@ -91,7 +89,7 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 			over.Original = h.Original
 			continue
 		}
-		now, err := j.read(h.Group, h.File)
+		now, err := j.files.read(h.Group, h.File)
 		switch {
 		case errors.Is(err, host.ErrGone):
 			continue
@@ -104,11 +102,11 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		case cgroup.EqualSettings(h.File, now, h.Original):
 			continue
 		}
-		err = j.restoreFile(h)
+		err = j.files.restore(h)
 		switch {
 		case err == nil:
 			wrote = true
-		case j.isGone(h.Group, h.File):
+		case j.files.isGone(h.Group, h.File):
 		default:
 			refused = errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EBUSY)
 			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.Subject, h.File, h.Original, err))
@@ -121,60 +119,17 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	return wrote, errors.Join(errs...)
 }
 
-// restoreFile writes the original of a file. Kernels before 6.17 reject an empty CPU list for a cgroup with processes; the parent's
-// effective list is written instead.
-func (j *Journal) restoreFile(h *FileRecord) error {
-	path, err := j.layout.SettingFile(h.Group, h.File)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrJournal, err)
-	}
-	err = j.files.Write(path, h.Original)
-	if h.Original != "" || !errors.Is(err, syscall.ENOSPC) {
-		return err
-	}
-	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), h.File+".effective"))
-	if readErr != nil {
-		return errors.Join(err, readErr)
-	}
-	return j.files.Write(path, strings.TrimSpace(string(effective)))
-}
-
-func (j *Journal) conditionsHold(e *Entry) bool {
-	for i := range e.Files {
-		h := &e.Files[i]
-		if !h.Condition {
-			continue
-		}
-		now, err := j.read(h.Group, h.File)
-		if err == nil && !cgroup.EqualSettings(h.File, now, h.Set) {
-			return false
-		}
-	}
-	return true
-}
-
 // dropGone removes the removed files of a unit from the journal, and a unit without files.
 func (j *Journal) dropGone(key string) error {
 	e := j.entries[key]
 	if e == nil {
 		return nil
 	}
-	kept := j.withoutGone(e)
+	kept := j.files.withoutGone(e)
 	if len(kept.Files) == 0 {
 		return j.forget(key)
 	}
 	return j.put(&change{entry: kept})
-}
-
-// withoutGone returns an entry without files that no longer exist.
-func (j *Journal) withoutGone(e *Entry) *Entry {
-	kept := &Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq}
-	for _, h := range e.Files {
-		if !j.isGone(h.Group, h.File) {
-			kept.Files = append(kept.Files, h)
-		}
-	}
-	return kept
 }
 
 // sweep removes entries of removed cgroups when the journal has doubled since the last time, since pods may end while they are throttled.
@@ -189,7 +144,7 @@ func (j *Journal) sweep() {
 	}
 	held = 0
 	for key, e := range j.entries {
-		kept := j.withoutGone(e)
+		kept := j.files.withoutGone(e)
 		if held += len(kept.Files); len(kept.Files) == 0 {
 			delete(j.entries, key)
 			continue
