@@ -57,7 +57,7 @@ func New(root host.Root, layout cgroup.Layout) *Observer {
 // Close closes all files.
 func (o *Observer) Close() {
 	o.tree.Close()
-	o.closeZones()
+	o.snapshot.Node.closeZones()
 	f := &o.files
 	for _, file := range []*host.File{&f.stat, &f.meminfo, &f.loadavg, &f.diskstats, &f.netdev, &f.cpu, &f.memory, &f.io} {
 		file.Close()

@@ -160,7 +160,9 @@ const (
 func (o *Observer) collectZones() {
 	n := &o.snapshot.Node
 	if o.round%roundsPerZoneList == 1 {
-		o.listZones()
+		if err := n.listZones(o.hostFiles); err != nil {
+			o.recordProblem("numa", err)
+		}
 	}
 	for i := range n.Zones {
 		z := &n.Zones[i]
@@ -169,12 +171,10 @@ func (o *Observer) collectZones() {
 }
 
 // listZones adds new NUMA nodes and removes those that are gone.
-func (o *Observer) listZones() {
-	n := &o.snapshot.Node
-	ids, err := o.reader.ListZones(o.root)
+func (n *Node) listZones(from hostFiles) error {
+	ids, err := from.reader.ListZones(from.root)
 	if err != nil {
-		o.recordProblem("numa", err)
-		return
+		return err
 	}
 	ids = ids[:min(len(ids), maxZones)]
 	n.Zones = slices.DeleteFunc(n.Zones, func(z Zone) bool {
@@ -186,14 +186,15 @@ func (o *Observer) listZones() {
 	})
 	for _, id := range ids {
 		if !slices.ContainsFunc(n.Zones, func(z Zone) bool { return z.ID == id }) {
-			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(o.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
+			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(from.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
 		}
 	}
 	slices.SortFunc(n.Zones, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
+	return nil
 }
 
-func (o *Observer) closeZones() {
-	for i := range o.snapshot.Node.Zones {
-		o.snapshot.Node.Zones[i].file.Close()
+func (n *Node) closeZones() {
+	for i := range n.Zones {
+		n.Zones[i].file.Close()
 	}
 }
