@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -37,8 +39,63 @@ const (
 	apiQPS, apiBurst = 10, 20
 )
 
+// ClusterOptions are the flags that select the node and where its state is read from.
+type ClusterOptions struct {
+	// Kubeconfig is the file for the API server; empty for that of the agent's own cluster, if any.
+	Kubeconfig string
+	// StartSpread bounds the random wait before the first request to the API server.
+	StartSpread time.Duration
+	// Namespace is Crane's namespace.
+	Namespace  string
+	NodeName   string
+	NodeLabels string
+	// Rules and Pods are files that replace those of the API server.
+	Rules, Pods string
+}
+
+func (o *ClusterOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Rules, "rules", o.Rules, "File with NodeQOS, PodQOS and AvoidanceActions as YAML documents, instead of those of the API server.")
+	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as printed by kubectl get pods -o yaml, without an API server.")
+	fs.DurationVar(&o.StartSpread, "start-spread", o.StartSpread, "Longest random wait before the first request to the API server, so that the agents of many nodes do not start at once; 0 for none.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server with the node, its pods and the rules; empty for that of the agent's own cluster, if any.")
+	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
+	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, without an API server. Empty for unknown: every NodeQOS applies.")
+}
+
+func (o *ClusterOptions) validate() field.ErrorList {
+	var errs field.ErrorList
+	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
+		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
+	}
+	if o.Pods != "" && o.Kubeconfig != "" {
+		errs = append(errs, invalid("pods", o.Pods, "must not be set together with --kubeconfig"))
+	}
+	if o.NodeLabels != "" && o.Kubeconfig != "" {
+		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be set together with --kubeconfig: they are those of the Node"))
+	}
+	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
+		errs = append(errs, invalid("node-labels", o.NodeLabels, err.Error()))
+	}
+	return errs
+}
+
+// nodeName returns the node's name: the flag, else $NODE_NAME, else the host's name.
+func (o *ClusterOptions) nodeName() string {
+	if o.NodeName != "" {
+		return o.NodeName
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
 // usesAPIServer reports whether an API server is used: that of --kubeconfig, or that of the agent's own cluster unless files replace it.
-func (o *Options) usesAPIServer() bool {
+func (o *ClusterOptions) usesAPIServer() bool {
 	return o.Kubeconfig != "" || o.Pods == "" && o.NodeLabels == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }
 
@@ -54,7 +111,7 @@ type clients struct {
 	pause *pause.Switch
 }
 
-func (o *Options) clients() (clients, error) {
+func (o *ClusterOptions) clients() (clients, error) {
 	var config *rest.Config
 	var err error
 	if o.Kubeconfig != "" {
@@ -86,7 +143,7 @@ func (o *Options) clients() (clients, error) {
 }
 
 // newWatcher returns a watcher of the API server; --rules replaces its rules.
-func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, beat func(string)) (*cluster.Watcher, error) {
+func (o *ClusterOptions) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, beat func(string)) (*cluster.Watcher, error) {
 	config := cluster.Config{Client: c.Interface, Dynamic: c.objects, Node: o.nodeName(), Namespace: o.Namespace, StartSpread: o.StartSpread, Clock: clk, Log: log, Beat: beat}
 	if o.Rules != "" {
 		set, err := o.readRules()
@@ -99,7 +156,7 @@ func (o *Options) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, b
 }
 
 // staticSource returns the state read from files.
-func (o *Options) staticSource() (cluster.Static, error) {
+func (o *ClusterOptions) staticSource() (cluster.Static, error) {
 	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "the pods of the node are unknown (--pods, --kubeconfig): no PodQOS can match, and no pod would be throttled or evicted"}
 	var err error
 	if state.Rules, err = o.readRules(); err != nil {
@@ -127,7 +184,7 @@ func (o *Options) staticSource() (cluster.Static, error) {
 }
 
 // readOnce returns the current state and the clients of the API server; nil clients if files are used.
-func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithTicker) (*cluster.State, *clients, error) {
+func (o *ClusterOptions) readOnce(ctx context.Context, log logr.Logger, clk clock.WithTicker) (*cluster.State, *clients, error) {
 	if !o.usesAPIServer() {
 		s, err := o.staticSource()
 		if err != nil {
@@ -163,7 +220,7 @@ func (o *Options) readOnce(ctx context.Context, log logr.Logger, clk clock.WithT
 	return state, &c, nil
 }
 
-func (o *Options) readRules() (ruleset.Set, error) {
+func (o *ClusterOptions) readRules() (ruleset.Set, error) {
 	if o.Rules == "" {
 		return ruleset.Set{}, nil
 	}

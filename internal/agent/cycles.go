@@ -4,8 +4,8 @@
 package agent
 
 import (
-	"crane.io/crane/internal/agent/cluster"
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/inventory"
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/perf"
 )
@@ -24,7 +24,7 @@ func (e environment) countCycles(l *loop) []Manager {
 		return nil
 	}
 	sampler := perf.New(perf.Config{
-		Pods: func() []perf.Target { return e.sensitivePods(l.view) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
+		Pods: func() []perf.Target { return sensitivePods(e.latest.Load(), e.newInventory(l.view.State()), e.layout) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
 	})
 	l.observer.SetCyclesSource(func(uid string) (observe.Cycles, bool) {
 		s, ok := sampler.Latest(uid)
@@ -33,20 +33,18 @@ func (e environment) countCycles(l *loop) []Manager {
 	return []Manager{sampler}
 }
 
-// sensitivePods returns the latency-sensitive pods of the last snapshot.
-func (e environment) sensitivePods(view cluster.Source) []perf.Target {
-	seen := e.latest.Load()
+// sensitivePods returns the latency-sensitive pods of a snapshot; nil for no snapshot.
+func sensitivePods(seen *observe.Snapshot, known inventory.Pods, layout cgroup.Layout) []perf.Target {
 	if seen == nil {
 		return nil
 	}
-	known := e.newInventory(view.State())
 	var out []perf.Target
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)
 		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
-		if dir, err := e.layout.PerfDir(seen.Pods[i].Path); err == nil {
+		if dir, err := layout.PerfDir(seen.Pods[i].Path); err == nil {
 			out = append(out, perf.Target{UID: pod.UID, Dir: dir})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"crane.io/crane/internal/agent/host/cgroup"
+	"crane.io/crane/internal/agent/perf"
 )
 
 // TestSensitivePods checks that cycles are counted for latency-sensitive pods only, in their own cgroups, and not without the flag.
@@ -19,11 +20,14 @@ func TestSensitivePods(t *testing.T) {
 	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
 		t.Error("it is tried without the flag")
 	}
-	if got := n.parts.sensitivePods(n.loop.view); got != nil {
+	sensitive := func() []perf.Target {
+		return sensitivePods(n.parts.latest.Load(), n.parts.newInventory(n.loop.view.State()), n.parts.layout)
+	}
+	if got := sensitive(); got != nil {
 		t.Errorf("before the first look: %v", got)
 	}
 	n.tick(1)
-	got := n.parts.sensitivePods(n.loop.view)
+	got := sensitive()
 	if len(got) != 1 || !strings.HasPrefix(got[0].UID, "11111111-") || !strings.HasSuffix(got[0].Dir, "/sys/fs/cgroup/kubepods/burstable/pod"+got[0].UID) {
 		t.Errorf("%+v, want the web server's group", got)
 	}

@@ -57,7 +57,7 @@ type executors struct {
 // newReporter returns the reporter and the managers that write its reports.
 func (e environment) newReporter(ctx context.Context, api *clients) (*report.Reporter, []Manager, error) {
 	config := report.Config{
-		Node: e.nodeName(), Enforced: func(k report.Kind) bool { return e.enforces(string(k)) }, Log: e.log, Clock: e.clock,
+		Node: e.Cluster.nodeName(), Enforced: func(k report.Kind) bool { return e.enforces(string(k)) }, Log: e.log, Clock: e.clock,
 	}
 	var list []Manager
 	if e.AuditFile != "" {
@@ -71,7 +71,7 @@ func (e environment) newReporter(ctx context.Context, api *clients) (*report.Rep
 		list = append(list, audit)
 	}
 	if api != nil && !e.DryRun {
-		recorder, flush := report.NewRecorder(context.WithoutCancel(ctx), api, e.nodeName())
+		recorder, flush := report.NewRecorder(context.WithoutCancel(ctx), api, e.Cluster.nodeName())
 		config.Events = recorder
 		list = append(list, eventManager{flush})
 	}
@@ -100,7 +100,7 @@ func (e environment) newExecutors(access clusterAccess, j journals, files act.Fi
 	// A taint that the previous agent left is removed even if this one sets none.
 	if enforced := e.enforces(enforceTaint); enforced || e.restart.leftTaint() && access.api != nil {
 		tainter := act.NewTainter(act.TainterConfig{
-			Name: e.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
+			Name: e.Cluster.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
 			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint, Keep: e.restart.kept,
 		})
 		list = append(list, tainter)
@@ -114,7 +114,7 @@ func (e environment) newExecutors(access clusterAccess, j journals, files act.Fi
 		a.evictor = act.NewEvictor(act.EvictorConfig{
 			Client: act.APIEvictionClient{Client: access.api}, Blocked: replicaGuard{access.view, access.api.metadata, e.Eviction.policyFor}.blockReason, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
 			Budget: act.NewBudget(act.BudgetConfig{
-				Leases: access.api.CoordinationV1().Leases(e.Namespace), Node: e.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
+				Leases: access.api.CoordinationV1().Leases(e.Cluster.Namespace), Node: e.Cluster.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
 			}),
 		})
 		list = append(list, drainOnStop{a.evictor, func() { a.drainResults(&qos.State{}) }})

@@ -242,7 +242,7 @@ func TestRunLoop(t *testing.T) {
 	m.run(t)
 	o := NewOptions()
 	o.BindAddress = "127.0.0.1:0"
-	o.HostRoot, o.DryRun, o.Rules, o.Pods = m.dir, true, "testdata/rules.yaml", "testdata/pods.yaml"
+	o.HostRoot, o.DryRun, o.Cluster.Rules, o.Cluster.Pods = m.dir, true, "testdata/rules.yaml", "testdata/pods.yaml"
 	if err := o.Validate().ToAggregate(); err != nil {
 		t.Fatal(err)
 	}

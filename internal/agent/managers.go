@@ -190,11 +190,11 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 			return nil, nil, err
 		}
 		m := elasticresource.New(elasticresource.Config{
-			View: access.view, Latest: e.latest, NodeChanged: access.nodeChanged, Client: access.api, Objects: access.api.objects, Namespace: e.Namespace,
+			View: access.view, Latest: e.latest, NodeChanged: access.nodeChanged, Client: access.api, Objects: access.api.objects, Namespace: e.Cluster.Namespace,
 			Reserves: reserves, Enforce: e.enforces(enforceNodeResource), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("node-resource"),
 			Report: reporter.ReportAction,
 		})
-		if err := e.register(m); err != nil {
+		if err := register(e.registry, m); err != nil {
 			return nil, nil, err
 		}
 		list, reclaimable = append(list, m), m.ReclaimableCapacity
@@ -209,7 +209,7 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 			list = append(list, undoOnStop{j.memory, reporter, e.restart.kept})
 		}
 		m := podresource.New(config)
-		if err := e.register(m); err != nil {
+		if err := register(e.registry, m); err != nil {
 			return nil, nil, err
 		}
 		list = append(list, m)

@@ -34,7 +34,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	if err != nil {
 		return nil, err
 	}
-	state, api, err := o.readOnce(ctx, log, clk)
+	state, api, err := o.Cluster.readOnce(ctx, log, clk)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	}
 	var eyes signals.SignalBuilder
 	observation := eyes.Build(snapshot, pods, act.IsTainted(state.Node))
-	r := &onceReport{at: snapshot.At, node: o.nodeName(), snapshot: snapshot, observation: observation, policy: policy, problems: problems}
+	r := &onceReport{at: snapshot.At, node: o.Cluster.nodeName(), snapshot: snapshot, observation: observation, policy: policy, problems: problems}
 	r.features, r.zones = o.hostFeatures(layoutOrNil(layout, missing), missing, snapshot), o.readZones(ctx, api, state.Node, clk)
 	r.notes = append(append(r.notes, state.Note), state.Unavailable...)
 	if note := o.predecessorNote(state, snapshot); note != "" {

@@ -48,24 +48,16 @@ type Options struct {
 	// StateDir holds the journal of changes.
 	StateDir string
 	Log      logging.Options
-	// Rules, Pods and PolicyConfig are files.
-	Rules, Pods, PolicyConfig string
+	// PolicyConfig is the file of the scheduler's policy.
+	PolicyConfig string
 	// Scenario is a scenario file to run instead, Replay a recording to replay.
 	Scenario, Replay string
 	// Record is the file for the recording; empty for none. RecordBytes is the size at which it is rotated.
 	Record      string
 	RecordBytes int64
-	// Kubeconfig is the file for the API server; empty for that of the agent's own cluster, if any.
-	Kubeconfig string
-	// StartSpread bounds the random wait before the first request to the API server.
-	StartSpread time.Duration
-	// Namespace is Crane's namespace.
-	Namespace  string
-	NodeName   string
-	NodeLabels string
-	Interval   time.Duration
-	Excess     string
-	Output     string
+	Interval    time.Duration
+	Excess      string
+	Output      string
 
 	// BindAddress serves health checks and metrics; empty or 0 for none.
 	BindAddress string
@@ -92,6 +84,7 @@ type Options struct {
 	// Cycles counts cycles and instructions of latency-sensitive pods.
 	Cycles       bool
 	FeatureGates featuregate.MutableFeatureGate
+	Cluster      ClusterOptions
 	Eviction     EvictionOptions
 	Reclaim      ReclaimOptions
 	CPUs         CPUOptions
@@ -106,7 +99,7 @@ func NewOptions() *Options {
 	return &Options{
 		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
 		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, RestartGrace: defaultRestartGrace, KubeletRoot: "/var/lib/kubelet",
-		Namespace: namespace, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
+		Cluster: ClusterOptions{Namespace: namespace}, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
 		RecordBytes: defaultRecordBytes, EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
 	}
 }
@@ -120,12 +113,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Once, "once", o.Once, "Observe the host for one --collect-interval, print the measurements and what the rules would do, and exit.")
 	fs.StringSliceVar(&o.Enforce, "enforce", o.Enforce, "Kinds of actions to execute; all others are only reported: "+strings.Join(enforceKindNames(), ", ")+".")
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")
-	fs.StringVar(&o.Rules, "rules", o.Rules, "File with NodeQOS, PodQOS and AvoidanceActions as YAML documents, instead of those of the API server.")
-	fs.StringVar(&o.Pods, "pods", o.Pods, "File with the node's pods, as printed by kubectl get pods -o yaml, without an API server.")
-	fs.DurationVar(&o.StartSpread, "start-spread", o.StartSpread, "Longest random wait before the first request to the API server, so that the agents of many nodes do not start at once; 0 for none.")
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig of the API server with the node, its pods and the rules; empty for that of the agent's own cluster, if any.")
-	fs.StringVar(&o.NodeName, "hostname-override", o.NodeName, "Name of the node; by default $NODE_NAME, else the host's name.")
-	fs.StringVar(&o.NodeLabels, "node-labels", o.NodeLabels, "Labels of the node, as in pool=mixed,zone=a, without an API server. Empty for unknown: every NodeQOS applies.")
 	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy with the water marks below which no pod is evicted; empty for none.")
 	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Interval of measurements, from 100ms to 1m.")
 	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "Percentage to reclaim beyond the excess over the threshold.")
@@ -148,6 +135,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Window of --eviction-budget, from 1s to 1h.")
 	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which requires the capability PERFMON and a CPU whose counters the kernel can use.")
 	o.FeatureGates.AddFlag(fs)
+	o.Cluster.addFlags(fs)
 	o.Eviction.addFlags(fs)
 	o.Reclaim.addFlags(fs)
 	o.CPUs.addFlags(fs)
@@ -174,21 +162,6 @@ func (o *Options) limits() (qos.Limits, error) {
 	var err error
 	l.Excess, err = o.excess()
 	return l, err
-}
-
-// nodeName returns the node's name: the flag, else $NODE_NAME, else the host's name.
-func (o *Options) nodeName() string {
-	if o.NodeName != "" {
-		return o.NodeName
-	}
-	if name := os.Getenv("NODE_NAME"); name != "" {
-		return name
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 func (o *Options) hostRoot() host.Root { return host.Root(o.HostRoot) }

@@ -28,12 +28,12 @@ import (
 
 // protect serves over TLS with a certificate for this node, and metrics and profiles to clients that the API server permits to get their
 // paths, as craned does.
-func (e environment) protect(c *httpserver.Config, api *rest.Config) error {
+func protect(c *httpserver.Config, api *rest.Config, node string, log logr.Logger) error {
 	client, err := slimclient.NewForConfig(api)
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: %w", err)
 	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(e.nodeName(), []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	certificate, key, err := cert.GenerateSelfSignedCertKey(node, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: making a certificate: %w", err)
 	}
@@ -42,7 +42,7 @@ func (e environment) protect(c *httpserver.Config, api *rest.Config) error {
 		return fmt.Errorf("--metrics-secure: making a certificate: %w", err)
 	}
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
-	c.Protect = newAccessFilter(client, e.log.WithName("metrics")).wrap
+	c.Protect = newAccessFilter(client, log.WithName("metrics")).wrap
 	return nil
 }
 

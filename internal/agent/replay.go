@@ -43,8 +43,8 @@ func (o *Options) replay(out io.Writer) error {
 	}
 	defer file.Close()
 	p := &replayer{Options: o, out: out, limits: limits, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
-	if o.Rules != "" {
-		set, err := o.readRules()
+	if o.Cluster.Rules != "" {
+		set, err := o.Cluster.readRules()
 		if err != nil {
 			return err
 		}

@@ -76,8 +76,8 @@ func TestReplay(t *testing.T) {
 	if got, _, _ := strings.Cut(again.String(), "40 snapshots over 39s"); got != found {
 		t.Errorf("replayed:\n%s\nat the time:\n%s", again.String(), found)
 	}
-	o.Rules = filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(o.Rules, []byte(strings.ReplaceAll(rules, "value: 75", "value: 100")), 0o600); err != nil {
+	o.Cluster.Rules = filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(o.Cluster.Rules, []byte(strings.ReplaceAll(rules, "value: 75", "value: 100")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var other bytes.Buffer

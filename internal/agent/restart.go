@@ -171,36 +171,36 @@ func (m restartManager) Run(ctx context.Context) error {
 // deleted and selects the node.
 func (m restartManager) followed(ctx context.Context) error {
 	pods := m.access.view.Pods()
-	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Namespace == m.Namespace && p.Name == podName() })
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Namespace == m.Cluster.Namespace && p.Name == podName() })
 	if i < 0 {
-		return fmt.Errorf("there is no pod %s/%s on this node", m.Namespace, podName())
+		return fmt.Errorf("there is no pod %s/%s on this node", m.Cluster.Namespace, podName())
 	}
 	owner := metav1.GetControllerOfNoCopy(pods[i])
 	if owner == nil || owner.Kind != "DaemonSet" {
-		return fmt.Errorf("pod %s/%s belongs to no DaemonSet", m.Namespace, podName())
+		return fmt.Errorf("pod %s/%s belongs to no DaemonSet", m.Cluster.Namespace, podName())
 	}
 	node := m.access.view.Node()
 	if node == nil {
 		return errors.New("the Node is unknown")
 	}
-	space, err := m.access.api.CoreV1().Namespaces().Get(ctx, m.Namespace, metav1.GetOptions{})
+	space, err := m.access.api.CoreV1().Namespaces().Get(ctx, m.Cluster.Namespace, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("namespace %s: %w", m.Namespace, err)
+		return fmt.Errorf("namespace %s: %w", m.Cluster.Namespace, err)
 	}
-	set, err := m.access.api.AppsV1().DaemonSets(m.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	set, err := m.access.api.AppsV1().DaemonSets(m.Cluster.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("DaemonSet %s/%s: %w", m.Namespace, owner.Name, err)
+		return fmt.Errorf("DaemonSet %s/%s: %w", m.Cluster.Namespace, owner.Name, err)
 	}
 	selects, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: set.Spec.Template.Spec}).Match(node)
 	switch {
 	case space.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s is being deleted", m.Namespace)
+		return fmt.Errorf("namespace %s is being deleted", m.Cluster.Namespace)
 	case set.UID != owner.UID || set.DeletionTimestamp != nil:
-		return fmt.Errorf("DaemonSet %s/%s is being deleted", m.Namespace, owner.Name)
+		return fmt.Errorf("DaemonSet %s/%s is being deleted", m.Cluster.Namespace, owner.Name)
 	case err != nil:
-		return fmt.Errorf("node affinity of DaemonSet %s/%s: %w", m.Namespace, owner.Name, err)
+		return fmt.Errorf("node affinity of DaemonSet %s/%s: %w", m.Cluster.Namespace, owner.Name, err)
 	case !selects:
-		return fmt.Errorf("DaemonSet %s/%s no longer selects the node", m.Namespace, owner.Name)
+		return fmt.Errorf("DaemonSet %s/%s no longer selects the node", m.Cluster.Namespace, owner.Name)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func restartFixture(t *testing.T, change func(*appsv1.DaemonSet, *corev1.Namespa
 		objects = append(objects, set)
 	}
 	o := NewOptions()
-	o.StateDir, o.Namespace = t.TempDir(), "crane-system"
+	o.StateDir, o.Cluster.Namespace = t.TempDir(), "crane-system"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "mixed"}}}
 	return restartManager{
 		environment: environment{Options: o, log: logr.Discard(), clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), restart: &restart{}},

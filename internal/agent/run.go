@@ -83,8 +83,8 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 	if err != nil {
 		return err
 	}
-	e.log.Info("starting crane-agent", "version", version.String(), "node", o.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
-		"cgroups", layout.Version, "apiServer", o.usesAPIServer())
+	e.log.Info("starting crane-agent", "version", version.String(), "node", o.Cluster.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
+		"cgroups", layout.Version, "apiServer", o.Cluster.usesAPIServer())
 	return managerGroup{log: e.log, clock: clk, heartbeats: e.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
 }
 
@@ -97,7 +97,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	if access.api != nil {
 		e.stopped = access.api.pause.Paused
 		watchers = append(watchers, pauseManager{access.api.pause})
-		if err := e.register(access.api.pause); err != nil {
+		if err := register(e.registry, access.api.pause); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 	publisher := e.newPublisher(access, cpus)
-	if err := errors.Join(e.registerBase(access.view), e.register(publisher, reporter)); err != nil {
+	if err := errors.Join(e.registerBase(access.view), register(e.registry, publisher, reporter)); err != nil {
 		return nil, err
 	}
 	var undo []Manager
@@ -145,7 +145,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) }, Unready: e.heartbeats.NotStarted,
 	}
 	if e.MetricsSecure && access.api != nil {
-		if err := e.protect(&config, access.api.config); err != nil {
+		if err := protect(&config, access.api.config, e.Cluster.nodeName(), e.log); err != nil {
 			return nil, err
 		}
 	}
@@ -158,15 +158,15 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 
 // newClusterAccess returns the access to the cluster's state and the manager that updates it, if there is an API server.
 func (e environment) newClusterAccess() (clusterAccess, []Manager, error) {
-	if !e.usesAPIServer() {
-		static, err := e.staticSource()
+	if !e.Cluster.usesAPIServer() {
+		static, err := e.Cluster.staticSource()
 		return clusterAccess{view: static}, nil, err
 	}
-	api, err := e.clients()
+	api, err := e.Cluster.clients()
 	if err != nil {
 		return clusterAccess{}, nil, err
 	}
-	watcher, err := e.newWatcher(api, e.log, e.clock, e.heartbeats.Register("cluster"))
+	watcher, err := e.Cluster.newWatcher(api, e.log, e.clock, e.heartbeats.Register("cluster"))
 	if err != nil {
 		return clusterAccess{}, nil, err
 	}
@@ -222,14 +222,14 @@ func (e environment) newPublisher(access clusterAccess, cpus *cpupinning.Manager
 
 // registerBase registers the metrics of the node and of the process.
 func (e environment) registerBase(view cluster.View) error {
-	return e.register(e.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: e.latest, Pods: view.Pods, Clock: e.clock}),
+	return register(e.registry, e.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: e.latest, Pods: view.Pods, Clock: e.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // register registers metrics.
-func (e environment) register(list ...prometheus.Collector) error {
+func register(registry *prometheus.Registry, list ...prometheus.Collector) error {
 	for _, c := range list {
-		if err := e.registry.Register(c); err != nil {
+		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}

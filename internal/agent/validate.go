@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
@@ -51,7 +50,10 @@ func (o *Options) Validate() field.ErrorList {
 		return errs
 	}
 	errs = append(errs, o.validateMode()...)
-	errs = append(errs, o.validateTimes()...)
+	errs = append(errs, o.Cluster.validate()...)
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
+	}
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.Eviction.validate()...)
 	errs = append(errs, o.Reclaim.validate()...)
@@ -64,29 +66,8 @@ func (o *Options) Validate() field.ErrorList {
 	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
 		errs = append(errs, invalid("host-root", o.HostRoot, "must be a directory"))
 	}
-	if o.Pods != "" && o.Kubeconfig != "" {
-		errs = append(errs, invalid("pods", o.Pods, "must not be set together with --kubeconfig"))
-	}
-	if o.NodeLabels != "" && o.Kubeconfig != "" {
-		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be set together with --kubeconfig: they are those of the Node"))
-	}
 	if _, err := o.excess(); err != nil {
 		errs = append(errs, invalid("execute-excess", o.Excess, err.Error()))
-	}
-	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
-		errs = append(errs, invalid("node-labels", o.NodeLabels, err.Error()))
-	}
-	return errs
-}
-
-// validateTimes validates the flags of the start and of the interval.
-func (o *Options) validateTimes() field.ErrorList {
-	var errs field.ErrorList
-	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
-		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
-	}
-	if o.Interval < minInterval || o.Interval > maxInterval {
-		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
 	}
 	return errs
 }
@@ -106,7 +87,7 @@ func (o *Options) validateMode() field.ErrorList {
 	if o.Once && !o.DryRun {
 		errs = append(errs, invalid("once", o.Once, "requires --dry-run"))
 	}
-	if len(o.Enforce) > 0 && !o.usesAPIServer() && o.NodeLabels == "" {
+	if len(o.Enforce) > 0 && !o.Cluster.usesAPIServer() && o.Cluster.NodeLabels == "" {
 		errs = append(errs, invalid("enforce", o.Enforce, "requires --kubeconfig or --node-labels to select the NodeQOS of the node"))
 	}
 	for _, e := range o.Enforce {
@@ -114,7 +95,7 @@ func (o *Options) validateMode() field.ErrorList {
 		switch {
 		case i < 0:
 			errs = append(errs, field.NotSupported(field.NewPath("--enforce"), e, enforceKindNames()))
-		case enforceKinds()[i].needsAPIServer && !o.usesAPIServer():
+		case enforceKinds()[i].needsAPIServer && !o.Cluster.usesAPIServer():
 			errs = append(errs, invalid("enforce", e, "requires an API server (--kubeconfig)"))
 		case enforceKinds()[i].gate != "" && !o.FeatureGates.Enabled(enforceKinds()[i].gate):
 			errs = append(errs, invalid("enforce", e, fmt.Sprintf("requires --feature-gates=%s=true", enforceKinds()[i].gate)))
@@ -126,7 +107,7 @@ func (o *Options) validateMode() field.ErrorList {
 func (o *Options) validateServing() field.ErrorList {
 	var errs field.ErrorList
 	if o.serves() {
-		if o.MetricsSecure && !o.usesAPIServer() {
+		if o.MetricsSecure && !o.Cluster.usesAPIServer() {
 			errs = append(errs, invalid("metrics-secure", "true", "needs an API server, which decides who may read metrics"))
 		}
 		if _, _, err := net.SplitHostPort(o.BindAddress); err != nil {

@@ -72,7 +72,7 @@ func (e environment) newZoneManagers(
 		return nil, nil, nil
 	}
 	config := topology.Config{
-		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.nodeName(), PinsCPUs: e.pinsCPUs(), DryRun: e.DryRun,
+		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.Cluster.nodeName(), PinsCPUs: e.pinsCPUs(), DryRun: e.DryRun,
 		Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("topology"),
 	}
 	if access.api != nil {
@@ -97,7 +97,7 @@ func (e environment) newZoneManagers(
 	if cpus.Journal != nil {
 		own(manager.ExclusiveCPUs)
 	}
-	if err := e.register(manager); err != nil {
+	if err := register(e.registry, manager); err != nil {
 		return nil, nil, err
 	}
 	return append(list, manager), manager, nil
