@@ -45,20 +45,24 @@ type gocraneCluster struct {
 }
 
 func (s *Server) gocraneRoutes() {
+	scheme := "http"
+	if s.config.Reviews != nil {
+		scheme = "https"
+	}
 	s.gocrane("GET /cluster", func(r *http.Request) (any, error) {
 		all := gocraneList[gocraneCluster]{Items: []gocraneCluster{}}
-		for _, b := range s.config.Backends {
-			all.Items = append(all.Items, s.gocraneCluster(r, b.Name()))
+		for _, b := range s.backends {
+			all.Items = append(all.Items, newGocraneCluster(scheme, r.Host, b.Name()))
 		}
 		all.TotalCount = len(all.Items)
 		return all, nil
 	})
 	s.gocrane("GET /cluster/{cluster}", func(r *http.Request) (any, error) {
-		b, err := s.named(r.PathValue("cluster"))
+		b, err := s.backends.named(r.PathValue("cluster"))
 		if err != nil {
 			return nil, err
 		}
-		return s.gocraneCluster(r, b.Name()), nil
+		return newGocraneCluster(scheme, r.Host, b.Name()), nil
 	})
 	for _, route := range []string{"POST /cluster", "PUT /cluster/{cluster}", "DELETE /cluster/{cluster}"} {
 		s.gocrane(route, func(*http.Request) (any, error) {
@@ -93,7 +97,7 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 		if err == nil {
 			out.Data, err = answer(r)
 			if writes {
-				s.auditOne(r.Context(), err, "action", method+" "+r.URL.Path)
+				s.audit.record(r.Context(), err, "action", method+" "+r.URL.Path)
 			}
 		}
 		if err != nil {
@@ -108,19 +112,16 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 	})
 }
 
-func (s *Server) gocraneCluster(r *http.Request, name string) gocraneCluster {
-	scheme := "http"
-	if s.config.Reviews != nil {
-		scheme = "https"
-	}
-	return gocraneCluster{ID: name, Name: name, CraneURL: scheme + "://" + r.Host, Discount: 100}
+// newGocraneCluster describes a cluster whose address is that of the request.
+func newGocraneCluster(scheme, host, name string) gocraneCluster {
+	return gocraneCluster{ID: name, Name: name, CraneURL: scheme + "://" + host, Discount: 100}
 }
 
 // personal returns the answer of a route that reads or writes objects with the rights of the person, in the cluster of the path or of
 // ?cluster=.
 func personal(s *Server, of func(context.Context, client.Client, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		b, err := s.gocraneBackend(r)
+		b, err := s.backends.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
 		if err != nil {
 			return nil, err
 		}
@@ -130,10 +131,6 @@ func personal(s *Server, of func(context.Context, client.Client, *http.Request) 
 		}
 		return of(r.Context(), c, r)
 	}
-}
-
-func (s *Server) gocraneBackend(r *http.Request) (Backend, error) {
-	return s.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
 }
 
 func listNamespaces(ctx context.Context, c client.Client, _ *http.Request) (any, error) {
@@ -176,7 +173,7 @@ func replaceRule(ctx context.Context, c client.Client, r *http.Request) (any, er
 
 // gocraneAdopt adopts a recommendation. gocrane patched the workload at once; craned applies the recommendation in steps.
 func (s *Server) gocraneAdopt(r *http.Request) (any, error) {
-	b, err := s.gocraneBackend(r)
+	b, err := s.backends.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (s *Server) routes() {
 // ask returns the answer of a backend without parameters.
 func ask[T any](s *Server, of func(Backend, context.Context) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		b, err := s.backend(r)
+		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func askTarget(
 	s *Server, of func(context.Context, Backend, *http.Request, contract.Target) (any, error),
 ) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		b, err := s.backend(r)
+		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func sendValue(w http.ResponseWriter, r *http.Request, value any) error {
 func (s *Server) getWorklist(r *http.Request) (any, error) {
 	var backends []Backend
 	for _, name := range r.URL.Query()["cluster"] {
-		b, err := s.named(name)
+		b, err := s.backends.named(name)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +172,7 @@ func (s *Server) getWorklist(r *http.Request) (any, error) {
 		}
 	}
 	if len(backends) == 0 {
-		backends = s.config.Backends
+		backends = s.backends
 	}
 	var parts []*contract.Worklist
 	var problems []contract.ClusterProblem
@@ -276,7 +276,7 @@ func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 }
 
 func (s *Server) getForecast(r *http.Request) (any, error) {
-	b, err := s.backend(r)
+	b, err := s.backends.of(r)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (s *Server) getForecast(r *http.Request) (any, error) {
 }
 
 func (s *Server) getPlacement(r *http.Request) (any, error) {
-	b, err := s.backend(r)
+	b, err := s.backends.of(r)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func costWindows() []time.Duration {
 }
 
 func (s *Server) getCost(r *http.Request) (any, error) {
-	b, err := s.backend(r)
+	b, err := s.backends.of(r)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +55,8 @@ type Config struct {
 // Server is the dashboard.
 type Server struct {
 	config   Config
+	backends backends
+	audit    auditLog
 	host     string
 	sessions *sessions
 	slots    chan struct{}
@@ -80,7 +81,7 @@ type encodedWorklist struct {
 func New(config Config, listen net.Addr) *Server {
 	_, port, _ := net.SplitHostPort(listen.String())
 	s := &Server{
-		config: config, host: listen.String(), slots: make(chan struct{}, maxConcurrent), mux: http.NewServeMux(),
+		config: config, backends: config.Backends, audit: auditLog{config.Audit, config.User}, host: listen.String(), slots: make(chan struct{}, maxConcurrent), mux: http.NewServeMux(),
 		sessions: &sessions{clock: config.Clock, key: []byte(randomToken()), byHash: map[[32]byte]session{}},
 	}
 	if config.Reviews == nil {
@@ -306,7 +307,7 @@ func (s *Server) describe(r *http.Request, one session, ok bool) contract.Sessio
 		return out
 	}
 	out.User, out.CSRFToken, out.Expires = cmp.Or(one.person.Name, s.config.User), one.csrf, Unix(one.expires)
-	for _, b := range s.config.Backends {
+	for _, b := range s.backends {
 		out.Clusters = append(out.Clusters, b.Cluster(r.Context()))
 	}
 	return out
@@ -317,20 +318,4 @@ func (s *Server) loginMethods() []string {
 		return []string{"token"}
 	}
 	return []string{"link"}
-}
-
-// backend returns the cluster of a request, the first one by default.
-func (s *Server) backend(r *http.Request) (Backend, error) {
-	return s.named(r.URL.Query().Get("cluster"))
-}
-
-func (s *Server) named(name string) (Backend, error) {
-	if name == "" {
-		return s.config.Backends[0], nil
-	}
-	i := slices.IndexFunc(s.config.Backends, func(b Backend) bool { return b.Name() == name })
-	if i < 0 {
-		return nil, NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("there is no cluster %q", name), "")
-	}
-	return s.config.Backends[i], nil
 }

@@ -4,7 +4,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -34,7 +33,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	if slices.ContainsFunc(request.Items, func(i contract.Item) bool { return i.Cluster != name }) {
 		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, "the rows belong to several clusters", "export the rows of one cluster at a time")
 	}
-	b, err := s.named(name)
+	b, err := s.backends.named(name)
 	if err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		byCluster[item.Cluster] = append(byCluster[item.Cluster], item)
 	}
 	for _, name := range order {
-		b, err := s.named(name)
+		b, err := s.backends.named(name)
 		if err != nil {
 			return err
 		}
@@ -90,7 +89,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		out.Results = append(out.Results, results...)
 	}
 	if !request.DryRun {
-		s.audit(r.Context(), request.Action, out.Results)
+		s.audit.recordItems(r.Context(), request.Action, out.Results)
 	}
 	return sendValue(w, r, out)
 }
@@ -104,13 +103,13 @@ func (s *Server) createRule(w http.ResponseWriter, r *http.Request) error {
 	if len(request.YAML) > maxRule {
 		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the rule exceeds %d bytes", maxRule), "split it")
 	}
-	b, err := s.backend(r)
+	b, err := s.backends.of(r)
 	if err != nil {
 		return err
 	}
 	out, err := b.CreateRule(r.Context(), request)
 	if !request.DryRun {
-		s.auditOne(r.Context(), err, "action", "create rule", "cluster", b.Name(), "rule", out.Name)
+		s.audit.record(r.Context(), err, "action", "create rule", "cluster", b.Name(), "rule", out.Name)
 	}
 	if err != nil {
 		return err
@@ -160,23 +159,6 @@ func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contr
 		}
 	}
 	return out
-}
-
-// auditOne records a write with its user and result.
-func (s *Server) auditOne(ctx context.Context, err error, values ...any) {
-	person, _ := PersonOf(ctx)
-	result := "ok"
-	if err != nil {
-		result = FailureOf(err).Body.Message
-	}
-	s.config.Audit.Info("write", slices.Concat([]any{"user", cmp.Or(person.Name, s.config.User)}, values, []any{"result", result})...)
-}
-
-// audit records each write with its user, object and result.
-func (s *Server) audit(ctx context.Context, action string, results []contract.ItemResult) {
-	for _, one := range results {
-		s.auditOne(ctx, itemError(one), "action", action, "cluster", one.Item.Cluster, "namespace", one.Item.Namespace, "recommendation", one.Item.Name)
-	}
 }
 
 // itemError returns the error of an action on one item; nil if it succeeded.
