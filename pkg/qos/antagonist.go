@@ -74,7 +74,7 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 		if rose {
 			return cmp.Compare(increases[b.UID], increases[a.UID])
 		}
-		return cmp.Compare(d.podUse(b, of, r), d.podUse(a, of, r))
+		return cmp.Compare(b.knownUse(of, d.observation.At, r.MaxAge), a.knownUse(of, d.observation.At, r.MaxAge))
 	})
 	return list
 }
@@ -114,14 +114,6 @@ func (d decision) podsAbove(r *Rule) map[string]bool {
 // labelPod is the series label with the pod's UID.
 const labelPod = "PodUid"
 
-// podUse returns the pod's use of a resource; 0 if it is unknown.
-func (d decision) podUse(p *Pod, of series.Resource, r *Rule) float64 {
-	if use, ok := p.use(of, d.observation.At, r.MaxAge); ok {
-		return use
-	}
-	return 0
-}
-
 // interferedPod returns the verdict on the pod that a rule on interference protects; nil for rules on other metrics.
 func (d decision) interferedPod(r *Rule) *verdict {
 	of := interferenceResource(r.Metric)
@@ -153,7 +145,7 @@ func (d decision) describeInterference(r *Rule) *Interference {
 		return i
 	}
 	for _, p := range d.orderVictims(r, d.metric(r).victimCriterion()) {
-		if use := d.podUse(p, of, r); use > 0 && !p.Terminating {
+		if use := p.knownUse(of, d.observation.At, r.MaxAge); use > 0 && !p.Terminating {
 			i.Antagonist, i.Usage, i.Increase = p.ref(), use, d.increase(p, of, r)
 			break
 		}

@@ -117,11 +117,11 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 		f.Reason = cmp.Or(f.Reason, reason)
 		return a, f
 	}
-	if f.Reason = d.belowWaterMark(f.Resource, r.MaxAge); f.Reason != "" {
+	if f.Reason = d.policy.belowWaterMark(d.observation, f.Resource, r.MaxAge); f.Reason != "" {
 		f.Withheld = WithheldByWaterMark
 		return a, f
 	}
-	e := d.planEvictions(r, d.capAtWaterMark(f, gap), quantified, earlier)
+	e := d.planEvictions(r, d.policy.capAtWaterMark(d.observation, f, gap), quantified, earlier)
 	a.Evictions, f.Withheld, f.Reason = e.evictions, e.withheld, e.reason
 	if e.shortfall >= 0 {
 		f.Shortfall = e.shortfall
@@ -148,12 +148,12 @@ func (d decision) computeGap(r *Rule, value float64, earlier *planned) (gap, pen
 }
 
 // belowWaterMark returns why the water mark of a resource forbids evictions; empty if it does not.
-func (d decision) belowWaterMark(r series.Resource, maxAge time.Duration) string {
-	mark, ok := d.policy.WaterMarks[r]
+func (p *Policy) belowWaterMark(o *Observation, r series.Resource, maxAge time.Duration) string {
+	mark, ok := p.WaterMarks[r]
 	if !ok || r == NoResource {
 		return ""
 	}
-	used, known := d.observation.Node.used(r, d.observation.At, maxAge)
+	used, known := o.Node.used(r, o.At, maxAge)
 	switch {
 	case !known:
 		return fmt.Sprintf("no pod is evicted: the use of %s is unknown, and its water mark is %.0f %%", r, 100*mark)
@@ -164,14 +164,13 @@ func (d decision) belowWaterMark(r series.Resource, maxAge time.Duration) string
 }
 
 // capAtWaterMark limits a gap to the part above the water mark, below which no pod is evicted.
-func (d decision) capAtWaterMark(f Finding, gap float64) float64 {
-	mark, ok := d.policy.WaterMarks[f.Resource]
+func (p *Policy) capAtWaterMark(o *Observation, f Finding, gap float64) float64 {
+	mark, ok := p.WaterMarks[f.Resource]
 	if !ok || f.Resource == NoResource {
 		return gap
 	}
-	node := d.observation.Node
-	used, _ := node.used(f.Resource, d.observation.At, time.Duration(1<<62))
-	return min(gap, float64(used-mark)*node.capacity(f.Resource)*(1+float64(d.policy.Limits.Excess))-f.PendingRelease)
+	used, _ := o.Node.used(f.Resource, o.At, time.Duration(1<<62))
+	return min(gap, float64(used-mark)*o.Node.capacity(f.Resource)*(1+float64(p.Limits.Excess))-f.PendingRelease)
 }
 
 // add adds the actions of a rule, with the CPU and memory that they release.

@@ -174,6 +174,14 @@ func (p *Pod) use(r series.Resource, now time.Time, maxAge time.Duration) (float
 	return 0, false
 }
 
+// knownUse returns the pod's use of a resource; 0 if it is unknown.
+func (p *Pod) knownUse(r series.Resource, now time.Time, maxAge time.Duration) float64 {
+	if use, ok := p.use(r, now, maxAge); ok {
+		return use
+	}
+	return 0
+}
+
 // stalled returns the share of time the pod waits for a resource.
 func (p *Pod) stalled(r series.Resource) Measurement[series.Ratio] {
 	switch r {

@@ -35,11 +35,11 @@ func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]boo
 }
 
 // mostImportant returns the pods with a throttled container, the first to restore first.
-func (d decision) mostImportant(throttled func(id string) bool) []*Pod {
+func (o *Observation) mostImportant(throttled func(id string) bool) []*Pod {
 	var pods []*Pod
-	for i := range d.observation.Pods {
-		if slices.ContainsFunc(d.observation.Pods[i].Containers, func(c Container) bool { return throttled(c.ID) }) {
-			pods = append(pods, &d.observation.Pods[i])
+	for i := range o.Pods {
+		if slices.ContainsFunc(o.Pods[i].Containers, func(c Container) bool { return throttled(c.ID) }) {
+			pods = append(pods, &o.Pods[i])
 		}
 	}
 	slices.SortFunc(pods, func(a, b *Pod) int { return -trueFirst(a.Elastic, b.Elastic) })

@@ -125,7 +125,7 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 	}
 	var out []restoreStep[L]
 	given, stepped := 0.0, false
-	for _, p := range d.mostImportant(b.contains) {
+	for _, p := range d.observation.mostImportant(b.contains) {
 		room, held, bound := d.headroom(findings, p, kind.resource)
 		if held {
 			continue
