@@ -15,6 +15,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
@@ -92,14 +93,22 @@ func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 	return out
 }
 
+// annotator writes recommended values into annotations of targets.
+type annotator struct {
+	client       client.Client
+	live         client.Reader
+	clock        clock.PassiveClock
+	recentWrites recentWrites
+}
+
 // annotate writes value into the annotation of the target. Conflicts of owners and refusals become the
 // reason of the outcome; errors that may pass, other conflicts included, are returned.
-func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, value string) (outcome, error) {
+func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, value string) (outcome, error) {
 	annotation, known := annotationOf(rec.Spec.Type)
 	if !known {
 		return outcome{}, nil
 	}
-	wait, err := r.writeOnce(ctx, rec, target, annotation, value)
+	wait, err := a.writeOnce(ctx, rec, target, annotation, value)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
 		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: err.Error(), requeueAfter: retryRefused}, nil
@@ -111,27 +120,27 @@ func (r *Reconciler) annotate(ctx context.Context, rec *analysisv1alpha1.Recomme
 
 // writeOnce writes the annotation unless it was just written and the cache does not show it yet; then it returns how long to
 // wait.
-func (r *Reconciler) writeOnce(
+func (a *annotator) writeOnce(
 	ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation, value string,
 ) (wait time.Duration, err error) {
 	key := writeKey{targetindex.KeyOf(rec.Spec.TargetRef), annotation}
 	if target.GetAnnotations()[annotation] == value {
-		r.recentWrites.forget(key)
+		a.recentWrites.forget(key)
 		return 0, nil
 	}
-	if wait := r.recentWrites.wait(key, target.GetUID(), value, r.Clock.Now()); wait > 0 {
+	if wait := a.recentWrites.wait(key, target.GetUID(), value, a.clock.Now()); wait > 0 {
 		return wait, nil
 	}
-	if err := r.applyAnnotation(ctx, rec, target, annotation, value); err != nil {
+	if err := a.applyAnnotation(ctx, rec, target, annotation, value); err != nil {
 		return 0, err
 	}
-	r.recentWrites.record(key, target.GetUID(), value, r.Clock.Now())
+	a.recentWrites.record(key, target.GetUID(), value, a.clock.Now())
 	return 0, nil
 }
 
 // applyAnnotation applies the annotation without force, so that another owner keeps it; gocrane's craned alone loses it. The UID prevents
 // that a deleted object is created again.
-func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation, value string) error {
+func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, annotation, value string) error {
 	ref := rec.Spec.TargetRef
 	apply := identityOf(ref, target)
 	apply.SetAnnotations(map[string]string{annotation: value})
@@ -140,15 +149,15 @@ func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.
 	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
 		manager += "-" + string(rec.Spec.Type)
 	}
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager))
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager))
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
-		version, legacy, readErr := r.ownedByGocrane(ctx, apply, annotation)
+		version, legacy, readErr := a.ownedByGocrane(ctx, apply, annotation)
 		switch {
 		case readErr != nil:
 			err = readErr
 		case legacy:
 			apply.SetResourceVersion(version) // Refused if another manager has changed the object since.
-			err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager), client.ForceOwnership)
+			err = a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager), client.ForceOwnership)
 		}
 	}
 	if err != nil {
@@ -160,10 +169,10 @@ func (r *Reconciler) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.
 
 // ownedByGocrane reports whether gocrane's craned is the only owner of an annotation of a target, and at which version of the object.
 // gocrane wrote annotations by an update of the status subresource, under the name of its binary.
-func (r *Reconciler) ownedByGocrane(ctx context.Context, target *unstructured.Unstructured, annotation string) (version string, owned bool, err error) {
+func (a *annotator) ownedByGocrane(ctx context.Context, target *unstructured.Unstructured, annotation string) (version string, owned bool, err error) {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(target.GroupVersionKind())
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(target), live); err != nil {
+	if err := a.live.Get(ctx, client.ObjectKeyFromObject(target), live); err != nil {
 		return "", false, fmt.Errorf("reading the owners of the annotation: %w", err)
 	}
 	field := fieldpath.MakePathOrDie("metadata", "annotations", annotation)

@@ -324,8 +324,8 @@ func TestOneWriteForOneValue(t *testing.T) {
 	if result, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || applied != 2 || result.RequeueAfter != 0 {
 		t.Errorf("%v, %v after %d writes; the annotation was removed", result, err, applied)
 	}
-	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.recentWrites.entries) != 1 {
-		t.Errorf("%v, %d entries", err, len(got.reconciler.recentWrites.entries))
+	if _, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || len(got.reconciler.annotator.recentWrites.entries) != 1 {
+		t.Errorf("%v, %d entries", err, len(got.reconciler.annotator.recentWrites.entries))
 	}
 }
 

@@ -51,10 +51,10 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 	}
 	remarks, wait, errs := r.changePods(ctx, e)
 	if e.plan.Replicas != nil {
-		errs = append(errs, r.send(ctx, e.target, e.target.ScaleRequest(*e.plan.Replicas)))
+		errs = append(errs, send(ctx, r.Client, e.target, e.target.ScaleRequest(*e.plan.Replicas)))
 	}
 	if e.plan.Template != nil {
-		errs = append(errs, r.send(ctx, e.target, e.target.TemplateRequest(e.kind, e.plan, e.before)))
+		errs = append(errs, send(ctx, r.Client, e.target, e.target.TemplateRequest(e.kind, e.plan, e.before)))
 	}
 	if e.rec != nil {
 		errs = append(errs, r.writeAdoptionStatus(ctx, e.rec, e.plan, remarks, nil))
@@ -80,7 +80,7 @@ func (r *Reconciler) prepare(ctx context.Context, e execution) (bool, error) {
 		return false, err
 	}
 	if state != nil {
-		if err := r.send(ctx, e.target, state); err != nil {
+		if err := send(ctx, r.Client, e.target, state); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
 		r.recordEvents(e) // Once per step, since a plan without a new state has no events.
@@ -89,7 +89,7 @@ func (r *Reconciler) prepare(ctx context.Context, e execution) (bool, error) {
 	if request == nil {
 		return true, nil
 	}
-	err = r.send(ctx, e.target, request)
+	err = send(ctx, r.Client, e.target, request)
 	if apierrors.IsNotFound(err) {
 		return false, nil // The next decision finds the other autoscaler.
 	}
@@ -137,7 +137,7 @@ func (r *Reconciler) resizePod(ctx context.Context, e execution, resize adoption
 	if request == nil {
 		return podResult{}, nil
 	}
-	err := r.send(ctx, e.target, request)
+	err := send(ctx, r.Client, e.target, request)
 	switch {
 	case err == nil:
 		r.Metrics.countResize("resized")
@@ -158,7 +158,7 @@ func (r *Reconciler) resizePod(ctx context.Context, e execution, resize adoption
 
 // evictPod evicts one pod. An eviction that disruption budgets block is repeated by a later decision.
 func (r *Reconciler) evictPod(ctx context.Context, e execution, evicted adoption.Eviction) (podResult, error) {
-	err := r.send(ctx, e.target, e.target.EvictionRequest(evicted))
+	err := send(ctx, r.Client, e.target, e.target.EvictionRequest(evicted))
 	if err == nil {
 		r.Metrics.countResize("evicted")
 		text := fmt.Sprintf("evicted to go from %s to %s: %s", evicted.From, evicted.To, evicted.Reason)
@@ -192,12 +192,12 @@ func podReference(e execution, name, uid string) *corev1.ObjectReference {
 }
 
 // send sends a request. A request to the target itself updates the version that the next request names.
-func (r *Reconciler) send(ctx context.Context, target *targetsnapshot.TargetSnapshot, request *targetsnapshot.Request) error {
+func send(ctx context.Context, c client.Client, target *targetsnapshot.TargetSnapshot, request *targetsnapshot.Request) error {
 	toTarget := request.Object.GetUID() == target.Object.GetUID()
 	if toTarget {
 		request.Body.SetResourceVersion(target.Object.GetResourceVersion())
 	}
-	object, subresource := request.Object.DeepCopy(), r.Client.SubResource(request.Subresource)
+	object, subresource := request.Object.DeepCopy(), c.SubResource(request.Subresource)
 	if request.Type == "" {
 		if err := subresource.Create(ctx, object, request.Body.DeepCopy()); err != nil {
 			return fmt.Errorf("creating %s in %s: %w", request, object.GetNamespace(), err)
@@ -215,7 +215,7 @@ func (r *Reconciler) send(ctx context.Context, target *targetsnapshot.TargetSnap
 	if request.Subresource != "" {
 		err = subresource.Patch(ctx, object, patch, &client.SubResourcePatchOptions{PatchOptions: options})
 	} else {
-		err = r.Client.Patch(ctx, object, patch, &options)
+		err = c.Patch(ctx, object, patch, &options)
 	}
 	if err != nil {
 		return fmt.Errorf("patching %s in %s: %w", request, request.Object.GetNamespace(), err)

@@ -53,8 +53,8 @@ type Reconciler struct {
 	// Notify receives rollbacks, stops and the opening of the circuit breaker; nil for none.
 	Notify func(notification.Event)
 
-	recentWrites recentWrites
-	refusals     refusals
+	annotator annotator
+	refusals  refusals
 
 	mu            sync.Mutex // guards the fields below; held during a decision
 	budgets       *adoption.BudgetTracker
@@ -66,6 +66,7 @@ type Reconciler struct {
 // NewReconciler returns a Reconciler whose budgets are not loaded yet.
 func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings targetsnapshot.Settings) *Reconciler {
 	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, budgets: adoption.NewBudgetTracker()}
+	r.annotator.client, r.annotator.live, r.annotator.clock = c, live, clk
 	r.Metrics = newMetrics(r.workloadsUnderWay, r.breakerOpen)
 	return r
 }
@@ -222,5 +223,5 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 			message: fmt.Sprintf("Recommendation %s, which takes precedence, is written on the target.", active.Name),
 		}, nil
 	}
-	return r.annotate(ctx, rec, target, value)
+	return r.annotator.annotate(ctx, rec, target, value)
 }
