@@ -27,7 +27,7 @@ func (f *Fleet) RecoverNode(name string) error {
 			f.observe(pod)
 		}
 	}
-	f.beats.Add(name)
+	f.nodes.beats.Add(name)
 	return nil
 }
 

@@ -64,11 +64,9 @@ type Fleet struct {
 	members map[string]*member
 	order   []*member
 	queue   workqueue.TypedRateLimitingInterface[podKey]
-	beats   workqueue.TypedRateLimitingInterface[string]
 	pods    listersv1.PodLister
 	factory informers.SharedInformerFactory
-	// cluster watches Node objects, of which only the conditions are kept.
-	cluster informers.SharedInformerFactory
+	nodes   nodeReporter
 	ready   chan struct{}
 }
 
@@ -94,7 +92,8 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 	f.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](200*time.Millisecond, 10*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[podKey]{Clock: config.Clock})
-	f.beats = workqueue.NewTypedRateLimitingQueueWithConfig(
+	f.nodes = nodeReporter{config: config, client: client, members: f.members}
+	f.nodes.beats = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 5*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
 	f.factory = informers.NewSharedInformerFactoryWithOptions(client, 0,
@@ -103,7 +102,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		}))
 	f.pods = f.factory.Core().V1().Pods().Lister()
-	f.cluster = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepConditions))
+	f.nodes.cluster = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepConditions))
 	for i, spec := range config.Nodes {
 		m := &member{spec: spec, node: kubelet.NewNode(spec, config.Timing, loopback, podPrefix(i))}
 		if config.Serving != nil && config.Serving.Tunnel != nil {
@@ -112,6 +111,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 		f.members[spec.Name] = m
 		f.order = append(f.order, m)
 	}
+	f.nodes.order = f.order
 	return f
 }
 
@@ -138,8 +138,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer f.factory.Shutdown()
-	defer f.cluster.Shutdown()
-	defer f.beats.ShutDown()
+	defer f.nodes.cluster.Shutdown()
+	defer f.nodes.beats.ShutDown()
 	defer f.queue.ShutDown()
 	defer cancel()
 
@@ -159,20 +159,20 @@ func (f *Fleet) Run(ctx context.Context) error {
 	for _, s := range servers {
 		running.Go(func() { s.serve(ctx) })
 	}
-	if err := f.registerAll(ctx); err != nil {
+	if err := f.nodes.registerAll(ctx); err != nil {
 		return err
 	}
 	if err := f.watch(ctx); err != nil {
 		return err
 	}
-	if err := f.watchNodes(ctx); err != nil {
+	if err := f.nodes.watch(ctx); err != nil {
 		return err
 	}
 	for range f.config.Workers {
 		running.Go(func() { f.work(ctx) })
 	}
 	for range heartbeatWorkers {
-		running.Go(func() { f.beat(ctx) })
+		running.Go(func() { f.nodes.beat(ctx) })
 	}
 	running.Go(func() { f.sample(ctx) })
 	close(f.ready)

@@ -16,7 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // kubeletVersion is the kubelet version of the nodes.
@@ -29,52 +33,63 @@ const heartbeatWorkers = 2
 // leaseSeconds is the kubelet's nodeLeaseDurationSeconds.
 const leaseSeconds = 40
 
+// nodeReporter renews the leases of the nodes of a fleet and writes their Node objects.
+type nodeReporter struct {
+	config  Config
+	client  kubernetes.Interface
+	members map[string]*member
+	order   []*member
+	beats   workqueue.TypedRateLimitingInterface[string]
+	// cluster watches Node objects, of which only the conditions are kept.
+	cluster informers.SharedInformerFactory
+}
+
 // registerAll writes every Node object and lease once and spreads the heartbeats over their interval.
-func (f *Fleet) registerAll(ctx context.Context) error {
+func (r *nodeReporter) registerAll(ctx context.Context) error {
 	work := make(chan *member)
 	errs := make(chan error)
-	for range f.config.Workers {
+	for range r.config.Workers {
 		go func() {
 			var failed error
 			for m := range work {
-				failed = errors.Join(failed, f.report(ctx, m))
+				failed = errors.Join(failed, r.report(ctx, m))
 			}
 			errs <- failed
 		}()
 	}
-	for i, m := range f.order {
+	for i, m := range r.order {
 		work <- m
-		f.beats.AddAfter(m.spec.Name, f.config.Heartbeat*time.Duration(i+1)/time.Duration(len(f.order)))
+		r.beats.AddAfter(m.spec.Name, r.config.Heartbeat*time.Duration(i+1)/time.Duration(len(r.order)))
 	}
 	close(work)
 	var err error
-	for range f.config.Workers {
+	for range r.config.Workers {
 		err = errors.Join(err, <-errs)
 	}
 	return err
 }
 
 // beat renews leases and reports statuses until the queue is shut down.
-func (f *Fleet) beat(ctx context.Context) {
+func (r *nodeReporter) beat(ctx context.Context) {
 	for {
-		name, quit := f.beats.Get()
+		name, quit := r.beats.Get()
 		if quit {
 			return
 		}
-		if err := f.report(ctx, f.members[name]); err != nil && ctx.Err() == nil {
-			f.config.Log.V(1).Info("heartbeat failed, retrying", "node", name, "reason", err.Error())
-			f.beats.AddRateLimited(name)
+		if err := r.report(ctx, r.members[name]); err != nil && ctx.Err() == nil {
+			r.config.Log.V(1).Info("heartbeat failed, retrying", "node", name, "reason", err.Error())
+			r.beats.AddRateLimited(name)
 		} else {
-			f.beats.Forget(name)
-			f.beats.AddAfter(name, f.config.Heartbeat)
+			r.beats.Forget(name)
+			r.beats.AddAfter(name, r.config.Heartbeat)
 		}
-		f.beats.Done(name)
+		r.beats.Done(name)
 	}
 }
 
 // report renews the lease of a node and writes the Node object if due.
-func (f *Fleet) report(ctx context.Context, m *member) error {
-	now := f.config.Clock.Now()
+func (r *nodeReporter) report(ctx context.Context, m *member) error {
+	now := r.config.Clock.Now()
 	m.mu.Lock()
 	down, last := m.down, m.reported
 	if now.Sub(m.renewed) > leaseSeconds*time.Second {
@@ -89,12 +104,12 @@ func (f *Fleet) report(ctx context.Context, m *member) error {
 	if last.IsZero() || now.Sub(last) >= statusReport {
 		// Set before the write, so that a concurrent request for another report is kept.
 		m.setReported(now)
-		if err := f.writeNode(ctx, m, now); err != nil {
+		if err := r.writeNode(ctx, m, now); err != nil {
 			m.setReported(time.Time{})
 			return err
 		}
 	}
-	if err := f.renew(ctx, m.spec.Name, now); err != nil {
+	if err := r.renew(ctx, m.spec.Name, now); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -104,8 +119,8 @@ func (f *Fleet) report(ctx context.Context, m *member) error {
 }
 
 // renew renews the lease, or creates it if absent.
-func (f *Fleet) renew(ctx context.Context, name string, now time.Time) error {
-	leases := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+func (r *nodeReporter) renew(ctx context.Context, name string, now time.Time) error {
+	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &name, LeaseDurationSeconds: new(int32(leaseSeconds)), RenewTime: new(metav1.NewMicroTime(now)),
 	}}
@@ -125,8 +140,8 @@ func (f *Fleet) renew(ctx context.Context, name string, now time.Time) error {
 }
 
 // writeNode creates the Node object or updates its status.
-func (f *Fleet) writeNode(ctx context.Context, m *member, now time.Time) error {
-	nodes := f.client.CoreV1().Nodes()
+func (r *nodeReporter) writeNode(ctx context.Context, m *member, now time.Time) error {
+	nodes := r.client.CoreV1().Nodes()
 	m.mu.Lock()
 	want := nodeObject(m, now)
 	m.mu.Unlock()
@@ -139,7 +154,7 @@ func (f *Fleet) writeNode(ctx context.Context, m *member, now time.Time) error {
 	case err != nil:
 		return fmt.Errorf("node %s: %w", want.Name, err)
 	default:
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return f.updateNode(ctx, want) })
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.updateNode(ctx, want) })
 		if err != nil {
 			return fmt.Errorf("node %s: report: %w", want.Name, err)
 		}
@@ -155,8 +170,8 @@ func (m *member) setReported(at time.Time) {
 }
 
 // updateNode updates the kubelet's fields of the object and keeps those of others.
-func (f *Fleet) updateNode(ctx context.Context, want *corev1.Node) error {
-	old, err := f.client.CoreV1().Nodes().Get(ctx, want.Name, metav1.GetOptions{})
+func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error {
+	old, err := r.client.CoreV1().Nodes().Get(ctx, want.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -174,13 +189,67 @@ func (f *Fleet) updateNode(ctx context.Context, want *corev1.Node) error {
 	}
 	maps.Copy(next.Labels, want.Labels)
 	if !maps.Equal(next.Labels, old.Labels) {
-		if next, err = f.client.CoreV1().Nodes().Update(ctx, next, metav1.UpdateOptions{}); err != nil {
+		if next, err = r.client.CoreV1().Nodes().Update(ctx, next, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
 	volumes, attached := next.Status.VolumesInUse, next.Status.VolumesAttached
 	next.Status = want.Status
 	next.Status.VolumesInUse, next.Status.VolumesAttached = volumes, attached
-	_, err = f.client.CoreV1().Nodes().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	_, err = r.client.CoreV1().Nodes().UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	return err
+}
+
+// watch watches the Node objects for changes by others. A kubelet compares its status with the object every ten
+// seconds; one watch for the whole fleet is faster and cheaper.
+func (r *nodeReporter) watch(ctx context.Context) error {
+	informer := r.cluster.Core().V1().Nodes().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    r.onNodeChanged,
+		UpdateFunc: func(_, obj any) { r.onNodeChanged(obj) },
+	})
+	if err != nil {
+		return fmt.Errorf("simulated nodes: watch the nodes: %w", err)
+	}
+	r.cluster.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return fmt.Errorf("simulated nodes: list the nodes: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// onNodeChanged requests a report of a node whose Ready condition the cluster has changed after late heartbeats:
+// renewing only the lease would leave it NotReady and tainted until the next report is due.
+func (r *nodeReporter) onNodeChanged(obj any) {
+	node, ok := obj.(*corev1.Node)
+	if !ok || isReady(node) {
+		return
+	}
+	m, ok := r.members[node.Name]
+	if !ok {
+		return
+	}
+	m.setReported(time.Time{})
+	r.beats.Add(node.Name)
+}
+
+// isReady reports whether the object's Ready condition is True, as reported by every running simulated node.
+func isReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// keepConditions drops all fields of a Node that onNodeChanged does not read.
+func keepConditions(obj any) (any, error) {
+	if node, ok := obj.(*corev1.Node); ok {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+			Status:     corev1.NodeStatus{Conditions: node.Status.Conditions},
+		}, nil
+	}
+	return obj, nil
 }

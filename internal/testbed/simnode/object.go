@@ -98,7 +98,7 @@ func (f *Fleet) measure() {
 		after, _ := m.node.Pressure()
 		if before != after {
 			m.reported = time.Time{}
-			f.beats.Add(m.spec.Name)
+			f.nodes.beats.Add(m.spec.Name)
 		}
 		dirty, events := m.node.Dirty(), m.node.Events()
 		m.mu.Unlock()
