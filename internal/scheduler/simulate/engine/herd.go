@@ -72,21 +72,22 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 	if sim.err != nil {
 		return Herd{}, fmt.Errorf("herd with %s: %w", name, sim.err)
 	}
-	return sim.herd(b, name), nil
+	return measureHerd(b, sim.truth, sim.now, name, len(sim.pending)), nil
 }
 
-func (s *simulation) herd(b *simcluster.Burst, name string) Herd {
-	h := Herd{Policy: name, Pods: len(b.Pods) - len(b.On), Waiting: len(s.pending), PodShare: b.PodShare()}
+// measureHerd measures the spread of the burst over the nodes at a time.
+func measureHerd(b *simcluster.Burst, truth *simcluster.Truth, now time.Duration, name string, waiting int) Herd {
+	h := Herd{Policy: name, Pods: len(b.Pods) - len(b.On), Waiting: waiting, PodShare: b.PodShare()}
 	on := make([]int, len(b.Nodes))
 	for pod := len(b.On); pod < len(b.Pods); pod++ {
-		if node := s.truth.NodeOf(pod); node >= 0 {
+		if node := truth.NodeOf(pod); node >= 0 {
 			on[node]++
 			h.Most = max(h.Most, on[node])
 		}
 	}
 	h.OnIdle = on[0]
 	load := make([]float64, len(b.Nodes))
-	s.truth.Demand(s.now, load)
+	truth.Demand(now, load)
 	mean, most := 0.0, 0.0
 	for _, l := range load {
 		mean += l / float64(len(load))
