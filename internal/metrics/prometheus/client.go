@@ -277,10 +277,11 @@ func (c *client) query(ctx context.Context, endpoint string, params url.Values, 
 	limit := maxAnswer * int64(c.cfg.MaxSamples)
 	return c.call(ctx, request{endpoint: endpoint, params: params}, func(r io.Reader) error {
 		into.reset()
-		a, err := decodeResult(r, limit, into)
-		if err != nil {
+		d := &decoder{s: newScanner(r), limit: limit, into: into}
+		if err := d.decode(); err != nil {
 			return err
 		}
+		a := d.answer
 		if err := a.check(); err != nil {
 			return err
 		}
@@ -316,12 +317,13 @@ func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, 
 	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
 	return c.call(ctx, request{endpoint: seriesPath, params: params}, func(r io.Reader) error {
 		into.reset()
-		a, err := decodeLabelSets(r, maxAnswer*int64(c.cfg.MaxSamples), into)
+		d := &decoder{s: newScanner(r), limit: maxAnswer * int64(c.cfg.MaxSamples), labelSets: true, into: into}
+		err := d.decode()
 		if err == nil {
-			err = a.check()
+			err = d.answer.check()
 		}
 		if err == nil {
-			c.noteAnswer(a)
+			c.noteAnswer(d.answer)
 		}
 		return err
 	})

@@ -6,7 +6,6 @@ package prometheus
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"strconv"
 )
@@ -63,22 +62,8 @@ type decoder struct {
 // span locates a label in the arena: name is arena[from:mid], value arena[mid:to].
 type span struct{ from, mid, to int }
 
-// decodeResult decodes a response of the query endpoints with at most maxSamples samples.
-func decodeResult(r io.Reader, maxSamples int64, into collector) (answer, error) {
-	d := &decoder{s: newScanner(r), limit: maxSamples, into: into}
-	err := d.response()
-	return d.answer, err
-}
-
-// decodeLabelSets decodes a response of the series endpoint, a list of at most maxSets label sets.
-func decodeLabelSets(r io.Reader, maxSets int64, into collector) (answer, error) {
-	d := &decoder{s: newScanner(r), limit: maxSets, labelSets: true, into: into}
-	err := d.response()
-	return d.answer, err
-}
-
-// response decodes the outer object.
-func (d *decoder) response() error {
+// decode decodes a response of the query endpoints, or a list of label sets of the series endpoint.
+func (d *decoder) decode() error {
 	if err := d.s.expect('{'); err != nil {
 		return err
 	}

@@ -56,7 +56,9 @@ func (discard) add([]label, []point) error { return nil }
 
 func decodeAll(r io.Reader) (decoded, error) {
 	var out decoded
-	a, err := decodeResult(r, 1_000_000, &out)
+	d := &decoder{s: newScanner(r), limit: 1_000_000, into: &out}
+	err := d.decode()
+	a := d.answer
 	out.Status, out.ErrorType, out.Error, out.ResultType = a.status, a.errorType, a.message, a.resultType
 	out.Warnings, out.Plain, out.Histograms = a.warnings, a.plain, a.histograms
 	return out, err
@@ -240,7 +242,8 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeResult(strings.NewReader(text), 1_000_000, discard{}); err != nil {
+		d := &decoder{s: newScanner(strings.NewReader(text)), limit: 1_000_000, into: discard{}}
+		if err := d.decode(); err != nil {
 			b.Fatal(err)
 		}
 	}

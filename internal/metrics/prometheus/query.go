@@ -154,7 +154,7 @@ func (p *shard) add(labels []label, points []point) error {
 	if (len(p.found)+1)*p.cells > p.maxCells {
 		return errTooMany
 	}
-	f := shardSeries{labels: toLabels(labels), values: appendGaps(nil, p.cells)}
+	f := shardSeries{labels: toLabels(labels), values: slices.Repeat([]float64{series.Gap()}, p.cells)}
 	f.name = labelsKey(f.labels)
 	cells := cellsOf(p.grid.at(p.from), p.grid.step, p.cells)
 	for _, pt := range points {
@@ -179,20 +179,12 @@ func (p *shard) commit() {
 		if !ok {
 			whole = &metrics.LabelledSeries{
 				Labels: f.labels,
-				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: appendGaps(nil, p.grid.points)},
+				Series: series.Series{Start: p.grid.start, Step: p.grid.step, Values: slices.Repeat([]float64{series.Gap()}, p.grid.points)},
 			}
 			p.grid.byName[f.name] = whole
 		}
 		copy(whole.Values[p.from:], f.values)
 	}
-}
-
-// appendGaps appends n gaps to dst.
-func appendGaps(dst []float64, n int) []float64 {
-	for range n {
-		dst = append(dst, series.Gap())
-	}
-	return dst
 }
 
 // cells maps times to the indexes of a grid.

@@ -145,7 +145,9 @@ func (t *table) add(labels []label, points []point) error {
 	if from+last-first+1 > t.maxValues {
 		return errTooMany
 	}
-	t.values = appendGaps(t.values, last-first+1)
+	for range last - first + 1 {
+		t.values = append(t.values, series.Gap())
+	}
 	values := t.values[from:]
 	for _, p := range points {
 		if series.IsGap(p.value) {
