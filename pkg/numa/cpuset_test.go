@@ -205,7 +205,7 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 			t.Fatalf("%s: %s runs on reserved CPUs", when, owner)
 		}
 		for zone, n := range counts {
-			has := cpus.Intersection(l.layout.ZoneCPUs(zone)).Len()
+			has := cpus.Intersection(l.layout.zones[zone]).Len()
 			if fixed := h.policy == PolicyExclusive || h.policy == PolicyImmovable; fixed && has != n || !fixed && has < n {
 				t.Fatalf("%s: %s (%s) has %d CPUs of %s, asked for %d", when, owner, h.policy, has, zone, n)
 			}

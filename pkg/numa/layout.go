@@ -53,9 +53,6 @@ func NewLayout(threads []Thread) (*Layout, error) {
 // All returns the CPUs of the machine.
 func (l *Layout) All() CPUSet { return l.all }
 
-// ZoneCPUs returns the CPUs of a zone; none for an unknown zone.
-func (l *Layout) ZoneCPUs(name string) CPUSet { return l.zones[name] }
-
 // CountByZone returns the number of CPUs in each zone, without empty zones.
 func (l *Layout) CountByZone(cpus CPUSet) map[string]int {
 	counts := map[string]int{}

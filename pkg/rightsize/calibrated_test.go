@@ -230,7 +230,7 @@ func TestTargetOfPolicyFiles(t *testing.T) {
 		`{"name": "a", "base": "calibrated", "cpu": {"target": 0.0025}}`:     0.0025,
 		`{"name": "a", "base": "calibrated", "cpu": {"method": "envelope"}}`: 0,
 	} {
-		if p, err := ParsePolicy([]byte(text)); err != nil || p.CPU.Target != want {
+		if p, err := parsePolicy([]byte(text)); err != nil || p.CPU.Target != want {
 			t.Errorf("%s: %v, %v", text, p.CPU.Target, err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestTargetOfPolicyFiles(t *testing.T) {
 		`{"name": "a", "cpu": {"method": "calibrated", "window": "3d"}}`,
 		`{"name": "a", "cpu": {"method": "calibrated", "halfLife": "3d"}}`,
 	} {
-		if _, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), "cpu.") {
+		if _, err := parsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), "cpu.") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -29,26 +29,6 @@ type policySetFile struct {
 	} `json:"rules"`
 }
 
-// ParsePolicy reads a policy from JSON; the caller converts YAML to JSON. Unknown and repeated fields, values of another type
-// and fields that contradict each other are errors. All errors are returned together, each a *settings.FieldError. Fields
-// that are left out come from the built-in policy named in "base", or from the default. Example:
-//
-//	{"name": "web", "base": "latency-sensitive", "minHistory": "3d",
-//	 "cpu":    {"method": "percentile", "percentile": 0.99, "margin": 0.15, "window": "7d", "floor": "50m",
-//	            "limit": {"mode": "none"}},
-//	 "memory": {"margin": 0.2, "ceiling": "8Gi", "oom": {"ratio": 1.3}},
-//	 "specifications": ["0.5c1g", "1c2g"]}
-//
-// Durations are read by series.ParseDuration, amounts are Kubernetes quantities.
-func ParsePolicy(data []byte) (Policy, error) {
-	var f policyFile
-	errs := f.decode(data, &f)
-	if err := errs.Err(); err != nil {
-		return Policy{}, err
-	}
-	return f.Policy, nil
-}
-
 // decode reads a document into the struct that f is part of.
 func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
 	var first struct {
@@ -90,15 +70,24 @@ func (p *CPUPolicy) selectMethod(m Method) {
 	}
 }
 
-// ParsePolicySet reads a policy as ParsePolicy does, which becomes the default, and with it "rules", a list of matches and
-// policies; a policy is the name of a built-in one, or written out:
+// ParsePolicySet reads a policy from JSON, which becomes the default; the caller converts YAML to JSON. Unknown and repeated fields, values of another type
+// and fields that contradict each other are errors. All errors are returned together, each a *settings.FieldError. Fields
+// that are left out come from the built-in policy named in "base", or from the default. Example:
+//
+//	{"name": "web", "base": "latency-sensitive", "minHistory": "3d",
+//	 "cpu":    {"method": "percentile", "percentile": 0.99, "margin": 0.15, "window": "7d", "floor": "50m",
+//	            "limit": {"mode": "none"}},
+//	 "memory": {"margin": 0.2, "ceiling": "8Gi", "oom": {"ratio": 1.3}},
+//	 "specifications": ["0.5c1g", "1c2g"]}
+//
+// Durations are read by series.ParseDuration, amounts are Kubernetes quantities.
+//
+// Beside it, "rules" is a list of matches and policies; a policy is the name of a built-in one, or written out:
 //
 //	{"name": "ours", "cpu": {"margin": 0.1},
 //	 "rules": [{"match": {"kinds": ["Job", "CronJob"]}, "policy": "batch"},
 //	           {"match": {"namespaces": ["shop"], "labels": {"tier": "web"}},
 //	            "policy": {"name": "web", "base": "latency-sensitive", "memory": {"margin": 0.2}}}]}
-//
-// Its errors are those of ParsePolicy.
 func ParsePolicySet(data []byte) (PolicySet, error) {
 	var f policySetFile
 	errs := f.decode(data, &f)

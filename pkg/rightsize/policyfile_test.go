@@ -11,8 +11,14 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
+// parsePolicy returns the default of a policy file.
+func parsePolicy(data []byte) (Policy, error) {
+	set, err := ParsePolicySet(data)
+	return set.Default, err
+}
+
 func TestParsePolicy(t *testing.T) {
-	p, err := ParsePolicy([]byte(`{"name": "web", "base": "latency-sensitive", "minHistory": "3d",
+	p, err := parsePolicy([]byte(`{"name": "web", "base": "latency-sensitive", "minHistory": "3d",
 		"cpu": {"method": "percentile", "percentile": 0.99, "margin": 0.15, "window": "7d", "floor": "50m", "ceiling": "8", "limit": {"mode": "none"}},
 		"memory": {"margin": 0.2, "ceiling": "8Gi", "limit": {"headroom": 0.5, "mode": "headroom"}, "oom": {"ratio": 1.3}},
 		"specifications": ["0.5c1g", "1c2g"]}`))
@@ -24,7 +30,7 @@ func TestParsePolicy(t *testing.T) {
 		p.Memory.Limit != (LimitPolicy{LimitHeadroom, 0.5}) || p.Memory.OOM.Ratio != 1.3 || p.Memory.OOM.Cap != 2 || len(p.Specifications) != 2 {
 		t.Errorf("%+v", p)
 	}
-	if p, err := ParsePolicy([]byte(`{"name": "like-default"}`)); err != nil || p.CPU != mustPolicy(t, DefaultPolicy).CPU {
+	if p, err := parsePolicy([]byte(`{"name": "like-default"}`)); err != nil || p.CPU != mustPolicy(t, DefaultPolicy).CPU {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -51,7 +57,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"bad size":         {`{"name":"a","specifications":["1c"]}`, "specifications", `entry "1c"`},
 		"cap below ratio":  {`{"name":"a","memory":{"oom":{"ratio":1.5,"cap":1.2}}}`, "memory.oom.cap", "at least memory.oom.ratio"},
 	} {
-		_, err := ParsePolicy([]byte(c.file))
+		_, err := parsePolicy([]byte(c.file))
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: error %v does not say %q", name, err, c.says)
 			continue
@@ -64,7 +70,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 }
 
 func TestParsePolicyReportsAllErrors(t *testing.T) {
-	_, err := ParsePolicy([]byte(`{"name":"a","cpu":{"marginn":1},"memory":{"window":"x"},"foo":1}`))
+	_, err := parsePolicy([]byte(`{"name":"a","cpu":{"marginn":1},"memory":{"window":"x"},"foo":1}`))
 	for _, path := range []string{"cpu.marginn", "memory.window", "foo"} {
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%v does not name %s", err, path)
@@ -76,7 +82,7 @@ func FuzzParsePolicy(f *testing.F) {
 	f.Add(`{"name":"a","base":"batch","cpu":{"method":"percentile","limit":{"mode":"headroom","headroom":1}}}`)
 	f.Add(`{"name":"a","memory":{"floor":"1Ei","oom":{"minBump":"9E"}},"specifications":["1c1g"]}`)
 	f.Fuzz(func(t *testing.T, file string) {
-		p, err := ParsePolicy([]byte(file))
+		p, err := parsePolicy([]byte(file))
 		if err != nil {
 			return
 		}

@@ -271,19 +271,6 @@ func (p *Profile) Window(now time.Time, window time.Duration) []*Day {
 	return windowDays(p, now, window)
 }
 
-// DropBefore drops the days before first.
-func (p *Profile) DropBefore(first series.Day) {
-	i, _ := p.search(first)
-	p.days = slices.Delete(p.days, 0, i)
-}
-
-// Extract returns a new profile with a copy of the days d for which from <= d < to: what a cache by day stores.
-func (p *Profile) Extract(from, to series.Day) *Profile {
-	out := NewProfile()
-	out.Merge(p.between(from, to))
-	return out
-}
-
 // Compact releases unused memory. It is called once all samples have been added.
 func (p *Profile) Compact() {
 	for _, d := range p.days {

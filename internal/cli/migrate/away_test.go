@@ -98,7 +98,7 @@ func TestAway(t *testing.T) {
 			t.Errorf("%s is left", ref)
 		}
 	}
-	for _, ref := range []Ref{namespacedRef("v1", "ConfigMap", "crane-system", "of-a-user"), deploymentRef("crane-system", componentScheduler)} {
+	for _, ref := range []Ref{namespacedRef("v1", "ConfigMap", "crane-system", "of-a-user"), namespacedRef("apps/v1", "Deployment", "crane-system", componentScheduler)} {
 		if now[ref] == nil {
 			t.Errorf("%s is removed", ref)
 		}

@@ -304,7 +304,7 @@ func TestMigrated(t *testing.T) {
 	if now[secret] != nil || now[Ref{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "custom-metrics-reader"}] == nil {
 		t.Error("the Secret is left, or a role that others use is removed")
 	}
-	craned := &Object{Object: now[deploymentRef("crane-system", "craned")]}
+	craned := &Object{Object: now[namespacedRef("apps/v1", "Deployment", "crane-system", "craned")]}
 	args, _, _ := unstructured.NestedStringSlice(mapsAt(craned, "spec", "template", "spec", "containers")[0], "args")
 	if !slices.Contains(args, "--prometheus-address=http://p:9090") || !slices.Contains(args, "--api-qps=7") || slices.Contains(args, "--server-mode=debug") {
 		t.Errorf("craned has %v", args)

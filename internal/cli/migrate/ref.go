@@ -49,10 +49,6 @@ func namespacedRef(apiVersion, kind, namespace, name string) Ref {
 	return Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
 }
 
-func deploymentRef(namespace, name string) Ref {
-	return namespacedRef("apps/v1", "Deployment", namespace, name)
-}
-
 func serviceRef(namespace, name string) Ref { return namespacedRef("v1", "Service", namespace, name) }
 
 // stringAt returns a string field; empty if there is none.

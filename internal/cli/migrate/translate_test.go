@@ -173,8 +173,8 @@ func TestTranslate(t *testing.T) {
 	}
 	builtin = s.apply(builtin)
 	for ref, want := range map[Ref][]string{
-		deploymentRef(craneNamespace, componentCraned):                             {"--prometheus-address=http://mine:9090", "--v=4", "--api-qps=7", "--prometheus-insecure-skip-verify=true", "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
-		deploymentRef(craneNamespace, componentAdapter):                            {"--prometheus-address=http://mine:9090", "--remote-adapter=true", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
+		namespacedRef("apps/v1", "Deployment", craneNamespace, componentCraned):    {"--prometheus-address=http://mine:9090", "--v=4", "--api-qps=7", "--prometheus-insecure-skip-verify=true", "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
+		namespacedRef("apps/v1", "Deployment", craneNamespace, componentAdapter):   {"--prometheus-address=http://mine:9090", "--remote-adapter=true", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
 		namespacedRef("apps/v1", "DaemonSet", craneNamespace, componentAgent):      {"--collect-interval=5s"},
 		namespacedRef("v1", "ConfigMap", craneNamespace, "crane-node-load-policy"): {"name: cpu_usage_avg_7m"},
 		namespacedRef("v1", "ConfigMap", craneNamespace, recommendationConfigName): {"config.yaml: 'recommenders: []'"},
