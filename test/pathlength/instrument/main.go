@@ -1,10 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command instrument writes copies of the module's sources that report every call to package calltrace, and the overlay file with which the
-// go command builds the copies:
-//
-//	instrument DIRECTORY
+// Command instrument writes copies of the module's sources that report every call to package calltrace to a directory, and the overlay file
+// with which the go command builds the copies.
 package main
 
 import (
