@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -283,10 +284,7 @@ func (f *forecastReader) requestedReplicas(
 
 // replicas returns the replicas for a load, within the bounds of the autoscaler.
 func (f *forecastReader) replicas(kind string, load series.Series, perPod float64) contract.Series {
-	least := int32(1)
-	if f.ehpa.Spec.MinReplicas != nil {
-		least = *f.ehpa.Spec.MinReplicas
-	}
+	least := ptr.Deref(f.ehpa.Spec.MinReplicas, 1)
 	counts := series.Series{Start: load.Start, Step: load.Step}
 	for _, v := range load.Values {
 		if !math.IsNaN(v) {

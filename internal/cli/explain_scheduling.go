@@ -41,14 +41,7 @@ type explainSchedulingOptions struct {
 }
 
 func newExplainCommand(s Streams) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "explain",
-		Short: "Explain decisions of Crane",
-		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newExplainWorkloadCommand(s), newExplainSchedulingCommand(s))
-	return cmd
+	return newGroupCommand("explain", "Explain decisions of Crane", newExplainWorkloadCommand(s), newExplainSchedulingCommand(s))
 }
 
 func newExplainSchedulingCommand(s Streams) *cobra.Command {

@@ -48,7 +48,7 @@ func explainFixtureReport(t *testing.T) *report {
 	}
 	in := resource.Input{Policy: policy, Now: now, Containers: []resource.Container{
 		{Name: "app", Profile: profile(10), Current: rightsize.Resources{
-			CPURequest: ptr(series.MilliCPU(1000)), CPULimit: ptr(series.MilliCPU(2000)), MemoryRequest: ptr(series.Bytes(1 << 30)), MemoryLimit: ptr(series.Bytes(1 << 30)),
+			CPURequest: new(series.MilliCPU(1000)), CPULimit: new(series.MilliCPU(2000)), MemoryRequest: new(series.Bytes(1 << 30)), MemoryLimit: new(series.Bytes(1 << 30)),
 		}},
 		{Name: "proxy", Profile: profile(1)},
 	}}

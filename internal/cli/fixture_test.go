@@ -68,8 +68,6 @@ func cutStyle(t *testing.T, page []byte) (rest []byte, sheet string) {
 	return slices.Concat(before, []byte(begin+end), after), string(style)
 }
 
-func ptr[T any](v T) *T { return new(v) }
-
 // execute runs the command line without the exit code of Main and returns its output and error.
 func execute(t *testing.T, args ...string) (out, errOut string, err error) {
 	t.Helper()
@@ -120,20 +118,20 @@ func fixtureReport() *report {
 				plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch, Description: "The requests should change.", Containers: []rightsize.Recommendation{
 					{
 						Container: "proxy", CPU: ready("p99"), Memory: ready("max"),
-						Current: rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(128 << 20))},
-						Target:  rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(64 << 20))},
+						Current: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(128 << 20))},
+						Target:  rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))},
 					},
 					{
 						Container: "app", CPU: ready("p99", rightsize.Flag{Code: rightsize.FlagThrottled, Detail: "at its limit"}), Memory: ready("max"),
-						Current: rightsize.Resources{CPULimit: ptr(series.MilliCPU(2000)), MemoryRequest: ptr(series.Bytes(1 << 30))},
-						Target:  rightsize.Resources{CPURequest: ptr(series.MilliCPU(12345)), CPULimit: ptr(series.MilliCPU(20000)), MemoryRequest: ptr(series.Bytes(1536 << 20))},
+						Current: rightsize.Resources{CPULimit: new(series.MilliCPU(2000)), MemoryRequest: new(series.Bytes(1 << 30))},
+						Target:  rightsize.Resources{CPURequest: new(series.MilliCPU(12345)), CPULimit: new(series.MilliCPU(20000)), MemoryRequest: new(series.Bytes(1536 << 20))},
 					},
 				}},
 			},
 			{
 				workload: young, usage: []containerUsage{{}},
 				plan: resource.Plan{State: recommend.Learning, Incomplete: true, Description: "No number yet.", Containers: []rightsize.Recommendation{
-					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: ptr(series.MilliCPU(1000))}},
+					{Container: "app", CPU: learning, Memory: learning, Current: rightsize.Resources{CPURequest: new(series.MilliCPU(1000))}},
 				}},
 			},
 		},

@@ -10,6 +10,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // renderCSV writes one row per container or group, with a header. Amounts are numbers in cores, bytes, fractions and
@@ -63,10 +65,7 @@ func csvResourceCells(r *jsonResource) []string {
 	if r == nil {
 		return cells
 	}
-	recommended := jsonAmounts{}
-	if r.Recommended != nil {
-		recommended = *r.Recommended
-	}
+	recommended := ptr.Deref(r.Recommended, jsonAmounts{})
 	cells[0] = r.Status
 	for i, a := range []*jsonAmount{r.Current.Request, r.Current.Limit, recommended.Request, recommended.Limit} {
 		if a != nil {

@@ -203,8 +203,8 @@ func TestNodeGroups(t *testing.T) {
 	r := fixtureReport()
 	c := &r.items[0].plan.Containers[0]
 	c.NodeGroups = []rightsize.NodeGroupSize{
-		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: ptr(series.MilliCPU(100)), MemoryRequest: ptr(series.Bytes(64 << 20))}},
-		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: ptr(series.MilliCPU(30))}},
+		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))}},
+		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(30))}},
 	}
 	var out jsonReport
 	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
@@ -233,8 +233,8 @@ func TestNodeGroupSavings(t *testing.T) {
 	web := &r.items[0]
 	web.workload.Kind = "DaemonSet"
 	c := &web.plan.Containers[0]
-	c.Current.CPURequest, c.Current.MemoryRequest = ptr(series.MilliCPU(1000)), ptr(series.Bytes(1<<30))
-	target := rightsize.Resources{CPURequest: ptr(series.MilliCPU(500)), MemoryRequest: ptr(series.Bytes(1 << 30))}
+	c.Current.CPURequest, c.Current.MemoryRequest = new(series.MilliCPU(1000)), new(series.Bytes(1<<30))
+	target := rightsize.Resources{CPURequest: new(series.MilliCPU(500)), MemoryRequest: new(series.Bytes(1 << 30))}
 	c.CPU.Status, c.Memory.Status = rightsize.Ready, rightsize.Ready
 	c.NodeGroups = []rightsize.NodeGroupSize{
 		{Group: "pool=cheap", Pods: 2, CPU: c.CPU, Memory: c.Memory, Target: target},

@@ -75,10 +75,10 @@ func patchFixtureReport(t *testing.T) *report {
 		}
 		rec := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c)}
 		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
-		rec.Target = rightsize.Resources{CPURequest: ptr(series.MilliCPU(250)), MemoryRequest: ptr(series.Bytes(256 << 20))}
+		rec.Target = rightsize.Resources{CPURequest: new(series.MilliCPU(250)), MemoryRequest: new(series.Bytes(256 << 20))}
 		switch c.Name {
 		case "limited":
-			rec.Target.MemoryLimit = ptr(series.Bytes(512 << 20))
+			rec.Target.MemoryLimit = new(series.Bytes(512 << 20))
 		case "young":
 			rec.Target = rightsize.Resources{}
 			rec.CPU.Status, rec.Memory.Status = rightsize.Learning, rightsize.NoData

@@ -69,6 +69,18 @@ func newVersionCommand(s Streams) *cobra.Command {
 	}
 }
 
+// newGroupCommand returns a command that only groups others.
+func newGroupCommand(use, short string, members ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(members...)
+	return cmd
+}
+
 // noArgs rejects arguments with a usage error, which suggests subcommands of a similar name.
 func noArgs(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -156,12 +157,8 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		want := int32(1)
-		if d.Spec.Replicas != nil {
-			want = *d.Spec.Replicas
-		}
 		found[d.Labels[componentLabel]] = true
-		r.addComponent(d, d.Spec.Template.Spec, d.Status.ReadyReplicas, d.Status.UpdatedReplicas, want)
+		r.addComponent(d, d.Spec.Template.Spec, d.Status.ReadyReplicas, d.Status.UpdatedReplicas, ptr.Deref(d.Spec.Replicas, 1))
 	}
 	for i := range daemons.Items {
 		d := &daemons.Items[i]

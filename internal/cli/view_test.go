@@ -141,7 +141,7 @@ func TestGroupsSortBySum(t *testing.T) {
 		it := web
 		it.workload.Namespace, it.workload.Kind = namespace, kind
 		c := web.plan.Containers[0]
-		c.Current.CPURequest, c.Target.CPURequest = ptr(series.MilliCPU(1000)), ptr(after)
+		c.Current.CPURequest, c.Target.CPURequest = new(series.MilliCPU(1000)), new(after)
 		it.plan.Containers, it.plan.MeanPods = []rightsize.Recommendation{c}, meanPods
 		it.usage, it.saving, it.savings, it.groupSavings = it.usage[:1], cost.Saving{}, nil, nil
 		r.items = append(r.items, it)

@@ -65,9 +65,9 @@ func (s *Server) routes() {
 		return b.WhatIf(ctx, of, r.URL.Query().Get("container"), settings)
 	}))
 	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
-	s.read(contract.PathForecast, s.getForecast)
+	s.read(contract.PathForecast, askNamed(s, "name", "namespace and name of the EffectiveHorizontalPodAutoscaler are required", Backend.Forecast))
 	s.read(contract.PathNodes, ask(s, Backend.Nodes))
-	s.read(contract.PathPlacement, s.getPlacement)
+	s.read(contract.PathPlacement, askNamed(s, "pod", "namespace and pod are required", Backend.Placement))
 	s.read(contract.PathCost, s.getCost)
 	s.read(contract.PathRules, ask(s, Backend.Rules))
 	s.write(contract.PathRules, s.createRule)
@@ -275,28 +275,19 @@ func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 	return out, nil
 }
 
-func (s *Server) getForecast(r *http.Request) (any, error) {
-	b, err := s.backends.of(r)
-	if err != nil {
-		return nil, err
+// askNamed returns the answer of a backend about the object whose namespace and name are in the parameters; parameter is that of the name.
+func askNamed[T any](s *Server, parameter, missing string, of func(b Backend, ctx context.Context, namespace, name string) (T, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		b, err := s.backends.of(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		if q.Get("namespace") == "" || q.Get(parameter) == "" {
+			return nil, invalid("%s", missing)
+		}
+		return of(b, r.Context(), q.Get("namespace"), q.Get(parameter))
 	}
-	q := r.URL.Query()
-	if q.Get("namespace") == "" || q.Get("name") == "" {
-		return nil, invalid("namespace and name of the EffectiveHorizontalPodAutoscaler are required")
-	}
-	return b.Forecast(r.Context(), q.Get("namespace"), q.Get("name"))
-}
-
-func (s *Server) getPlacement(r *http.Request) (any, error) {
-	b, err := s.backends.of(r)
-	if err != nil {
-		return nil, err
-	}
-	q := r.URL.Query()
-	if q.Get("namespace") == "" || q.Get("pod") == "" {
-		return nil, invalid("namespace and pod are required")
-	}
-	return b.Placement(r.Context(), q.Get("namespace"), q.Get("pod"))
 }
 
 // costWindows are few, because each is read for all viewers together and takes long.

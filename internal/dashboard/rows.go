@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/dashboard/contract"
@@ -244,10 +245,7 @@ func SortRows(rows []contract.Row) {
 }
 
 func saving(r contract.Row) float64 {
-	if r.SavingPerMonth == nil {
-		return math.Inf(-1)
-	}
-	return *r.SavingPerMonth
+	return ptr.Deref(r.SavingPerMonth, math.Inf(-1))
 }
 
 // teamLabels are the labels that name a team, the most specific first.

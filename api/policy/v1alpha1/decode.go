@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -20,27 +21,31 @@ import (
 // unexpected apiVersion or kind, an unknown or duplicate field, and an error of Validate are errors with the path of the
 // field.
 func DecodeDynamicSchedulerPolicy(data []byte) (*DynamicSchedulerPolicy, error) {
-	policy := &DynamicSchedulerPolicy{}
-	if err := decode(data, policy); err != nil {
-		return nil, fmt.Errorf("decode DynamicSchedulerPolicy: %w", err)
-	}
-	if err := policy.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("invalid DynamicSchedulerPolicy: %w", err)
-	}
-	return policy, nil
+	return decodeValid[DynamicSchedulerPolicy](data, "DynamicSchedulerPolicy")
 }
 
 // DecodeRecommendationConfiguration reads a RecommendationConfiguration from one YAML or JSON document and checks it,
 // with the same errors as DecodeDynamicSchedulerPolicy.
 func DecodeRecommendationConfiguration(data []byte) (*RecommendationConfiguration, error) {
-	config := &RecommendationConfiguration{}
-	if err := decode(data, config); err != nil {
-		return nil, fmt.Errorf("decode RecommendationConfiguration: %w", err)
+	return decodeValid[RecommendationConfiguration](data, "RecommendationConfiguration")
+}
+
+// validated is an object that checks itself.
+type validated[T any] interface {
+	*T
+	runtime.Object
+	Validate() field.ErrorList
+}
+
+func decodeValid[T any, P validated[T]](data []byte, kind string) (P, error) {
+	object := P(new(T))
+	if err := decode(data, object); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kind, err)
 	}
-	if err := config.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("invalid RecommendationConfiguration: %w", err)
+	if err := object.Validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("invalid %s: %w", kind, err)
 	}
-	return config, nil
+	return object, nil
 }
 
 // decode reads the one document in data into an object whose kind the document has to name.

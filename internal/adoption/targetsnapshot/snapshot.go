@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -107,12 +108,12 @@ func (s *TargetSnapshot) readKindFields() {
 	switch o := s.Object.(type) {
 	case *appsv1.Deployment:
 		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
-		want := orOne(o.Spec.Replicas)
+		want := ptr.Deref(o.Spec.Replicas, 1)
 		s.desiredReplicas = want
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas != want || o.Status.Replicas != want
 	case *appsv1.StatefulSet:
 		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
-		s.desiredReplicas = orOne(o.Spec.Replicas)
+		s.desiredReplicas = ptr.Deref(o.Spec.Replicas, 1)
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
 	case *appsv1.DaemonSet:
 		s.podSpec, s.selector, s.desiredReplicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Status.DesiredNumberScheduled
@@ -120,13 +121,6 @@ func (s *TargetSnapshot) readKindFields() {
 	case *batchv1.CronJob:
 		s.podSpec = &o.Spec.JobTemplate.Spec.Template.Spec
 	}
-}
-
-func orOne(replicas *int32) int32 {
-	if replicas == nil {
-		return 1
-	}
-	return *replicas
 }
 
 // readPods lists the pods of the target that have not ended.
@@ -208,11 +202,7 @@ func (s *TargetSnapshot) template(of ...adoption.Size) adoption.Size {
 	all := adoption.Size{}
 	for _, size := range of {
 		if size.Replicas != nil {
-			n := int32(1)
-			if s.replicas != nil {
-				n = *s.replicas
-			}
-			return adoption.Size{Replicas: &n}
+			return adoption.Size{Replicas: new(ptr.Deref(s.replicas, 1))}
 		}
 		if all.Containers == nil {
 			all = size.Clone()

@@ -10,6 +10,8 @@ import (
 	"time"
 	_ "time/tzdata" // cron schedules name time zones, and an image may have none
 
+	"k8s.io/utils/ptr"
+
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/pkg/scaling"
 )
@@ -80,10 +82,6 @@ func CronWindows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zon
 
 // CronReplicas returns the value of MetricCron for an autoscaler, in replicas.
 func CronReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zones *Zones, now time.Time) int32 {
-	least := int32(1)
-	if ehpa.Spec.MinReplicas != nil {
-		least = *ehpa.Spec.MinReplicas
-	}
 	windows, _ := CronWindows(ehpa, zones)
-	return scaling.CronReplicas(windows, least, now)
+	return scaling.CronReplicas(windows, ptr.Deref(ehpa.Spec.MinReplicas, 1), now)
 }

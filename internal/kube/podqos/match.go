@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	ensurancev1alpha1 "crane.io/crane/api/ensurance/v1alpha1"
 )
@@ -87,10 +88,7 @@ func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool
 	case ensurancev1alpha1.ScopeNamespace:
 		return slices.Contains(r.Values, pod.Namespace)
 	case ensurancev1alpha1.ScopePriority:
-		priority := int32(0)
-		if pod.Spec.Priority != nil {
-			priority = *pod.Spec.Priority
-		}
+		priority := ptr.Deref(pod.Spec.Priority, 0)
 		return slices.ContainsFunc(r.Values, func(v string) bool {
 			low, high, err := ParsePriorityRange(v)
 			return err == nil && low <= priority && priority <= high

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"crane.io/crane/pkg/rightsize"
@@ -93,22 +94,22 @@ func isOwned(obj metav1.Object, kind string) bool {
 func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
-		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *appsv1.StatefulSet:
-		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *appsv1.ReplicaSet:
-		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *appsv1.DaemonSet:
 		return &o.Spec.Template.Spec, o.Status.DesiredNumberScheduled, nil
 	case *batchv1.Job:
-		return &o.Spec.Template.Spec, orOne(o.Spec.Parallelism), nil
+		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Parallelism, 1), nil
 	case *batchv1.CronJob:
-		return &o.Spec.JobTemplate.Spec.Template.Spec, orOne(o.Spec.JobTemplate.Spec.Parallelism), nil
+		return &o.Spec.JobTemplate.Spec.Template.Spec, ptr.Deref(o.Spec.JobTemplate.Spec.Parallelism, 1), nil
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			return nil, 0, ErrNoTemplate
 		}
-		return &o.Spec.Template.Spec, orOne(o.Spec.Replicas), nil
+		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *corev1.Pod:
 		return &o.Spec, 1, nil
 	case *unstructured.Unstructured:
@@ -192,14 +193,6 @@ func resources(list corev1.ResourceList) Resources {
 		CPU:    series.MilliCPU(max(0, list.Cpu().MilliValue())),
 		Memory: series.Bytes(max(0, list.Memory().Value())),
 	}
-}
-
-// orOne applies the API server's default of replicas and parallelism.
-func orOne(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
 }
 
 func clampInt32(n int64) int32 {

@@ -18,13 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func ptr[T any](v T) *T { return new(v) }
-
 func podTemplate() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{
 			{Name: "migrate"},
-			{Name: "proxy", RestartPolicy: ptr(corev1.ContainerRestartPolicyAlways)},
+			{Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
 		},
 		Containers: []corev1.Container{{
 			Name: "app",

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	topology "crane.io/crane/api/topology/v1alpha1"
 	"crane.io/crane/internal/kube/topologyconv"
@@ -28,11 +29,7 @@ type request struct {
 
 // on returns the request on a node with its policy.
 func (r *request) on(t *compiled) numa.Request {
-	single := t.singleZone
-	if r.singleZone != nil {
-		single = *r.singleZone
-	}
-	return numa.Request{Resources: r.resources, SingleZone: single}
+	return numa.Request{Resources: r.resources, SingleZone: ptr.Deref(r.singleZone, t.singleZone)}
 }
 
 func (r *request) equal(o *request) bool {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 )
 
@@ -33,25 +34,22 @@ func AddToScheme(scheme *runtime.Scheme) {
 
 // DynamicArgsFrom returns the validated arguments of plugin Dynamic. The error names the field.
 func DynamicArgsFrom(obj runtime.Object) (*DynamicArgs, error) {
-	a, ok := obj.(*DynamicArgs)
-	if !ok {
-		return nil, fmt.Errorf("arguments of plugin %s: got %T, want DynamicArgs", DynamicName, obj)
-	}
-	if err := ValidateDynamicArgs(a).ToAggregate(); err != nil {
-		return nil, fmt.Errorf("arguments of plugin %s: %w", DynamicName, err)
-	}
-	return a, nil
+	return argsFrom(obj, DynamicName, ValidateDynamicArgs)
 }
 
 // NodeResourceTopologyMatchArgsFrom returns the validated arguments of plugin NodeResourceTopologyMatch. The error
 // names the field.
 func NodeResourceTopologyMatchArgsFrom(obj runtime.Object) (*NodeResourceTopologyMatchArgs, error) {
-	a, ok := obj.(*NodeResourceTopologyMatchArgs)
+	return argsFrom(obj, NodeResourceTopologyMatchName, ValidateNodeResourceTopologyMatchArgs)
+}
+
+func argsFrom[T any](obj runtime.Object, plugin string, validate func(*T) field.ErrorList) (*T, error) {
+	a, ok := any(obj).(*T)
 	if !ok {
-		return nil, fmt.Errorf("arguments of plugin %s: got %T, want NodeResourceTopologyMatchArgs", NodeResourceTopologyMatchName, obj)
+		return nil, fmt.Errorf("arguments of plugin %s: got %T, want %sArgs", plugin, obj, plugin)
 	}
-	if err := ValidateNodeResourceTopologyMatchArgs(a).ToAggregate(); err != nil {
-		return nil, fmt.Errorf("arguments of plugin %s: %w", NodeResourceTopologyMatchName, err)
+	if err := validate(a).ToAggregate(); err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: %w", plugin, err)
 	}
 	return a, nil
 }

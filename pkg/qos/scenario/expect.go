@@ -43,57 +43,46 @@ func parseTimedExpectation(verb string, rest []string) (func(*run) string, error
 			return ""
 		}, nil
 	case verb == "quota" && len(rest) == 2:
-		return expectQuota(rest[0], rest[1])
+		return expectLimit(rest[0], rest[1], qos.Unlimited, parseQuota, func(p *pod) qos.Quota { return p.quota }, "quota")
 	case verb == "used" && len(rest) == 2:
 		return expectUsed(rest[0], rest[1])
 	case verb == "waits" && len(rest) == 2:
 		return expectWait(rest[0], rest[1])
 	case verb == "high" && len(rest) == 2:
-		return expectMemoryHigh(rest[0], rest[1])
+		return expectLimit(rest[0], rest[1], qos.NoMemoryHigh, parseMemoryHigh, func(p *pod) qos.MemoryHigh { return p.high }, "limit of memory")
 	}
 	return nil, errors.New("want avoided, free, quota POD V, high POD V, used RESOURCE V or waits POD V")
 }
 
-func expectQuota(name, want string) (func(*run) string, error) {
-	exact := qos.Unlimited
+// expectLimit expects a limit of a pod: none, limited, or the amount that parse reads.
+func expectLimit[T comparable](name, want string, none T, parse func(string) (T, error), of func(*pod) T, what string) (func(*run) string, error) {
+	exact := none
 	if want != "none" && want != "limited" {
-		v, err := parseMilliCPU(want)
-		if err != nil {
+		var err error
+		if exact, err = parse(want); err != nil {
 			return nil, err
 		}
-		exact = qos.Quota(v)
 	}
 	return func(r *run) string {
 		p := r.findPod(name)
 		switch {
 		case p == nil:
 			return "the pod does not exist"
-		case want == "limited" && p.quota == qos.Unlimited, want != "limited" && p.quota != exact:
-			return "its quota is " + p.quota.String()
+		case want == "limited" && of(p) == none, want != "limited" && of(p) != exact:
+			return fmt.Sprintf("its %s is %v", what, of(p))
 		}
 		return ""
 	}, nil
 }
 
-func expectMemoryHigh(name, want string) (func(*run) string, error) {
-	exact := qos.NoMemoryHigh
-	if want != "none" && want != "limited" {
-		v, err := parseBytes(want)
-		if err != nil {
-			return nil, err
-		}
-		exact = qos.MemoryHigh(v)
-	}
-	return func(r *run) string {
-		p := r.findPod(name)
-		switch {
-		case p == nil:
-			return "the pod does not exist"
-		case want == "limited" && p.high == qos.NoMemoryHigh, want != "limited" && p.high != exact:
-			return "its limit of memory is " + p.high.String()
-		}
-		return ""
-	}, nil
+func parseQuota(text string) (qos.Quota, error) {
+	v, err := parseMilliCPU(text)
+	return qos.Quota(v), err
+}
+
+func parseMemoryHigh(text string) (qos.MemoryHigh, error) {
+	v, err := parseBytes(text)
+	return qos.MemoryHigh(v), err
 }
 
 func expectWait(name, want string) (func(*run) string, error) {

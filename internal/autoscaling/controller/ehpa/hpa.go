@@ -9,6 +9,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
@@ -30,10 +31,7 @@ func metricSpecs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []a
 }
 
 func minReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) int32 {
-	if ehpa.Spec.MinReplicas == nil {
-		return 1
-	}
-	return *ehpa.Spec.MinReplicas
+	return ptr.Deref(ehpa.Spec.MinReplicas, 1)
 }
 
 // forecastMetricSpec returns the external metric that carries a forecast to the HPA: the predicted value of all pods together, with the

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -128,23 +129,16 @@ func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Containe
 
 func requestAmount(from rightsize.Resources, r series.Resource) int64 {
 	if r == series.CPU {
-		return amountOrZero(from.CPURequest)
+		return int64(ptr.Deref(from.CPURequest, 0))
 	}
-	return amountOrZero(from.MemoryRequest)
+	return int64(ptr.Deref(from.MemoryRequest, 0))
 }
 
 func limitAmount(from rightsize.Resources, r series.Resource) int64 {
 	if r == series.CPU {
-		return amountOrZero(from.CPULimit)
+		return int64(ptr.Deref(from.CPULimit, 0))
 	}
-	return amountOrZero(from.MemoryLimit)
-}
-
-func amountOrZero[T ~int64](v *T) int64 {
-	if v == nil {
-		return 0
-	}
-	return int64(*v)
+	return int64(ptr.Deref(from.MemoryLimit, 0))
 }
 
 // lastChanges returns the times in the status at which a request was changed last.

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // collector writes kube-state-metrics' series to a sink.
@@ -132,12 +133,7 @@ func address(n *corev1.Node) string {
 func created(m *metav1.ObjectMeta) float64 { return float64(m.CreationTimestamp.Unix()) }
 
 // replicas returns a replica count; nil means one.
-func replicas(n *int32) float64 {
-	if n == nil {
-		return 1
-	}
-	return float64(*n)
-}
+func replicas(n *int32) float64 { return float64(ptr.Deref(n, 1)) }
 
 // none is kube-state-metrics' label value for a missing owner.
 const none = "<none>"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // criticalPriority is system-cluster-critical, the lowest priority of pods that the kubelet does not evict.
@@ -53,12 +54,7 @@ func toleratesPressure(pod *corev1.Pod) bool {
 
 func critical(pod *corev1.Pod) bool { return priority(pod) >= criticalPriority }
 
-func priority(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
-}
+func priority(pod *corev1.Pod) int32 { return ptr.Deref(pod.Spec.Priority, 0) }
 
 // adopt restores a pod that ran here before a restart of the simulation from its status. A wait for a restart ends
 // immediately. It returns false for a pod that the node had not admitted.
