@@ -61,25 +61,42 @@ const (
 	// missionDelay is the time in which changes of a rule and its Recommendations are collected before the status of their
 	// Analytics is written.
 	missionDelay = 2 * time.Second
+	// orphanDelay is the time in which deletions of Analytics are collected before their rules are deleted.
+	orphanDelay = 5 * time.Second
+	// indexAnalyticsUID indexes Analytics by their UID, and rules by that of their Analytics.
+	indexAnalyticsUID = "crane.io/analytics-uid"
 )
+
+// orphans returns the request to delete the rules of deleted Analytics.
+func orphans() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}}
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // addAnalytics adds the controller of Analytics.
 func addAnalytics(mgr manager.Manager, cfg Config) error {
 	r := &AnalyticsReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Settings: cfg.Settings.Content, Namespace: cfg.Namespace, Clock: cfg.Clock,
 	}
-	// One request covers all rules whose Analytics were deleted while craned was down.
-	orphans := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if o.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "orphans"}}}
-	})
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	err := builder.ControllerManagedBy(mgr).
 		Named("analytics").
 		For(&analysisv1alpha1.Analytics{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&analysisv1alpha1.RecommendationRule{}, orphans, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// One request covers all rules whose Analytics were deleted, also while craned was down: the first event of a rule is its creation.
+		Watches(&analysisv1alpha1.Analytics{}, handler.Funcs{
+			DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q requestQueue) { q.AddAfter(orphans(), orphanDelay) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requestQueue) {
+				if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() { // A relist merged the deletion with the creation of another one of the name.
+					q.AddAfter(orphans(), orphanDelay)
+				}
+			},
+		}).
+		Watches(&analysisv1alpha1.RecommendationRule{}, handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q requestQueue) {
+			if e.Object.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion] != "" {
+				q.AddAfter(orphans(), orphanDelay)
+			}
+		}}).
 		Watches(&analysisv1alpha1.RecommendationRule{}, r.enqueueLater()).
 		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
 		WithOptions(shares.Options(2)).
@@ -92,41 +109,38 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 
 // enqueueLater returns a handler that requests, after missionDelay, the Analytics of a rule or a Recommendation.
 func (r *AnalyticsReconciler) enqueueLater() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(ctx context.Context, o client.Object, q queue) {
+	enqueue := func(ctx context.Context, o client.Object, q requestQueue) {
 		uid := o.GetLabels()[analysisv1alpha1.LabelAnalyticsUID]
 		if uid == "" {
 			return
 		}
 		var list analysisv1alpha1.AnalyticsList
-		if err := r.Client.List(ctx, &list); err != nil {
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexAnalyticsUID: uid}, client.UnsafeDisableDeepCopy); err != nil {
 			return // The cache is stopping.
 		}
 		for i := range list.Items {
-			if string(list.Items[i].UID) == uid {
-				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, missionDelay)
-			}
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, missionDelay)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requestQueue) { enqueue(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requestQueue) { enqueue(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requestQueue) { enqueue(ctx, e.Object, q) },
 	}
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req == orphans() {
+		return ctrl.Result{}, r.deleteOrphans(ctx)
+	}
 	a := &analysisv1alpha1.Analytics{}
 	err := r.Client.Get(ctx, req.NamespacedName, a)
-	if req.Namespace == "" || apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.deleteOrphans(ctx)
+	if apierrors.IsNotFound(err) || err == nil && a.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading analytics %s: %w", req, err)
-	}
-	if a.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
 	}
 	recommender, ignored := r.recommenderOf(a)
 	rule, err := r.convert(ctx, a, recommender)
@@ -227,6 +241,7 @@ func (r *AnalyticsReconciler) convert(
 			return nil, fmt.Errorf("reading rule %s: %w", want.Name, err)
 		}
 		if have.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] != string(a.UID) {
+			// A rule of an earlier Analytics of this name is deleted as an orphan.
 			return nil, fmt.Errorf("rule %s exists and was not created for this Analytics", want.Name)
 		}
 	}
@@ -250,15 +265,13 @@ func wrapError(err error, format, name string) error {
 // findRule returns the rule of an Analytics, created by gocrane or by Crane; nil if there is none.
 func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*analysisv1alpha1.RecommendationRule, error) {
 	var list analysisv1alpha1.RecommendationRuleList
-	if err := r.Client.List(ctx, &list); err != nil {
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexAnalyticsUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
-	for i := range list.Items {
-		if list.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] == string(uid) {
-			return &list.Items[i], nil
-		}
+	if len(list.Items) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	return &list.Items[0], nil
 }
 
 // buildRule returns the rule that does what an Analytics requests. Its name contains the namespace, since rules are
@@ -311,30 +324,58 @@ func intervalOf(s *analysisv1alpha1.CompletionStrategy, least time.Duration) str
 	return max(period, least).String()
 }
 
-// deleteOrphans deletes the rules of deleted Analytics. It lists Analytics from the API server, since a stale cache could
-// lead to wrong deletions.
+// deleteOrphans deletes the rules of deleted Analytics. If the cache lacks the Analytics of a rule, it lists the metadata of Analytics from the
+// API server, since a stale cache could lead to wrong deletions.
 func (r *AnalyticsReconciler) deleteOrphans(ctx context.Context) error {
 	var rules analysisv1alpha1.RecommendationRuleList
-	if err := r.Client.List(ctx, &rules); err != nil {
+	if err := r.Client.List(ctx, &rules, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing rules: %w", err)
 	}
-	var there analysisv1alpha1.AnalyticsList
+	var suspects []*analysisv1alpha1.RecommendationRule
+	for i := range rules.Items {
+		uid := rules.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]
+		if uid == "" {
+			continue
+		}
+		var cached analysisv1alpha1.AnalyticsList
+		if err := r.Client.List(ctx, &cached, client.MatchingFields{indexAnalyticsUID: uid}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing analytics: %w", err)
+		}
+		if len(cached.Items) == 0 {
+			suspects = append(suspects, &rules.Items[i])
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	var there metav1.PartialObjectMetadataList
+	there.SetGroupVersionKind(analysisv1alpha1.GroupVersion.WithKind("AnalyticsList"))
 	if err := r.Live.List(ctx, &there); err != nil {
 		return fmt.Errorf("listing analytics: %w", err)
 	}
-	uids := map[string]bool{"": true}
+	uids := map[string]bool{}
 	for i := range there.Items {
 		uids[string(there.Items[i].UID)] = true
 	}
-	for i := range rules.Items {
-		rule := &rules.Items[i]
+	for _, rule := range suspects {
 		if uids[rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]] {
 			continue
 		}
-		err := r.Client.Delete(ctx, rule, client.Preconditions{UID: &rule.UID, ResourceVersion: &rule.ResourceVersion})
+		err := r.Client.Delete(ctx, rule.DeepCopy(), client.Preconditions{UID: &rule.UID, ResourceVersion: &rule.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting rule %s, whose Analytics is gone: %w", rule.Name, err)
 		}
+	}
+	return nil
+}
+
+// analyticsUID returns the UID by which an Analytics or the rule of one is indexed.
+func analyticsUID(o client.Object) []string {
+	if _, ok := o.(*analysisv1alpha1.Analytics); ok {
+		return []string{string(o.GetUID())}
+	}
+	if uid := o.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion]; uid != "" {
+		return []string{uid}
 	}
 	return nil
 }

@@ -4,13 +4,124 @@
 package controller
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
+
+// analyticsFixture is a reconciler whose cache and API server may differ in the Analytics that they have.
+type analyticsFixture struct {
+	*AnalyticsReconciler
+	t     *testing.T
+	lists int
+}
+
+func newAnalyticsFixture(t *testing.T, cached, live []client.Object) *analyticsFixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f := &analyticsFixture{t: t}
+	build := func(objects []client.Object) *fake.ClientBuilder {
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&analysisv1alpha1.Analytics{}).
+			WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf).
+			WithIndex(&analysisv1alpha1.Analytics{}, indexAnalyticsUID, analyticsUID).
+			WithIndex(&analysisv1alpha1.RecommendationRule{}, indexAnalyticsUID, analyticsUID)
+	}
+	c := build(cached).Build()
+	api := build(live).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, w client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+			f.lists++
+			return w.List(ctx, o, opts...)
+		},
+	}).Build()
+	f.AnalyticsReconciler = &AnalyticsReconciler{
+		Client: c, Live: api, Settings: BuiltinSettings, Namespace: "crane-system", Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
+	}
+	return f
+}
+
+func newAnalytics(name, uid string) *analysisv1alpha1.Analytics {
+	return &analysisv1alpha1.Analytics{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)},
+		Spec:       analysisv1alpha1.AnalyticsSpec{Type: analysisv1alpha1.AnalysisTypeResource},
+	}
+}
+
+// ruleOf returns the rule that the reconciler creates of an Analytics.
+func ruleOf(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
+	r := &AnalyticsReconciler{Settings: BuiltinSettings, Namespace: "crane-system"}
+	recommender, _ := r.recommenderOf(a)
+	rule := r.buildRule(a, recommender)
+	rule.UID = "rule-of-" + a.UID
+	return rule
+}
+
+// rules returns the UIDs of the Analytics of all rules.
+func (f *analyticsFixture) rules() string {
+	f.t.Helper()
+	var list analysisv1alpha1.RecommendationRuleList
+	if err := f.Client.List(f.t.Context(), &list); err != nil {
+		f.t.Fatal(err)
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion])
+	}
+	return strings.Join(out, " ")
+}
+
+// TestOrphans checks that the rules of deleted Analytics are deleted, those of Analytics that only the cache lacks are kept, and Analytics
+// are listed from the API server only if the cache lacks one.
+func TestOrphans(t *testing.T) {
+	here, unseen, gone := newAnalytics("here", "here"), newAnalytics("unseen", "unseen"), newAnalytics("gone", "gone")
+	manual := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "manual"}}
+	f := newAnalyticsFixture(t, []client.Object{here, ruleOf(here), ruleOf(unseen), ruleOf(gone), manual}, []client.Object{here.DeepCopy(), unseen})
+	for range 2 {
+		if _, err := f.Reconcile(t.Context(), orphans()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.rules(); got != " here unseen" || f.lists != 2 {
+		t.Errorf("rules of %q after %d lists", got, f.lists)
+	}
+	f = newAnalyticsFixture(t, []client.Object{here, ruleOf(here), manual}, []client.Object{here.DeepCopy()})
+	if _, err := f.Reconcile(t.Context(), orphans()); err != nil || f.lists != 0 || f.rules() != " here" {
+		t.Errorf("nothing to delete: %d lists, rules of %q, %v", f.lists, f.rules(), err)
+	}
+}
+
+// TestAnalyticsOfAnEarlierName checks that an Analytics that replaces another one of its name has a rule once that of the other is deleted.
+func TestAnalyticsOfAnEarlierName(t *testing.T) {
+	earlier, later := newAnalytics("a", "earlier"), newAnalytics("a", "later")
+	f := newAnalyticsFixture(t, []client.Object{later, ruleOf(earlier)}, []client.Object{later.DeepCopy()})
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(later)}
+	if _, err := f.Reconcile(t.Context(), request); err == nil || f.rules() != "earlier" {
+		t.Errorf("beside the rule of the earlier one: %v, rules of %q", err, f.rules())
+	}
+	if _, err := f.Reconcile(t.Context(), orphans()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Reconcile(t.Context(), request); err != nil || f.rules() != "later" {
+		t.Errorf("afterwards: %v, rules of %q", err, f.rules())
+	}
+}
 
 // TestAnalyticsNamesNoAddress checks that the status of an Analytics, which is in a namespace, has no address of a server from the
 // status of its rule, which is not.

@@ -222,6 +222,11 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}
+	for _, o := range []client.Object{&analysisv1alpha1.Analytics{}, &analysisv1alpha1.RecommendationRule{}} {
+		if err := indexer.IndexField(ctx, o, indexAnalyticsUID, analyticsUID); err != nil {
+			return fmt.Errorf("indexing %T by the UID of the analytics: %w", o, err)
+		}
+	}
 	return nil
 }
 
