@@ -79,15 +79,70 @@ func (b *budgets) chargeNamespaces(bytes int64, namespaces ...string) {
 	}
 }
 
-// checkBudget returns an error if bytes do not fit into the budgets; mu is held. shared means that the total has them already.
-func (p *Predictor) checkBudget(bytes int64, namespace string, shared bool) error {
-	switch c := p.config; {
-	case !shared && p.budgets.total+bytes > c.MaxBytes:
-		return fmt.Errorf("the limit of %d MiB for all forecasts is reached", c.MaxBytes>>20)
-	case namespace != "" && p.budgets.byNamespace[namespace]+bytes > c.MaxNamespaceBytes:
-		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", c.MaxNamespaceBytes>>20, namespace)
+// checkBudget returns an error if bytes do not fit into the budget of a namespace; mu is held.
+func (p *Predictor) checkBudget(bytes int64, namespace string) error {
+	if namespace != "" && p.budgets.byNamespace[namespace]+bytes > p.config.MaxNamespaceBytes {
+		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", p.config.MaxNamespaceBytes>>20, namespace)
 	}
 	return nil
+}
+
+// checkLimits returns an error if bytes of another series exceed the limits of all forecasts; mu is held.
+func (p *Predictor) checkLimits(bytes int64) error {
+	switch c := p.config; {
+	case len(p.entries) >= c.MaxSeries || p.models >= c.MaxSeries:
+		return fmt.Errorf("the limit of %d series is reached", c.MaxSeries)
+	case p.budgets.total+bytes > c.MaxBytes:
+		return fmt.Errorf("the limit of %d MiB for all forecasts is reached", c.MaxBytes>>20)
+	}
+	return nil
+}
+
+// makeRoom deletes entries of the namespaces that use the most memory until the limits of all forecasts allow bytes for a namespace; mu is held.
+// It stops at namespaces that would use less than the given one, so that each of many namespaces gets an equal share, whichever came first.
+// It returns the keys of deleted entries.
+func (p *Predictor) makeRoom(bytes int64, namespace string) ([]Key, error) {
+	var deleted []Key
+	err := p.checkLimits(bytes)
+	for ; err != nil; err = p.checkLimits(bytes) {
+		most := ""
+		for ns, used := range p.budgets.byNamespace {
+			if used > p.budgets.byNamespace[most] || used == p.budgets.byNamespace[most] && ns < most {
+				most = ns
+			}
+		}
+		victim := p.entryOf(most)
+		if victim == nil || p.budgets.byNamespace[most]-victim.bytes() < p.budgets.byNamespace[namespace]+bytes {
+			return deleted, err
+		}
+		for caller := range victim.callers {
+			delete(p.callers[caller], victim.plan.key)
+		}
+		p.deleteEntry(victim)
+		p.budgets.chargeNamespaces(-victim.bytes(), most)
+		deleted = append(deleted, victim.plan.key)
+	}
+	return deleted, nil
+}
+
+// entryOf returns an entry that only objects of a namespace request; nil if there is none.
+func (p *Predictor) entryOf(namespace string) *entry {
+	if namespace == "" {
+		return nil
+	}
+	for _, e := range p.entries { // In a random order, so that few are compared.
+		if all := e.namespaces(); len(all) == 1 && all[0] == namespace {
+			return e
+		}
+	}
+	return nil
+}
+
+// deleteEntry deletes an entry from the totals; mu is held.
+func (p *Predictor) deleteEntry(e *entry) {
+	delete(p.entries, e.plan.key)
+	p.models -= e.models
+	p.budgets.charge(-e.bytes())
 }
 
 // seriesAllowance returns how many series an entry may have, as the budgets allow; mu is held. Of several namespaces the one with the largest

@@ -209,3 +209,90 @@ func TestManyExpressions(t *testing.T) {
 		}
 	})
 }
+
+// TestEqualShares: where many namespaces request more than all forecasts may use, each gets the same share, whichever came first, and those that
+// request less get all of it.
+func TestEqualShares(t *testing.T) {
+	for name, limit := range map[string]func(*Config){
+		"bytes":  func(c *Config) { c.MaxBytes = 400 * autoBytes },
+		"series": func(c *Config) { c.MaxSeries = 400 },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPredictor(t, &fakeSource{use: dailyWave}, limit)
+			greedy := func(n int) (accepted int) {
+				var requests []Request
+				for i := range 100 {
+					requests = append(requests, Request{Namespace: fmt.Sprint("greedy-", n), Query: Query{Expression: fmt.Sprint("g", n, "_", i)}})
+				}
+				for _, r := range p.Set(fmt.Sprint("greedy-", n), requests) {
+					if r.Err == nil {
+						accepted++
+					} else if !strings.Contains(r.Err.Error(), "the limit of") {
+						t.Fatal(r.Err)
+					}
+				}
+				return accepted
+			}
+			for n := range 20 {
+				greedy(n)
+			}
+			var modest []Request
+			for i := range 10 {
+				modest = append(modest, Request{Namespace: "modest", Query: Query{Expression: fmt.Sprint("m", i)}})
+			}
+			check := func() {
+				t.Helper()
+				for _, r := range p.Set("modest", modest) {
+					if s := p.Status(r.Key); r.Err != nil || s.State == Failed {
+						t.Errorf("%s: the namespace that requests little: %v, %+v", name, r.Err, s)
+					}
+				}
+			}
+			check()
+			for n := range 20 {
+				if got := greedy(n); got < 18 || got > 21 {
+					t.Errorf("%s: %d requests of namespace %d are accepted, want 19 or 20", name, got, n)
+				}
+			}
+			check()
+			if len(p.entries) > 400 || p.budgets.total > p.config.MaxBytes {
+				t.Errorf("%s: %d entries, %d bytes", name, len(p.entries), p.budgets.total)
+			}
+			run(t, p)
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			for n := range 20 {
+				p.Forget(fmt.Sprint("greedy-", n))
+			}
+			p.Forget("modest")
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || p.models != 0 || len(p.entries) != 0 || len(p.callers) != 0 {
+				t.Errorf("%s: left over: %+v, %d models, %d entries, %d callers", name, p.budgets, p.models, len(p.entries), len(p.callers))
+			}
+		})
+	}
+}
+
+// TestSearchesAreRare: reads that end start others that were found before; all entries are searched once per scanInterval.
+func TestSearchesAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: dailyWave}
+		p := start(t, source, nil)
+		var requests []Request
+		for i := range 10 * expressionCandidates {
+			requests = append(requests, Request{Namespace: "shop", Query: Query{Expression: fmt.Sprint("x", i)}})
+		}
+		p.Set("a", requests)
+		time.Sleep(scanInterval + scanInterval/2)
+		synctest.Wait()
+		if n, _ := source.reads(); n != expressionCandidates {
+			t.Errorf("%d reads after the second search, want %d", n, expressionCandidates)
+		}
+		time.Sleep(10 * scanInterval)
+		synctest.Wait()
+		if n, _ := source.reads(); n != len(requests) {
+			t.Errorf("%d reads in the end, want %d", n, len(requests))
+		}
+	})
+}

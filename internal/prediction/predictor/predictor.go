@@ -141,16 +141,22 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	}
 	wanted := map[Key]struct{}{}
 	p.mu.Lock()
-	before := len(p.entries)
+	added := false
+	var gone []Key
 	for i := range plans {
-		if tickets[i].Err == nil {
-			if tickets[i].Err = p.addCaller(caller, plans[i], requests[i]); tickets[i].Err == nil {
-				wanted[plans[i].key] = struct{}{}
-			}
+		if tickets[i].Err != nil {
+			continue
 		}
+		isNew := p.entries[plans[i].key] == nil
+		var deleted []Key
+		if deleted, tickets[i].Err = p.addCaller(caller, plans[i], requests[i]); tickets[i].Err == nil {
+			wanted[plans[i].key] = struct{}{}
+			added = added || isNew
+		}
+		gone = append(gone, deleted...)
 	}
-	added := len(p.entries) > before
-	gone, left := p.removeCaller(caller, wanted)
+	unrequested, left := p.removeCaller(caller, wanted)
+	gone = append(gone, unrequested...)
 	accounts := make(map[*entry][]int, len(wanted))
 	for i := range plans {
 		if e := p.entries[plans[i].key]; tickets[i].Err == nil {
@@ -175,31 +181,34 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 // Forget removes all requests of a caller.
 func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 
-// addCaller registers a caller for a plan; mu is held. The evaluator of a new series is added before the first read.
-func (p *Predictor) addCaller(caller string, one plan, first Request) error {
+// addCaller registers a caller for a plan and returns the keys of entries that were deleted for it; mu is held. The evaluator of a new series is
+// added before the first read.
+func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, error) {
 	e := p.entries[one.key]
+	var deleted []Key
 	if e == nil {
-		if len(p.entries) >= p.config.MaxSeries || p.models >= p.config.MaxSeries {
-			return fmt.Errorf("the limit of %d series is reached", p.config.MaxSeries)
-		}
 		e = &entry{plan: one, callers: map[string]string{}, due: p.config.Clock.Now()}
-		if err := p.checkBudget(e.bytes(), first.Namespace, false); err != nil {
-			return err
+		err := p.checkBudget(e.bytes(), first.Namespace)
+		if err == nil {
+			deleted, err = p.makeRoom(e.bytes(), first.Namespace)
 		}
-		if err := e.syncEvaluators(caller, []*Scaling{first.Scaling}); err != nil { // The entry is not shared yet, so its lock is free.
-			return err
+		if err == nil {
+			err = e.syncEvaluators(caller, []*Scaling{first.Scaling}) // The entry is not shared yet, so its lock is free.
+		}
+		if err != nil {
+			return deleted, err
 		}
 		p.entries[one.key] = e
 		p.budgets.charge(e.bytes())
 	}
 	if !slices.Contains(e.namespaces(), first.Namespace) {
-		if err := p.checkBudget(e.bytes(), first.Namespace, true); err != nil {
-			return err
+		if err := p.checkBudget(e.bytes(), first.Namespace); err != nil {
+			return deleted, err
 		}
 		p.budgets.chargeNamespaces(e.bytes(), first.Namespace)
 	}
 	e.callers[caller] = first.Namespace
-	return nil
+	return deleted, nil
 }
 
 // removeCaller removes a caller from all its series except wanted; mu is held. It returns the keys without callers
@@ -219,9 +228,7 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 			}
 		}
 		if len(e.callers) == 0 {
-			delete(p.entries, key)
-			p.models -= e.models
-			p.budgets.charge(-e.bytes())
+			p.deleteEntry(e)
 			gone = append(gone, key)
 			continue
 		}

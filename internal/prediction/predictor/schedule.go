@@ -78,14 +78,43 @@ func (e *entry) group() group {
 
 func (b *batch) isExpression() bool { return b.group.resource == "" && b.phase != toLoad }
 
+// scanInterval is the least time between two searches for due entries. Each read that ends starts the next ones, and a search of all entries for
+// each read would take longer than the reads.
+const scanInterval = 100 * time.Millisecond
+
 // dispatch starts due reads as far as workers are free and returns the latest time of the next check.
 func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := now.Add(p.config.Refresh)
 	if now.Before(p.reads.resume) {
 		return p.reads.resume
 	}
+	r := &p.reads
+	if elapsed := now.Sub(r.scanned); elapsed < 0 || elapsed >= scanInterval {
+		r.scanned = now
+		var due []*entry
+		due, r.nextDue = p.dueEntries(now)
+		r.waiting = p.config.batches(due, now)
+	} else {
+		r.nextDue = r.scanned.Add(scanInterval)
+	}
+	for {
+		i := r.nextBatch(r.waiting)
+		if i < 0 {
+			return r.nextDue // a worker that becomes free wakes the scheduler
+		}
+		b := r.waiting[i]
+		r.waiting = slices.Delete(r.waiting, i, i+1)
+		b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool { return e.running || p.entries[e.plan.key] != e })
+		if len(b.plans) > 0 {
+			p.startBatch(ctx, b)
+		}
+	}
+}
+
+// dueEntries returns the entries to read now and the time at which the next one is due, Refresh from now at most.
+func (p *Predictor) dueEntries(now time.Time) ([]*entry, time.Time) {
+	next := now.Add(p.config.Refresh)
 	var due []*entry
 	for _, e := range p.entries {
 		switch {
@@ -96,16 +125,7 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 			next = e.due
 		}
 	}
-	all := p.config.batches(due, now)
-	for len(all) > 0 {
-		i := p.reads.nextBatch(all)
-		if i < 0 {
-			break // a worker that becomes free wakes the scheduler
-		}
-		p.startBatch(ctx, all[i])
-		all = slices.Delete(all, i, i+1)
-	}
-	return next
+	return due, next
 }
 
 // startBatch marks a batch as busy and reads it; mu is held.
@@ -223,6 +243,10 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 			loading.plans = append(loading.plans, e)
 			continue
 		}
+		isExpression, from := e.plan.query.Resource == "", origin{e.owner(), e.phase}
+		if isExpression && candidates[from] >= expressionCandidates {
+			continue // one of the reads before it wakes the scheduler
+		}
 		w := c.window(e, now)
 		if !w.Start.Before(w.End) {
 			e.due = w.End.Add(e.plan.step + c.settle(e.plan.step)) // no new samples yet
@@ -233,10 +257,8 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 		j := joint{group: e.group(), phase: e.phase, class: bits.Len(uint(points))}
 		b := byJoint[j]
 		if b == nil {
-			if from := (origin{e.owner(), e.phase}); e.plan.query.Resource == "" {
-				if candidates[from]++; candidates[from] > expressionCandidates {
-					continue // one of the reads before it wakes the scheduler
-				}
+			if isExpression {
+				candidates[from]++
 			}
 			b = &batch{group: j.group, phase: j.phase, window: w}
 			byJoint[j] = b
