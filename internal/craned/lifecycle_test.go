@@ -68,6 +68,19 @@ type fixture struct {
 	cancel context.CancelFunc
 	ended  chan error
 	clock  *clocktesting.FakeClock
+	// running returns the context that the manager was started with.
+	running func() context.Context
+}
+
+// recordingManager is a manager that records the context that it is started with.
+type recordingManager struct {
+	manager.Manager
+	started chan context.Context
+}
+
+func (m recordingManager) Start(ctx context.Context) error {
+	m.started <- ctx
+	return m.Manager.Start(ctx)
 }
 
 func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, configure func(*Options), add ...manager.Runnable) *fixture {
@@ -97,7 +110,12 @@ func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, config
 			t.Fatal(err)
 		}
 	}
-	l := &fixture{probedManager: h, lock: lock, cancel: cancel, ended: make(chan error, 1), clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
+	recording := recordingManager{h.Manager, make(chan context.Context, 1)}
+	h.Manager = recording
+	l := &fixture{
+		probedManager: h, lock: lock, cancel: cancel, ended: make(chan error, 1), clock: clocktesting.NewFakeClock(time.Unix(0, 0)),
+		running: func() context.Context { return <-recording.started },
+	}
 	go func() { l.ended <- start(ctx, h, o.ShutdownDelay, l.clock, lock.lost) }()
 	t.Cleanup(func() {
 		cancel()
@@ -216,14 +234,16 @@ func TestShutdownDelay(t *testing.T) {
 		t.Errorf("before the signal: %s", page)
 	}
 	l.cancel()
-	for !l.clock.HasWaiters() {
-		runtime.Gosched()
+	for deadline := time.Now().Add(patience); !l.clock.HasWaiters(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("no delay begins")
+		}
 	}
 	if page := l.probePage(t, "/readyz/shutdown"); !strings.Contains(page, "shutting down") {
 		t.Errorf("after the signal: %s", page)
 	}
-	if noted := m.noted(); strings.Contains(noted, "end-") {
-		t.Errorf("parts ended before the delay: %s", noted)
+	if err := l.running().Err(); err != nil {
+		t.Errorf("the context of the manager before the delay: %v, parts %s", err, m.noted())
 	}
 	l.clock.Step(time.Minute)
 	if err := l.waitEnd(t); err != nil {
