@@ -34,7 +34,8 @@ type ClusterNodePrediction struct {
 // ClusterNodePredictionSpec configures the nodes and the metrics to forecast.
 type ClusterNodePredictionSpec struct {
 	// NodeSelector are the required labels of a node. Absent or empty means all nodes in Crane's own namespace and no node in
-	// other namespaces, because one object would create as many as the cluster has nodes.
+	// other namespaces, where an object forecasts at most 20 nodes, the first by name, because it would otherwise create as many
+	// objects as the cluster has nodes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=50
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`

@@ -89,7 +89,8 @@ type TimeSeriesPredictionSpec struct {
 	// PredictionMetrics are the metrics to forecast, from 1 to 100, with unique resourceIdentifiers.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.all(m, self.exists_one(o, o.resourceIdentifier == m.resourceIdentifier))",message="resourceIdentifier must be unique in the list"
+	// +listType=map
+	// +listMapKey=resourceIdentifier
 	PredictionMetrics []PredictionMetric `json:"predictionMetrics"`
 
 	// TargetRef is the workload or node whose metrics are forecast. Name is required; kind and apiVersion are required

@@ -36,6 +36,9 @@ const (
 	ReasonNoTemplate = "NoTemplate"
 	// ReasonNoNodeSelector is the reason of a ClusterNodePrediction with an empty nodeSelector outside Crane's own namespace.
 	ReasonNoNodeSelector = "NoNodeSelector"
+	// ReasonTooManyNodes is the reason of a ClusterNodePrediction outside Crane's own namespace whose nodeSelector matches more nodes than it may
+	// forecast.
+	ReasonTooManyNodes = "TooManyNodes"
 	// ReasonNotCreated is the reason where the TimeSeriesPrediction of a node could not be created or updated.
 	ReasonNotCreated = "NotCreated"
 	// ReasonPredictSucceed is the reason of a TimeSeriesPrediction that is ready.

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type NodeReconciler struct {
 	// Live confirms that an object missing from the cache does not exist before it is created.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// SystemNamespace is Crane's own namespace, in which an empty nodeSelector selects all nodes.
+	// SystemNamespace is Crane's own namespace, in which an empty nodeSelector selects all nodes, and the number of nodes is not bounded.
 	SystemNamespace string
 }
 
@@ -41,6 +42,10 @@ const indexOwner = "crane.io/cluster-node-prediction"
 
 // refusedRetry is the retry interval for objects that are rejected or owned by another object.
 const refusedRetry = 5 * time.Minute
+
+// maxTenantNodes is the maximum number of nodes of an object outside Crane's own namespace. Without it, a selector that every node matches, such as
+// kubernetes.io/os=linux, creates as many objects as the cluster has nodes, and changes all of them with one request of a tenant.
+const maxTenantNodes = 20
 
 // listedFailures is the maximum number of failed objects named in a condition.
 const listedFailures = 5
@@ -59,7 +64,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := planNodes(cnp, nodes, existing)
+	p := planNodes(cnp, nodes, r.maxNodes(cnp), existing)
 	failures := r.act(ctx, cnp, p)
 	if err := r.report(ctx, cnp, p, failures); err != nil {
 		return ctrl.Result{}, err
@@ -109,8 +114,17 @@ func (r *NodeReconciler) listOwned(
 	return list.Items, nil
 }
 
+// maxNodes returns the maximum number of nodes of an object.
+func (r *NodeReconciler) maxNodes(cnp *predictionv1alpha1.ClusterNodePrediction) int {
+	if cnp.Namespace == r.SystemNamespace {
+		return math.MaxInt
+	}
+	return maxTenantNodes
+}
+
 // nodePlan lists the changes for a ClusterNodePrediction.
 type nodePlan struct {
+	// desired is the number of nodes that match.
 	desired int
 	create  []*predictionv1alpha1.TimeSeriesPrediction
 	// update holds pairs of current and desired objects.
@@ -119,15 +133,15 @@ type nodePlan struct {
 	kept   int
 }
 
-// planNodes compares the nodes with the existing objects. Without a template all objects are deleted.
-func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, existing []predictionv1alpha1.TimeSeriesPrediction) nodePlan {
+// planNodes compares the first nodes, at most limit, with the existing objects. Without a template all objects are deleted.
+func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, limit int, existing []predictionv1alpha1.TimeSeriesPrediction) nodePlan {
 	p := nodePlan{desired: len(nodes)}
 	byName := map[string]*predictionv1alpha1.TimeSeriesPrediction{}
 	for i := range existing {
 		byName[existing[i].Name] = &existing[i]
 	}
 	if cnp.Spec.Template != nil {
-		for _, node := range nodes {
+		for _, node := range nodes[:min(len(nodes), limit)] {
 			want := newPrediction(cnp, node)
 			have := byName[want.Name]
 			delete(byName, want.Name)
@@ -248,6 +262,10 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 		}
 		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonNotCreated
 		c.Message = sentence(fmt.Sprintf("%d of %d objects: %s", len(failures), p.desired, strings.Join(texts, "; ")))
+	case p.desired > r.maxNodes(cnp):
+		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonTooManyNodes
+		c.Message = fmt.Sprintf("spec.nodeSelector matches %d nodes, of which the first %d by name have a TimeSeriesPrediction: "+
+			"add labels to it, or move the object to Crane's own namespace", p.desired, r.maxNodes(cnp))
 	}
 	meta.SetStatusCondition(&changed.Status.Conditions, c)
 	if equality.Semantic.DeepEqual(cnp.Status, changed.Status) {

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,32 +69,48 @@ func TestNodesTriedAgain(t *testing.T) {
 	}
 }
 
-// TestEmptyNodeSelector: an empty selector selects all nodes in Crane's own namespace and none elsewhere.
-func TestEmptyNodeSelector(t *testing.T) {
-	for namespace, want := range map[string]int{"crane-system": 3, "shop": 0} {
+// TestNodesAreBounded: an empty selector selects all nodes in Crane's own namespace and none elsewhere, where one that all nodes match selects
+// maxTenantNodes.
+func TestNodesAreBounded(t *testing.T) {
+	linux := map[string]string{"kubernetes.io/os": "linux"}
+	for name, test := range map[string]struct {
+		namespace string
+		selector  map[string]string
+		nodes     int
+		want      int
+		reason    string
+	}{
+		"empty in the system namespace": {"crane-system", nil, maxTenantNodes + 1, maxTenantNodes + 1, predictionv1alpha1.ReasonAllCreated},
+		"empty elsewhere":               {"shop", nil, 3, 0, predictionv1alpha1.ReasonNoNodeSelector},
+		"all in the system namespace":   {"crane-system", linux, maxTenantNodes + 1, maxTenantNodes + 1, predictionv1alpha1.ReasonAllCreated},
+		"all elsewhere":                 {"shop", linux, maxTenantNodes + 1, maxTenantNodes, predictionv1alpha1.ReasonTooManyNodes},
+		"as many as allowed":            {"shop", linux, maxTenantNodes, maxTenantNodes, predictionv1alpha1.ReasonAllCreated},
+	} {
 		scheme := runtime.NewScheme()
 		if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 			t.Fatal(err)
 		}
-		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "all", UID: "u"}}
-		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace, Name: "all", UID: "u"}}
+		cnp.Spec.Template, cnp.Spec.NodeSelector = &predictionv1alpha1.TimeSeriesPredictionTemplate{}, test.selector
 		objects := []client.Object{cnp}
-		for _, name := range []string{"a", "b", "c"} {
-			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		for i := range test.nodes {
+			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%02d", i), Labels: linux}})
 		}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
 			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).Build()
 		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), SystemNamespace: "crane-system"}
-		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)}); err != nil {
-			t.Fatal(err)
+		for range 2 { // The second pass keeps what the first one created.
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := errors.Join(c.List(t.Context(), &list), c.Get(t.Context(), client.ObjectKeyFromObject(cnp), cnp)); err != nil {
 			t.Fatal(err)
 		}
 		ready := meta.FindStatusCondition(cnp.Status.Conditions, predictionv1alpha1.ConditionReady)
-		if len(list.Items) != want || ready == nil || (ready.Reason == predictionv1alpha1.ReasonNoNodeSelector) != (want == 0) {
-			t.Errorf("%s: %d objects, want %d; condition %+v", namespace, len(list.Items), want, ready)
+		if len(list.Items) != test.want || cnp.Status.CurrentNumberCreated != test.want || ready == nil || ready.Reason != test.reason {
+			t.Errorf("%s: %d objects, want %d; status %+v", name, len(list.Items), test.want, cnp.Status)
 		}
 	}
 }

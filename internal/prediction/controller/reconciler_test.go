@@ -369,14 +369,14 @@ func TestMetricsOfTwins(t *testing.T) {
 
 func TestPlanNodes(t *testing.T) {
 	cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
-	if p := planNodes(cnp, []string{"a"}, nil); p.desired != 1 || len(p.create) != 0 {
+	if p := planNodes(cnp, []string{"a"}, 9, nil); p.desired != 1 || len(p.create) != 0 {
 		t.Errorf("without a template: %+v", p)
 	}
 	cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
 	cnp.Spec.Template.Spec.PredictionWindowSeconds = 3600
 	same, other, gone := newPrediction(cnp, "a"), newPrediction(cnp, "b"), newPrediction(cnp, "c")
 	other.Spec.PredictionWindowSeconds = 600
-	p := planNodes(cnp, []string{"a", "b", "d"}, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
+	p := planNodes(cnp, []string{"a", "b", "d"}, 9, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
 	if p.desired != 3 || p.kept != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
 		p.update[0][1].Spec.PredictionWindowSeconds != 3600 || len(p.remove) != 1 || p.remove[0].Name != "all-c" {
 		t.Errorf("%+v", p)

@@ -67,6 +67,7 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID); err != nil {
 		return fmt.Errorf("indexing predictions by owner: %w", err)
 	}
+	shares := fairqueue.ByNamespace(clk)
 	err := builder.ControllerManagedBy(mgr).
 		Named("clusternodeprediction").
 		For(&predictionv1alpha1.ClusterNodePrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -74,7 +75,10 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 		// All objects are enqueued, because a node may have left a selector.
 		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
 			builder.WithPredicates(nodeSelectionChanged())).
-		Complete(enqueue.OnConflict(&NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace}))
+		WithOptions(shares.Options(2)).
+		Complete(shares.Reconciler(enqueue.OnConflict(&NodeReconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace,
+		})))
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
 	}
