@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,7 +50,7 @@ func TestTenants(t *testing.T) {
 	if os.Getenv("CRANE_TENANTS_COST") != "0" {
 		f.printCosts(t)
 	}
-	alone := f.delays(t, 0)
+	alone := f.measure(t, "alone", 0)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	f.createTenants(t, n)
@@ -57,10 +58,10 @@ func TestTenants(t *testing.T) {
 		defer close(done)
 		f.changeTenants(ctx, n)
 	}()
-	beside := f.delays(t, tenantSamples)
+	beside := f.measure(t, "beside the hostile tenants", tenantSamples)
 	stop()
 	<-done
-	for _, what := range []string{"forecast", "recommendation"} {
+	for _, what := range []string{"forecast", "recommendation", "ConfigMap"} {
 		a, b := median(alone[what]), median(beside[what])
 		t.Logf("%s: alone %s, beside %d hostile tenants %s, ratio %.2f; all samples %v and %v", what, a, n, b, float64(b)/float64(a), alone[what], beside[what])
 	}
@@ -130,13 +131,60 @@ func (f *tenants) apply(ctx context.Context, text string) (*unstructured.Unstruc
 	return o, f.client.Create(ctx, o)
 }
 
-// delays returns the times until forecasts and recommendations of workloads are ready, each measured by itself.
+// measure returns delays and prints how many CPUs each process used meanwhile: a machine that has no CPU left delays everything.
+func (f *tenants) measure(t *testing.T, when string, first int) map[string][]time.Duration {
+	t.Helper()
+	before, began := f.cpuSeconds(t), time.Now()
+	out := f.delays(t, first)
+	var text []string
+	for name, seconds := range f.cpuSeconds(t) {
+		text = append(text, fmt.Sprintf("%s %.2f", name, (seconds-before[name])/time.Since(began).Seconds()))
+	}
+	slices.Sort(text)
+	t.Logf("%s, of %d CPUs: %s", when, runtime.NumCPU(), strings.Join(text, ", "))
+	return out
+}
+
+// cpuSeconds returns the CPU time of each process of the playground and of the whole machine.
+func (f *tenants) cpuSeconds(t *testing.T) map[string]float64 {
+	t.Helper()
+	seconds := func(path string, fields ...int) float64 {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		all := strings.Fields(line[strings.LastIndex(line, ")")+1:])
+		var sum float64
+		for _, i := range fields {
+			ticks, err := strconv.ParseFloat(all[i], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += ticks / 100 // USER_HZ
+		}
+		return sum
+	}
+	// user, nice, system, irq, softirq, and utime and stime after the name of the program.
+	out := map[string]float64{"the machine": seconds("/proc/stat", 1, 2, 3, 6, 7)}
+	for _, p := range processes(t, f.state) {
+		program, _, _ := strings.Cut(p.line, " ")
+		out[filepath.Base(program)] += seconds(fmt.Sprintf("/proc/%d/stat", p.pid), 11, 12)
+	}
+	return out
+}
+
+// delays returns the times until forecasts and recommendations of workloads are ready and until a ConfigMap is written and read, each measured
+// by itself.
 func (f *tenants) delays(t *testing.T, first int) map[string][]time.Duration {
 	t.Helper()
 	out := map[string][]time.Duration{}
 	for i := first; i < first+tenantSamples; i++ {
 		w := f.workloads[i]
 		f.samples++
+		// A write that does not concern Crane.
+		out["ConfigMap"] = append(out["ConfigMap"], f.delay(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: honest-%d, namespace: %s}}", f.samples, w.Namespace),
+			func(*unstructured.Unstructured) bool { return true }))
 		target := fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, name: %s}", w.Name)
 		forecast := f.delay(t, fmt.Sprintf(`{apiVersion: prediction.crane.io/v1alpha1, kind: TimeSeriesPrediction, metadata: {name: honest-%d, namespace: %s},
 spec: {targetRef: %s, predictionWindowSeconds: 3600, predictionMetrics: [{resourceIdentifier: cpu, type: ResourceQuery, resourceQuery: cpu, algorithm: {algorithmType: dsp}}]}}`,
@@ -187,14 +235,20 @@ func median(all []time.Duration) time.Duration {
 // createTenants creates namespaces with one of the most expensive objects of each kind.
 func (f *tenants) createTenants(t *testing.T, n int) {
 	t.Helper()
+	took := map[string][]time.Duration{}
 	for i := range n {
 		namespace := fmt.Sprintf("hostile-%d", i)
 		f.namespace(t, namespace, 1)
 		for _, kind := range tenantKinds() {
+			began := time.Now()
 			if err := f.applyWorst(t.Context(), kind, namespace, 0); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
+			took[kind] = append(took[kind], time.Since(began))
 		}
+	}
+	for _, kind := range tenantKinds() {
+		t.Logf("creating a %s took %s", kind, median(took[kind]))
 	}
 }
 
@@ -225,6 +279,8 @@ func (f *tenants) changeTenants(ctx context.Context, n int) {
 	tick := time.NewTicker(changeInterval)
 	defer tick.Stop()
 	kinds := tenantKinds()
+	// craned does not read these: their 500 KiB load the API server alone.
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "ConfigSet" })
 	for version := 1; ; version++ {
 		select {
 		case <-ctx.Done():
