@@ -212,7 +212,7 @@ func badPrediction() []bad {
 		},
 		{
 			tsp, `spec: {predictionMetrics: [{resourceIdentifier: a, type: ResourceQuery, resourceQuery: cpu}, {resourceIdentifier: a, type: ResourceQuery, resourceQuery: memory}]}`,
-			"spec.predictionMetrics",
+			"spec.predictionMetrics[1]",
 		},
 		{
 			tsp, metric(`algorithm: {algorithmType: arima}`),
