@@ -7,7 +7,7 @@
 # Usage: hack/bench-scaling.sh [BUDGET]
 set -eu
 cd "$(dirname "$0")/.."
-shared=../shared
+shared=${CRANE_SERIES:-../shared}
 budget=${1:-0.1}
 for family in traces data/requests data/known-cause data/vm-cpu data/vm-memory; do
   [ -d "$shared/$family" ] || { echo "$shared/$family: absent, skipped"; continue; }

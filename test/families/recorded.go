@@ -16,8 +16,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// RecordedFamily is a directory of recorded series of one origin, in ../shared beside the repository. Families of one group share
-// workloads: none is used to choose parameters for another of its group.
+// RecordedFamily is a directory of recorded series of one origin, in ../shared beside the repository or in the directory
+// $CRANE_SERIES. Families of one group share workloads: none is used to choose parameters for another of its group.
 type RecordedFamily struct{ Name, Group, pattern string }
 
 // Recorded returns the families of recorded series.
@@ -47,9 +47,9 @@ func (f RecordedFamily) Read(tb testing.TB, nth int) []RecordedSeries {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	paths, err := filepath.Glob(filepath.Join(root, "..", "shared", f.pattern))
+	paths, err := filepath.Glob(filepath.Join(seriesRoot(root), f.pattern))
 	if err != nil || len(paths) == 0 {
-		tb.Skipf("no series in ../shared/%s beside the repository", f.pattern)
+		tb.Skipf("no series %s in ../shared beside the repository or in $CRANE_SERIES", f.pattern)
 	}
 	var out []RecordedSeries
 	for i := 0; i < len(paths); i += nth {
@@ -60,6 +60,14 @@ func (f RecordedFamily) Read(tb testing.TB, nth int) []RecordedSeries {
 		out = append(out, RecordedSeries{strings.TrimSuffix(filepath.Base(paths[i]), ".csv"), s})
 	}
 	return out
+}
+
+// seriesRoot returns the directory of the recorded series: $CRANE_SERIES, or ../shared beside the repository.
+func seriesRoot(module string) string {
+	if dir := os.Getenv("CRANE_SERIES"); dir != "" {
+		return dir
+	}
+	return filepath.Join(module, "..", "shared")
 }
 
 // moduleRoot returns the nearest parent of the working directory that contains a go.mod.

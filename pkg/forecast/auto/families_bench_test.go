@@ -6,6 +6,7 @@ package auto
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,19 @@ func (f *figures) add(actual []float64, middle, upper func(i int) float64) {
 type variant struct {
 	name string
 	tune tuning
+	gate []network
+}
+
+// rowsOf returns a model of some history, the model as a forecast uses it and its rows, as ForecastWith makes them.
+func rowsOf(past series.Series) (m, whole *Model, rows *dayRows) {
+	m = NewModel(past.Step)
+	for i, v := range past.Values {
+		m.Observe(past.Time(i), v)
+	}
+	whole = m.closed()
+	rows = newDayRows(whole)
+	rows.midnight = slotsToMidnight(time.Unix(whole.head*m.layout.seconds(), 0), rows.slots, nil)
+	return m, whole, rows
 }
 
 // scoreSeries returns the figures of plain, then of each variant, at daily origins from a week on, as in crane backtest
@@ -54,16 +68,12 @@ func scoreSeries(s series.Series, variants []variant) []figures {
 			continue
 		}
 		out[0].add(actual, func(i int) float64 { return plain.Values[i].At(0.5) }, func(i int) float64 { return plain.Values[i].At(0.95) })
-		m := NewModel(s.Step)
-		for i, v := range past.Values {
-			m.Observe(past.Time(i), v)
-		}
-		whole := m.closed()
-		o := newOutlook(newDayRows(whole), 1)
+		m, whole, rows := rowsOf(past)
+		o := newOutlook(rows, 1)
 		origin := time.Unix(whole.head*m.layout.seconds(), 0)
 		for k, v := range variants {
 			f := forecast.Forecast{Start: m.now(), Step: s.Step, Values: make([]forecast.Quantiles, perDay)}
-			m.fill(f, newHedge(o, v.tune), origin)
+			m.fill(f, newHedge(o, v.tune, v.gate), origin)
 			out[1+k].add(actual, func(i int) float64 { return f.Values[i].At(0.5) }, func(i int) float64 { return f.Values[i].At(0.95) })
 		}
 	}
@@ -113,10 +123,12 @@ func summarise(all [][]figures, k int) summary {
 	return s
 }
 
-// loadFamilies scores every series of every family that is long enough.
-func loadFamilies(b *testing.B, variants []variant) map[string][][]figures {
+// loadFamilies scores every series of every family that is long enough with the variants for its family.
+func loadFamilies(b *testing.B, variants func(family string) []variant) map[string][][]figures {
 	b.Helper()
-	out := families.ScoreEach(b, func(_ string, s families.RecordedSeries) []figures { return scoreSeries(s.Series, variants) })
+	out := families.ScoreEach(b, func(family string, s families.RecordedSeries) []figures {
+		return scoreSeries(s.Series, variants(family))
+	})
 	for name, all := range out {
 		out[name] = slices.DeleteFunc(all, func(f []figures) bool { return f[0].points == 0 })
 	}
@@ -132,7 +144,7 @@ func variants() []variant {
 				for _, conformal := range []float64{0.25, 0.5, 1} {
 					t := defaultTuning()
 					t.sharpness, t.mostGain, t.conformal = [2]float64{median, upper}, gain, conformal
-					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t})
+					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t, nil})
 				}
 			}
 		}
@@ -149,12 +161,24 @@ func chosen(grid []variant, scores map[string][][]figures, group string) int {
 }
 
 // BenchmarkLeaveOneFamilyOut prints, for each family, the score of the parameters chosen on the other groups, and of the
-// default ones.
+// default ones without the gate and with one that is trained on the other groups.
 func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	began := time.Now()
-	grid := append(variants(), variant{"default", defaultTuning()})
-	standard := len(grid) - 1
-	scores := loadFamilies(b, grid)
+	grid := append(variants(), variant{"default, no gate", defaultTuning(), nil}, variant{"default, gate of the others", defaultTuning(), nil})
+	ungated, standard := len(grid)-2, len(grid)-1
+	groups, names := map[string]string{}, []string{}
+	for _, f := range families.Recorded() {
+		groups[f.Name], names = f.Group, append(names, f.Group)
+	}
+	gates := trainGates(trainingData(b), slices.Compact(names))
+	scores := loadFamilies(b, func(family string) []variant {
+		out := slices.Clone(grid)
+		out[standard].gate = gates[groups[family]]
+		for k := range gateNetworks {
+			out = append(out, variant{"", defaultTuning(), gates[groups[family]][k : k+1]})
+		}
+		return out
+	})
 	var text strings.Builder
 	line := func(name, parameters string, s summary) {
 		fmt.Fprintf(&text, "| %s | %s | %.3f | %.3f | %.2f | %d of %d | %.3f | %d of %d |\n", name, parameters, s.wape(), s.pinball(),
@@ -162,20 +186,53 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	}
 	text.WriteString("| family left out | parameters | WAPE | pinball | worst | above 1.05 | coverage | in .92-.98 |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	var fitted, fixed summary
+	var fitted, hedged, fixed summary
+	alone := make([]summary, gateNetworks)
+	var ratios [][2]float64 // logs of the ratios of WAPE and pinball with the gate to those without, by series
 	for _, f := range families.Recorded() {
-		k := chosen(grid[:standard], scores, f.Group)
+		k := chosen(grid[:ungated], scores, f.Group)
 		line(f.Name, grid[k].name, summarise(scores[f.Name], k))
-		line(f.Name, "default", summarise(scores[f.Name], standard))
+		line(f.Name, grid[ungated].name, summarise(scores[f.Name], ungated))
+		line(f.Name, grid[standard].name, summarise(scores[f.Name], standard))
 		for _, one := range scores[f.Name] {
 			fitted.add(one, k)
+			hedged.add(one, ungated)
 			fixed.add(one, standard)
+			for n := range alone {
+				alone[n].add(one, standard+1+n)
+			}
+			if before, with := one[1+ungated], one[1+standard]; before.errors > 0 && before.pinball > 0 {
+				ratios = append(ratios, [2]float64{math.Log(with.errors / before.errors), math.Log(with.pinball / before.pinball)})
+			}
 		}
 	}
 	line("all series", "chosen", fitted)
-	line("all series", "default", fixed)
+	line("all series", grid[ungated].name, hedged)
+	line("all series", grid[standard].name, fixed)
+	for n := range alone {
+		line("all series", fmt.Sprintf("network %d alone", n+1), alone[n])
+	}
+	low, high := bootstrap(ratios)
+	fmt.Fprintf(&text, "\nWith the gate / without, 95 %% interval over series: WAPE %.4f to %.4f, pinball %.4f to %.4f\n", low[0], high[0], low[1], high[1])
 	// b.Log would cut the table short.
 	fmt.Printf("Forecasts, one family left out at a time; %s of wall time\n\n%s\n", time.Since(began).Round(time.Second), &text)
 	for b.Loop() {
 	}
+}
+
+// bootstrap returns the ratios whose logs are the 2.5th and the 97.5th percentile of the means of resampled logs.
+func bootstrap(logs [][2]float64) (low, high [2]float64) {
+	r := rand.New(rand.NewPCG(5, 5))
+	const draws = 4000
+	for k := range low {
+		means := make([]float64, draws)
+		for i := range means {
+			for range logs {
+				means[i] += logs[r.IntN(len(logs))][k] / float64(len(logs))
+			}
+		}
+		slices.Sort(means)
+		low[k], high[k] = math.Exp(means[draws/40]), math.Exp(means[draws-draws/40])
+	}
+	return low, high
 }

@@ -33,7 +33,7 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	}
 	rows.midnight = slotsToMidnight(time.Unix(whole.head*m.layout.seconds(), 0), rows.slots, holidays.zone)
 	ahead := int((horizon + day - 1) / day)
-	h := newHedge(newOutlook(rows, ahead), defaultTuning())
+	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
 	out := forecast.Forecast{
 		Start: m.now(), Step: m.step, Model: h.name(), Period: day, Periods: rows.fullRows(), Skill: h.skill, Origins: h.origins,
 		Reason: h.reason(whole.recent.count), Values: make([]forecast.Quantiles, n),
@@ -79,8 +79,8 @@ func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
 
 // name returns the names of the experts with the largest weights.
 func (h *hedge) name() string {
-	weights := h.weights[segmentCount-1]
-	return "auto: " + h.experts[heaviest(weights[0])].name + "; upper: " + h.experts[heaviest(weights[1])].name
+	const last = segmentCount - 1
+	return "auto: " + h.experts[heaviest(h.gated[last])].name + "; upper: " + h.experts[heaviest(h.weights[last][1])].name
 }
 
 func heaviest(weights []float64) int {

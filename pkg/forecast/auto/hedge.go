@@ -35,23 +35,34 @@ func segmentHours() [segmentCount + 1]int { return [...]int{0, 1, 6, 24} }
 type hedge struct {
 	*outlook
 	weights mixtureWeights
+	// gated are the weights for the median by segment, from the gate; those of weights where it is not used. The upper quantiles keep
+	// their distance from the median of weights, by which they were calibrated.
+	gated   [segmentCount][]float64
 	width   float32 // correction of the distance of the upper quantiles from the median
 	skill   float64
 	origins int // replays that skill rests on
 }
 
-func newHedge(o *outlook, t tuning) *hedge {
+// newHedge weighs the experts by their replays and corrects the weights of the median by the networks of a gate.
+func newHedge(o *outlook, t tuning, gate []network) *hedge {
 	h := &hedge{outlook: o, width: 1, skill: math.NaN()}
+	losses := o.replayLosses()
+	h.weights = o.weightsBefore(t, losses, 0)
+	h.calibrate(t)
+	h.measureSkill(t, losses)
+	h.applyGate(t, losses, gate)
+	return h
+}
+
+// replayLosses returns the losses of all experts.
+func (o *outlook) replayLosses() *segmentLosses {
 	var losses segmentLosses
 	for s := range segmentCount {
 		for level := range replayLevels {
 			losses[s][level] = o.losses(level, s)
 		}
 	}
-	h.weights = o.weightsBefore(t, &losses, 0)
-	h.calibrate(t)
-	h.measureSkill(t, &losses)
-	return h
+	return &losses
 }
 
 // mixtureWeights are weights by segment, for the median and for the upper quantiles, then by expert.
@@ -145,10 +156,7 @@ func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 			continue
 		}
 		for i, loss := range losses[e] {
-			// The ratio is NaN where both are perfect, on all days.
-			if ratio := math.Log((loss + floor) / (plain[i] + floor)); !math.IsNaN(ratio) {
-				out[e] += min(t.mostLoss, max(-t.mostGain, ratio)) / float64(len(plain))
-			}
+			out[e] += t.clippedLog(loss+floor, plain[i]+floor) / float64(len(plain))
 		}
 		least = min(least, out[e])
 	}
@@ -286,16 +294,22 @@ func (h *hedge) day(ahead int) profile {
 	for e, days := range h.days {
 		of[e] = days[ahead%len(days)]
 	}
-	if ahead == 0 {
-		h.mix(out, of)
-	} else {
-		last := h.weights[segmentCount-1]
-		h.mixMedian(out, of, last[0], 0, slots)
-		h.mixUpper(out, of, last[1], 0, slots)
+	for s := range segmentCount {
+		from, to := h.bounds(s)
+		if ahead > 0 {
+			s = segmentCount - 1
+		}
+		h.mixMedian(out, of, h.weights[s][0], from, to)
+		h.mixUpper(out, of, h.weights[s][1], from, to)
+		for l := 1; l < allLevels; l++ {
+			for x := from; x < to; x++ {
+				out[l*slots+x] = out[x] + (out[l*slots+x]-out[x])*h.width
+			}
+		}
+		h.mixMedian(out, of, h.gated[s], from, to)
 	}
 	for i := slots; i < len(out); i++ {
-		middle := out[i%slots]
-		out[i] = middle + (out[i]-middle)*h.width
+		out[i] = max(out[i], out[i%slots])
 	}
 	return out
 }

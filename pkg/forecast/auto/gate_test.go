@@ -1,0 +1,213 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auto
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"crane.io/crane/pkg/series"
+	"crane.io/crane/test/families"
+)
+
+func TestGateFile(t *testing.T) {
+	const most = 58 << 10
+	if len(gateText) > most {
+		t.Errorf("gate.txt has %d bytes, more than %d", len(gateText), most)
+	}
+	networks, err := parseGate(gateText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(networks) != gateNetworks || networks[0].hidden != gateUnits {
+		t.Errorf("%d networks of %d units, the recipe has %d of %d", len(networks), networks[0].hidden, gateNetworks, gateUnits)
+	}
+	if again := formatGate(networks); again != gateText {
+		t.Error("gate.txt is not what formatGate writes of its networks")
+	}
+	header, body, _ := strings.Cut(gateText, "\n")
+	for name, text := range map[string]string{
+		"empty":           "",
+		"no weights":      header + "\n",
+		"another digit":   header + "\n" + strings.Replace(body, "1", "2", 1),
+		"cut short":       gateText[:len(gateText)/2],
+		"another shape":   strings.Replace(gateText, fmt.Sprintf("%d units", gateUnits), "7 units", 1),
+		"not a number":    checked(strings.Replace(body, strings.Fields(body)[5], "x", 1)),
+		"NaN":             checked(strings.Replace(body, strings.Fields(body)[5], "NaN", 1)),
+		"one number less": checked(strings.Replace(body, strings.Fields(body)[5], "", 1)),
+	} {
+		if _, err := parseGate(text); err == nil {
+			t.Errorf("%s: the gate was accepted", name)
+		}
+	}
+}
+
+// checked adds a header with the right checksum.
+func checked(body string) string {
+	return fmt.Sprintf(gateHeader, gateNetworks, gateUnits, unitSize(), gateChecksum(body)) + "\n" + body
+}
+
+// TestGateFallsBack checks that the hedge decides alone where the gate has too little to read.
+func TestGateFallsBack(t *testing.T) {
+	regular := history(t, "weekday and weekend").Values
+	days := func(n int, value func(i int) float64) series.Series {
+		s := series.Series{Start: monday, Step: time.Minute, Values: make([]float64, n*24*60)}
+		for i := range s.Values {
+			s.Values[i] = value(i)
+		}
+		return s
+	}
+	load := func(i int) float64 { return regular[i] }
+	for name, c := range map[string]struct {
+		history series.Series
+		gated   bool
+	}{
+		"two weeks":    {days(14, load), true},
+		"a week":       {days(7, load), true},
+		"six days":     {days(6, load), false},
+		"three days":   {days(3, load), false},
+		"half a day":   {series.Series{Start: monday, Step: time.Minute, Values: regular[:720]}, false},
+		"all the same": {days(14, func(int) float64 { return 3 }), false},
+		"zeros":        {days(14, func(int) float64 { return 0 }), false},
+		"one sample": {days(14, func(i int) float64 {
+			if i == 20000 {
+				return 1
+			}
+			return series.Gap()
+		}), false},
+		"the newest day is missing": {days(14, func(i int) float64 {
+			if i > 13*1440 && i < 14*1440-1 {
+				return series.Gap()
+			}
+			return regular[i]
+		}), false},
+	} {
+		_, _, rows := rowsOf(c.history)
+		o := newOutlook(rows, 1)
+		hedge, gated := newHedge(o, defaultTuning(), nil), newHedge(o, defaultTuning(), shippedGate())
+		differs := false
+		for s := range segmentCount {
+			sum := 0.0
+			for e, w := range gated.gated[s] {
+				sum += w
+				differs = differs || w != hedge.weights[s][0][e]
+			}
+			if math.Abs(sum-1) > 1e-6 {
+				t.Errorf("%s: the weights of segment %d sum to %v", name, s, sum)
+			}
+			if !slices.Equal(hedge.weights[s][1], gated.weights[s][1]) {
+				t.Errorf("%s: the gate changes the weights for the upper quantiles", name)
+			}
+		}
+		if differs != c.gated {
+			t.Errorf("%s: the gate changes the weights: %v, want %v", name, differs, c.gated)
+		}
+		slots := rows.slots
+		before, after := hedge.day(0), gated.day(0)
+		for i, v := range after[slots:] {
+			if before := max(before[slots+i], after[i%slots]); v != before && v == v {
+				t.Fatalf("%s: the gate changes an upper quantile from %v to %v", name, before, v)
+			}
+		}
+		if hedge.skill != gated.skill && !math.IsNaN(hedge.skill) || hedge.width != gated.width {
+			t.Errorf("%s: the gate changes the skill or the width", name)
+		}
+	}
+}
+
+// TestGateMovesHalfTheWeight checks the mean of hedge and networks with networks that know one expert only.
+func TestGateMovesHalfTheWeight(t *testing.T) {
+	_, _, rows := rowsOf(history(t, "daily"))
+	o := newOutlook(rows, 1)
+	const id = 3
+	e := medianExperts()[id]
+	n := network{hidden: 1, weights: make([]float32, unitSize()+1)}
+	n.weights[gateScalars+id], n.weights[unitSize()] = 1e6, 100
+	hedge, gated := newHedge(o, defaultTuning(), nil), newHedge(o, defaultTuning(), []network{n, n})
+	for s := range segmentCount {
+		own, got := hedge.weights[s][0][e], gated.gated[s][e]
+		if want := (own + 1) / 2; math.Abs(got-want) > 1e-3 {
+			t.Errorf("segment %d: expert %q weighs %v, want %v", s, o.experts[e].name, got, want)
+		}
+	}
+}
+
+// TestGateIgnoresTheUnit checks that the inputs are the same in any unit.
+func TestGateIgnoresTheUnit(t *testing.T) {
+	h := families.Random(4, 14, 5*time.Minute)
+	read := func(by float64) [segmentCount][]gateInputs {
+		s := h
+		s.Values = slices.Clone(h.Values)
+		for i := range s.Values {
+			s.Values[i] *= by
+		}
+		_, _, rows := rowsOf(s)
+		o := newOutlook(rows, 1)
+		in, ok := newHedge(o, defaultTuning(), nil).readGate(defaultTuning(), o.replayLosses())
+		if !ok {
+			t.Fatal("the gate is not used")
+		}
+		return in
+	}
+	one, other := read(1), read(1e9)
+	for s := range one {
+		for i := range one[s] {
+			for k := range one[s][i] {
+				if d := one[s][i][k] - other[s][i][k]; max(d, -d) > 0.01 {
+					t.Errorf("segment %d, expert %d, input %d: %v and %v", s, i, k, one[s][i][k], other[s][i][k])
+				}
+			}
+		}
+	}
+}
+
+// TestGateGradient compares the derivatives that training uses with differences of the loss.
+func TestGateGradient(t *testing.T) {
+	s := families.Random(8, 15, 30*time.Minute)
+	origins := gateOrigins(s, 1)
+	if len(origins) == 0 {
+		t.Fatal("no origins")
+	}
+	o := origins[0]
+	r := rand.New(rand.NewPCG(1, 1))
+	n := network{hidden: 3, weights: make([]float32, 3*(unitSize()+1))}
+	for i := range n.weights {
+		n.weights[i] = float32(r.NormFloat64())
+	}
+	const segment = segmentCount - 1
+	loss := func() float64 {
+		weights := make([]float64, len(o.in[segment]))
+		n.weigh(o.hedge[segment], o.in[segment], make([]float32, n.hidden), weights)
+		for i := range weights {
+			weights[i] = gateBlend*weights[i] + (1-gateBlend)*o.hedge[segment][i]
+		}
+		return o.loss(segment, weights, 1, 0, make([]float64, len(weights)))
+	}
+	gradient := make([]float32, len(n.weights))
+	n.learn(gateItem{&o, 1}, segment, r, gradient)
+	most := 0.0
+	for _, g := range gradient {
+		most = max(most, math.Abs(float64(g)))
+	}
+	if most == 0 {
+		t.Fatal("all derivatives are 0")
+	}
+	for i := range n.weights {
+		const step = 1.0 / 64
+		before := n.weights[i]
+		n.weights[i] = before + step
+		up := loss()
+		n.weights[i] = before - step
+		down := loss()
+		n.weights[i] = before
+		if got, want := float64(gradient[i]), (up-down)/(2*step); math.Abs(got-want) > 0.05*most {
+			t.Errorf("weight %d: derivative %v, differences give %v", i, got, want)
+		}
+	}
+}
