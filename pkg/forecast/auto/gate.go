@@ -3,16 +3,7 @@
 
 package auto
 
-import (
-	_ "embed" // gate.txt
-	"errors"
-	"fmt"
-	"hash/crc32"
-	"math"
-	"strconv"
-	"strings"
-	"sync"
-)
+import "math"
 
 // The gate corrects the weights of the experts of the median. Networks with one hidden layer, shared by the experts, read how an expert
 // did in the replays, how far it is from the hedge now and what the newest day is like, and return what is added to the logarithm of its
@@ -311,57 +302,21 @@ func (t tuning) clippedLog(own, plain float64) float64 {
 	return min(t.mostLoss, max(-t.mostGain, ratio))
 }
 
-//go:embed gate.txt
-var gateText string
+// The shape of gateWeights.
+const (
+	gateNetworks = 3
+	gateUnits    = 16
+)
 
-// shippedGate returns the networks of gate.txt; none if it is damaged, which leaves the weights to the hedge.
-var shippedGate = sync.OnceValue(func() []network {
-	networks, err := parseGate(gateText)
-	if err != nil {
+// shippedGate returns the networks of gateWeights; none if these are not for the present experts.
+func shippedGate() []network {
+	each := gateUnits * (unitSize() + 1)
+	if len(gateWeights) != gateNetworks*each {
 		return nil
 	}
-	return networks
-})
-
-// parseGate reads networks as formatGate writes them.
-func parseGate(text string) ([]network, error) {
-	header, body, _ := strings.Cut(text, "\n")
-	var count, hidden, size int
-	var sum uint32
-	if _, err := fmt.Sscanf(header, gateHeader, &count, &hidden, &size, &sum); err != nil {
-		return nil, fmt.Errorf("failed to read the header of the gate: %w", err)
-	}
-	fields := strings.Fields(body)
-	switch {
-	case sum != gateChecksum(body):
-		return nil, errors.New("the checksum of the gate differs, or its experts do")
-	case size != unitSize() || count < 1 || hidden < 1 || len(fields) != count*hidden*(size+1):
-		return nil, fmt.Errorf("%d numbers are not those of %d networks of %d units with %d inputs", len(fields), count, hidden, unitSize())
-	}
-	out := make([]network, count)
-	each := hidden * (size + 1)
+	out := make([]network, gateNetworks)
 	for k := range out {
-		out[k] = network{hidden: hidden, weights: make([]float32, each)}
-		for i, field := range fields[k*each : (k+1)*each] {
-			v, err := strconv.ParseFloat(field, 32)
-			if err != nil || v-v != 0 {
-				return nil, fmt.Errorf("weight %q of the gate is not a number", field)
-			}
-			out[k].weights[i] = float32(v)
-		}
+		out[k] = network{hidden: gateUnits, weights: gateWeights[k*each : (k+1)*each]}
 	}
-	return out, nil
-}
-
-// gateHeader is the first line of gate.txt.
-const gateHeader = "gate: %d networks, %d units, %d inputs, checksum %08x"
-
-// gateChecksum returns the CRC-32 (IEEE) of the weights and of the names of the experts that they are for.
-func gateChecksum(body string) uint32 {
-	sum := crc32.NewIEEE()
-	for _, e := range medianExperts() {
-		_, _ = sum.Write([]byte(experts()[e].name + "\n"))
-	}
-	_, _ = sum.Write([]byte(body))
-	return sum.Sum32()
+	return out
 }

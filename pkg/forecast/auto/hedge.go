@@ -287,7 +287,8 @@ func trimmedMean(votes []vote, from, to float32) float32 {
 	return mean
 }
 
-// day forecasts a day that begins ahead days after the origin.
+// day forecasts a day that begins ahead days after the origin. Where the gate raises the median, upper quantiles may be below it:
+// forecast.Quantiles.Ordered.
 func (h *hedge) day(ahead int) profile {
 	slots := h.h.slots
 	out, of := make(profile, allLevels*slots), make([]profile, len(h.experts))
@@ -307,9 +308,6 @@ func (h *hedge) day(ahead int) profile {
 			}
 		}
 		h.mixMedian(out, of, h.gated[s], from, to)
-	}
-	for i := slots; i < len(out); i++ {
-		out[i] = max(out[i], out[i%slots])
 	}
 	return out
 }
