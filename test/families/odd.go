@@ -87,6 +87,21 @@ func oddShapes() map[string]oddShape {
 			}
 			return daily(r, hour)
 		}},
+		"a gap each night": {step, 9, func(r *rand.Rand, hour float64) float64 {
+			if math.Mod(hour, 24) < 12 {
+				return series.Gap()
+			}
+			return daily(r, hour)
+		}},
+		"a jump before a gap each day": {step, 9, func(r *rand.Rand, hour float64) float64 {
+			switch h := math.Mod(hour, 24); {
+			case h >= 12:
+				return series.Gap()
+			case h > 8:
+				return 10 * daily(r, hour)
+			}
+			return daily(r, hour)
+		}},
 		"one value of a counter that was reset": {step, 7, func(r *rand.Rand, hour float64) float64 {
 			if hour == 75 {
 				return 1e12
