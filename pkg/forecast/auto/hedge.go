@@ -35,8 +35,8 @@ func segmentHours() [segmentCount + 1]int { return [...]int{0, 1, 6, 24} }
 type hedge struct {
 	*outlook
 	weights mixtureWeights
-	// gated are the weights for the median by segment, from the gate; those of weights where it is not used. The upper quantiles keep
-	// their distance from the median of weights, by which they were calibrated.
+	// gated are the weights for the median of the first day by segment, from the gate; those of weights where it is not used. The upper
+	// quantiles keep their distance from the median of weights, by which they were calibrated.
 	gated   [segmentCount][]float64
 	width   float32 // correction of the distance of the upper quantiles from the median
 	skill   float64
@@ -307,7 +307,9 @@ func (h *hedge) day(ahead int) profile {
 				out[l*slots+x] = out[x] + (out[l*slots+x]-out[x])*h.width
 			}
 		}
-		h.mixMedian(out, of, h.gated[s], from, to)
+		if ahead == 0 {
+			h.mixMedian(out, of, h.gated[s], from, to)
+		}
 	}
 	return out
 }
