@@ -13,12 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
+
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 // lease is the leader election lock. It reports when another replica has acquired it: client-go's elector would retry renewals
@@ -40,7 +41,7 @@ func newLease(config *rest.Config, o *Options) (*lease, error) {
 	own.RateLimiter = nil
 	// A request that hangs must leave time for another before the deadline.
 	own.Timeout = max(o.LeaderElection.RenewDeadline/2, time.Second)
-	clients, err := kubernetes.NewForConfig(own)
+	clients, err := slimclient.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the lease: %w", err)
 	}

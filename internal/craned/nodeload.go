@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/wallclock"
+	"crane.io/crane/internal/kube/slimclient"
 	nodeloadcontroller "crane.io/crane/internal/nodeload/controller"
 	"crane.io/crane/internal/nodeload/policyfile"
 	"crane.io/crane/pkg/nodeload"
@@ -141,7 +141,7 @@ func addNodeLoad(
 	if err != nil {
 		return nil, err
 	}
-	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
+	clients, err := slimclient.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of pods: %w", err)
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/wallclock"
+	"crane.io/crane/internal/kube/slimclient"
 	"crane.io/crane/internal/metrics"
 	oomcontroller "crane.io/crane/internal/recommendation/controller/oomrecord"
 	"crane.io/crane/pkg/oom"
@@ -55,7 +55,7 @@ func (o *OOM) validate() field.ErrorList {
 
 // addOOM adds the controller that records OOM kills.
 func addOOM(_ context.Context, p *dependencies) error {
-	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	clients, err := slimclient.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("building the client of the OOM recorder: %w", err)
 	}

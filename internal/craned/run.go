@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +29,7 @@ import (
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/pause"
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 // leaderElectionID is the name of the lease, as gocrane's.
@@ -137,7 +137,7 @@ func restConfig(o *Options) (*rest.Config, error) {
 
 // newPause returns the switch that stops writes, through which all clients of the configuration write.
 func newPause(config *rest.Config, o *Options) (*pause.Switch, error) {
-	clients, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+	clients, err := slimclient.NewForConfig(rest.CopyConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the switch that stops writes: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
+	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -117,7 +117,7 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 
 // addRebalance adds the controller that evicts pods from hot nodes.
 func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, format nodeload.Format, source *prometheus.Source) error {
-	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
+	clients, err := policyclient.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("building the client of evictions: %w", err)
 	}
@@ -131,7 +131,7 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 		OptOuts: func(ctx context.Context) (optout.Set, error) {
 			return optoutlist.Read(ctx, mgr.GetAPIReader(), mgr.GetScheme())
 		},
-		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients.PolicyV1()}, Patches: patches,
+		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients}, Patches: patches,
 		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: wallclock.New(),
 	})
 	if err != nil {

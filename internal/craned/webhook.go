@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -24,6 +23,7 @@ import (
 	"crane.io/crane/internal/kube/certificates"
 	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/podwebhook"
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 // Names of objects in config/webhook.
@@ -159,7 +159,7 @@ func (f onEveryReplica) Start(ctx context.Context) error { return f(ctx) }
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
 func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
-	clients, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	clients, err := slimclient.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of certificates: %w", err)
 	}

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/dynamicinformer"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -45,7 +46,7 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 		targets: map[Target]cache.SharedIndexInformer{},
 		stop:    func() { cancel(); running.Wait() },
 	}
-	v.secrets = coreinformers.NewFilteredSecretInformer(k.config.Clients, k.config.Namespace, 0, cache.Indexers{}, byName(k.config.Secret))
+	v.secrets = k.newSecretInformer()
 	informers := []cache.SharedIndexInformer{v.secrets}
 	for _, t := range k.config.Targets {
 		i := dynamicinformer.NewFilteredDynamicInformer(k.config.Dynamic, t.resource, "", 0, cache.Indexers{}, byName(t.name)).Informer()
@@ -73,6 +74,21 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 		v.signalChange()
 	})
 	return v, nil
+}
+
+// newSecretInformer returns an informer of the Secret. That of client-go links the informers of all kinds.
+func (k *Rotator) newSecretInformer() cache.SharedIndexInformer {
+	secrets, limit := k.config.Clients.CoreV1().Secrets(k.config.Namespace), byName(k.config.Secret)
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			limit(&o)
+			return secrets.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			limit(&o)
+			return secrets.Watch(ctx, o)
+		},
+	}, k.config.Clients), &corev1.Secret{}, 0, cache.Indexers{})
 }
 
 func byName(name string) func(*metav1.ListOptions) {

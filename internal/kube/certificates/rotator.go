@@ -17,8 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/kube/slimclient"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // Config are the settings of a Rotator.
 type Config struct {
-	Clients kubernetes.Interface
+	Clients slimclient.Interface
 	Dynamic dynamic.Interface
 	// Namespace and Secret name the object that replicas share.
 	Namespace, Secret string

@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slimclient is a clientset of the few API groups that crane-agent uses. That of client-go links the clients and the types of apply
-// configurations of all groups, a sixth of the agent's image.
+// Package slimclient is a clientset of the few API groups that crane-agent and craned use. That of client-go links the clients and the types of
+// apply configurations of all groups, a quarter of the agent's image.
 package slimclient
 
 import (
