@@ -152,10 +152,10 @@ spec:
   labelSelector: {matchLabels: {workload: batch}}
 `
 
-// settingsBefore starts a pod with a CPU limit on the first node and returns the cgroup settings of all nodes.
+// settingsBefore starts a pod that uses its CPU limit on the first node and returns the cgroup settings of all nodes.
 func settingsBefore(t *testing.T, nodes []*node.Node) []map[string]string {
 	t.Helper()
-	pod := nodes[0].Pod("batch", "pause", nil, node.Resources("50m", "16Mi"), node.Resources("400m", "64Mi"))
+	pod := nodes[0].Pod("batch", "cpu-hog", []string{"-threads", "1"}, node.Resources("20m", "16Mi"), node.Resources("100m", "64Mi"))
 	pod.Labels = map[string]string{"workload": "batch"}
 	nodes[0].Run(t, pod)
 	nodes[0].Eventually(t, "the sample workloads run", func() error {
