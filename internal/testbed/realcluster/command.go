@@ -240,8 +240,9 @@ func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, namespace st
 }
 
 const (
-	// SampleNamespace has the samples of workloads.yaml, which are SampleWorkloads Deployments.
+	// SampleNamespace has the samples of workloads.yaml.
 	SampleNamespace = "shop"
+	// SampleWorkloads is the number of their Deployments.
 	SampleWorkloads = 3
 	// OwnWorkloads is the number of Deployments and DaemonSets of Crane that the chart installs.
 	OwnWorkloads = 4
