@@ -238,7 +238,7 @@ func (b *builder) adapter() []operation {
 		switch owner := apiOwner(original); {
 		case original == nil, owner != apiOwner(o) && b.options.ExternalMetrics == TakeAPI && o.GetName() == externalMetricsAPI:
 			out = append(out, putObject{o})
-		case b.isGocranes(owner):
+		case isGocranes(b.state.Items, owner):
 			out = append(out, moveAPI{RefOf(o), stringAt(original, "spec", "service", "namespace")})
 		case owner != apiOwner(o): // of another adapter
 		case o.GetName() == externalMetricsAPI && b.originals[RefOf(swap.desired)] != nil:
@@ -258,8 +258,8 @@ func apiOwner(o *Object) string {
 }
 
 // isGocranes reports whether a Service, as NAMESPACE/NAME, is that of gocrane's metric-adapter in another namespace than Crane's.
-func (b *builder) isGocranes(service string) bool {
-	return slices.ContainsFunc(b.state.Items, func(i storedItem) bool {
+func isGocranes(items []storedItem, service string) bool {
+	return slices.ContainsFunc(items, func(i storedItem) bool {
 		o := i.Object
 		return o.GetKind() == "Service" && i.Component == componentAdapter && o.GetNamespace() != craneNamespace && o.GetNamespace()+"/"+o.GetName() == service
 	})

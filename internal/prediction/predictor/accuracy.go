@@ -57,8 +57,8 @@ func (s score) accuracy() Accuracy {
 // Overall returns the unweighted mean accuracy of all requests; a field is NaN if no request has a value for it.
 func (p *Predictor) Overall() Accuracy {
 	p.mu.Lock()
-	all := make([]*entry, 0, len(p.entries))
-	for _, e := range p.entries {
+	all := make([]*entry, 0, len(p.requested.entries))
+	for _, e := range p.requested.entries {
 		all = append(all, e)
 	}
 	p.mu.Unlock()

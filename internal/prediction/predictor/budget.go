@@ -79,58 +79,67 @@ func (b *budgets) chargeNamespaces(bytes int64, namespaces ...string) {
 	}
 }
 
-// checkBudget returns an error if bytes do not fit into the budget of a namespace; mu is held.
-func (p *Predictor) checkBudget(bytes int64, namespace string) error {
-	if namespace != "" && p.budgets.byNamespace[namespace]+bytes > p.config.MaxNamespaceBytes {
-		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", p.config.MaxNamespaceBytes>>20, namespace)
+// requested has the entries by key and by caller, and decides how many the limits allow. Predictor.mu guards it.
+type requested struct {
+	config  *Config
+	entries map[Key]*entry
+	callers map[string]map[Key]struct{}
+	models  int // number of models of all entries
+	budgets budgets
+}
+
+// checkBudget returns an error if bytes do not fit into the budget of a namespace.
+func (r *requested) checkBudget(bytes int64, namespace string) error {
+	if namespace != "" && r.budgets.byNamespace[namespace]+bytes > r.config.MaxNamespaceBytes {
+		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", r.config.MaxNamespaceBytes>>20, namespace)
 	}
 	return nil
 }
 
-// checkLimits returns an error if bytes of another series exceed the limits of all forecasts; mu is held.
-func (p *Predictor) checkLimits(bytes int64) error {
-	switch c := p.config; {
-	case len(p.entries) >= c.MaxSeries || p.models >= c.MaxSeries:
+// checkLimits returns an error if bytes of another series exceed the limits of all forecasts.
+func (r *requested) checkLimits(bytes int64) error {
+	switch c := r.config; {
+	case len(r.entries) >= c.MaxSeries || r.models >= c.MaxSeries:
 		return fmt.Errorf("the limit of %d series is reached", c.MaxSeries)
-	case p.budgets.total+bytes > c.MaxBytes:
+	case r.budgets.total+bytes > c.MaxBytes:
 		return fmt.Errorf("the limit of %d MiB for all forecasts is reached", c.MaxBytes>>20)
 	}
 	return nil
 }
 
-// makeRoom deletes entries of the namespaces that use the most memory until the limits of all forecasts allow bytes for a namespace; mu is held.
+// makeRoom deletes entries of the namespaces that use the most memory until the limits of all forecasts allow bytes for a namespace.
 // It stops at namespaces that would use less than the given one, so that each of many namespaces gets an equal share, whichever came first.
 // It returns the keys of deleted entries.
-func (p *Predictor) makeRoom(bytes int64, namespace string) ([]Key, error) {
+func (r *requested) makeRoom(bytes int64, namespace string) ([]Key, error) {
 	var deleted []Key
-	err := p.checkLimits(bytes)
-	for ; err != nil; err = p.checkLimits(bytes) {
+	err := r.checkLimits(bytes)
+	for ; err != nil; err = r.checkLimits(bytes) {
 		most := ""
-		for ns, used := range p.budgets.byNamespace {
-			if used > p.budgets.byNamespace[most] || used == p.budgets.byNamespace[most] && ns < most {
+		for ns, used := range r.budgets.byNamespace {
+			if used > r.budgets.byNamespace[most] || used == r.budgets.byNamespace[most] && ns < most {
 				most = ns
 			}
 		}
-		victim := p.entryOf(most)
-		if victim == nil || p.budgets.byNamespace[most]-victim.bytes() < p.budgets.byNamespace[namespace]+bytes {
+		victim := r.entryOf(most)
+		if victim == nil || r.budgets.byNamespace[most]-victim.bytes() < r.budgets.byNamespace[namespace]+bytes {
 			return deleted, err
 		}
 		for caller := range victim.callers {
-			delete(p.callers[caller], victim.plan.key)
+			delete(r.callers[caller], victim.plan.key)
 		}
-		p.deleteEntry(victim)
-		p.budgets.chargeNamespaces(-victim.bytes(), most)
+		r.deleteEntry(victim)
+		r.budgets.chargeNamespaces(-victim.bytes(), most)
 		deleted = append(deleted, victim.plan.key)
 	}
 	return deleted, nil
 }
 
 // entryOf returns an entry that only objects of a namespace request; nil if there is none.
-func (p *Predictor) entryOf(namespace string) *entry {
+func (r *requested) entryOf(namespace string) *entry {
 	if namespace == "" {
 		return nil
 	}
-	for _, e := range p.entries { // In a random order, so that few are compared.
+	for _, e := range r.entries { // In a random order, so that few are compared.
 		if all := e.namespaces(); len(all) == 1 && all[0] == namespace {
 			return e
 		}
@@ -138,35 +147,35 @@ func (p *Predictor) entryOf(namespace string) *entry {
 	return nil
 }
 
-// deleteEntry deletes an entry from the totals; mu is held.
-func (p *Predictor) deleteEntry(e *entry) {
-	delete(p.entries, e.plan.key)
-	p.models -= e.models
-	p.budgets.charge(-e.bytes())
+// deleteEntry deletes an entry from the totals.
+func (r *requested) deleteEntry(e *entry) {
+	delete(r.entries, e.plan.key)
+	r.models -= e.models
+	r.budgets.charge(-e.bytes())
 }
 
-// seriesAllowance returns how many series an entry may have, as the budgets allow; mu is held. Of several namespaces the one with the largest
+// seriesAllowance returns how many series an entry may have, as the budgets allow. Of several namespaces the one with the largest
 // allowance decides, so that none can starve the request of another by joining it.
-func (p *Predictor) seriesAllowance(e *entry) int {
+func (r *requested) seriesAllowance(e *entry) int {
 	size, used := e.plan.seriesBytes(), e.bytes()
 	most := int64(0)
 	for _, ns := range e.namespaces() {
-		allowance := p.config.MaxBytes - p.budgets.total
+		allowance := r.config.MaxBytes - r.budgets.total
 		if ns != "" {
-			allowance = min(allowance, p.config.MaxNamespaceBytes-p.budgets.byNamespace[ns])
+			allowance = min(allowance, r.config.MaxNamespaceBytes-r.budgets.byNamespace[ns])
 		}
 		most = max(most, (allowance+used)/size)
 	}
-	return min(int(most), p.config.MaxSeries-p.models+e.models)
+	return min(int(most), r.config.MaxSeries-r.models+e.models)
 }
 
-// setModels records the number of series of an entry; mu is held.
-func (p *Predictor) setModels(e *entry, n int) {
-	if p.entries[e.plan.key] != e { // It has no caller any more.
+// setModels records the number of series of an entry.
+func (r *requested) setModels(e *entry, n int) {
+	if r.entries[e.plan.key] != e { // It has no caller any more.
 		return
 	}
 	before := e.bytes()
-	p.models += n - e.models
+	r.models += n - e.models
 	e.models = n
-	p.budgets.charge(e.bytes()-before, e.namespaces()...)
+	r.budgets.charge(e.bytes()-before, e.namespaces()...)
 }

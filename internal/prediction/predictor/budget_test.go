@@ -57,8 +57,8 @@ func TestNamespaceBudget(t *testing.T) {
 		p.Forget("honest")
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || len(p.reads.served) != 0 || len(p.reads.expressions) != 0 {
-			t.Errorf("left over: %+v, %v, %v", p.budgets, p.reads.served, p.reads.expressions)
+		if p.requested.budgets.total != 0 || len(p.requested.budgets.byNamespace) != 0 || len(p.reads.served) != 0 || len(p.reads.expressions) != 0 {
+			t.Errorf("left over: %+v, %v, %v", p.requested.budgets, p.reads.served, p.reads.expressions)
 		}
 	})
 }
@@ -157,6 +157,36 @@ func TestSlowExpressions(t *testing.T) {
 	})
 }
 
+// TestFirstHistoryBesideNewSamples: the history of a new workload is read beside more reads of new samples than the source can answer.
+func TestFirstHistoryBesideNewSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{use: dailyWave, refreshing: 30 * time.Second}
+		p := start(t, source, func(c *Config) { c.Refresh = time.Minute })
+		request := func(namespace string) Key {
+			r := cpuOf("web")
+			r.Namespace, r.Query.Target.Namespace = namespace, namespace
+			return p.Set(namespace, []Request{r})[0].Key
+		}
+		for n := range 40 {
+			request(fmt.Sprint("other-", n))
+		}
+		time.Sleep(20 * time.Minute)
+		for _, namespace := range []string{"shop", "bank"} {
+			key := request(namespace)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if s := p.Status(key); s.State != Ready {
+				t.Errorf("%+v a minute after the request, want Ready", s)
+			}
+		}
+		_, before := source.reads()
+		time.Sleep(10 * time.Minute)
+		if _, after := source.reads(); after-before < 60 {
+			t.Errorf("%d reads of new samples in ten minutes", after-before)
+		}
+	})
+}
+
 // TestOverloadingExpression: an expression that makes the source fail does not pause the reads of others for long.
 func TestOverloadingExpression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +221,7 @@ func TestManyExpressions(t *testing.T) {
 		}
 		p.mu.Lock()
 		var due []*entry
-		for _, e := range p.entries {
+		for _, e := range p.requested.entries {
 			e.phase = toFetch
 			due = append(due, e)
 		}
@@ -255,8 +285,8 @@ func TestEqualShares(t *testing.T) {
 				}
 			}
 			check()
-			if len(p.entries) > 400 || p.budgets.total > p.config.MaxBytes {
-				t.Errorf("%s: %d entries, %d bytes", name, len(p.entries), p.budgets.total)
+			if len(p.requested.entries) > 400 || p.requested.budgets.total > p.config.MaxBytes {
+				t.Errorf("%s: %d entries, %d bytes", name, len(p.requested.entries), p.requested.budgets.total)
 			}
 			run(t, p)
 			time.Sleep(10 * time.Minute)
@@ -267,8 +297,8 @@ func TestEqualShares(t *testing.T) {
 			p.Forget("modest")
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if p.budgets.total != 0 || len(p.budgets.byNamespace) != 0 || p.models != 0 || len(p.entries) != 0 || len(p.callers) != 0 {
-				t.Errorf("%s: left over: %+v, %d models, %d entries, %d callers", name, p.budgets, p.models, len(p.entries), len(p.callers))
+			if p.requested.budgets.total != 0 || len(p.requested.budgets.byNamespace) != 0 || p.requested.models != 0 || len(p.requested.entries) != 0 || len(p.requested.callers) != 0 {
+				t.Errorf("%s: left over: %+v, %d models, %d entries, %d callers", name, p.requested.budgets, p.requested.models, len(p.requested.entries), len(p.requested.callers))
 			}
 		})
 	}
@@ -279,15 +309,16 @@ func TestSearchesAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fakeSource{use: dailyWave}
 		p := start(t, source, nil)
+		synctest.Wait() // The first search finds nothing.
 		var requests []Request
 		for i := range 10 * expressionCandidates {
 			requests = append(requests, Request{Namespace: "shop", Query: Query{Expression: fmt.Sprint("x", i)}})
 		}
 		p.Set("a", requests)
-		time.Sleep(scanInterval + scanInterval/2)
+		time.Sleep(2*scanInterval + scanInterval/2) // One search for checkpoints, one for histories.
 		synctest.Wait()
 		if n, _ := source.reads(); n != expressionCandidates {
-			t.Errorf("%d reads after the second search, want %d", n, expressionCandidates)
+			t.Errorf("%d reads after the search for histories, want %d", n, expressionCandidates)
 		}
 		time.Sleep(10 * scanInterval)
 		synctest.Wait()

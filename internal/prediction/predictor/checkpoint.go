@@ -19,7 +19,7 @@ func (p *Predictor) load(entries []*entry) {
 			c, err := p.store.read(e.plan.key)
 			if err == nil {
 				p.mu.Lock()
-				allowance := p.seriesAllowance(e)
+				allowance := p.requested.seriesAllowance(e)
 				p.mu.Unlock()
 				n, err = e.restore(c, p.config.Clock.Now(), min(p.config.MaxSeriesPerQuery, allowance))
 			}
@@ -33,7 +33,7 @@ func (p *Predictor) load(entries []*entry) {
 		p.mu.Lock()
 		e.phase, e.read = next, until
 		if next == live {
-			p.setModels(e, n)
+			p.requested.setModels(e, n)
 		}
 		p.mu.Unlock()
 		if next == live {
@@ -106,9 +106,9 @@ func (p *Predictor) save(prune bool) {
 	p.saving.Lock()
 	defer p.saving.Unlock()
 	p.mu.Lock()
-	all := make([]*entry, 0, len(p.entries))
-	known := make(map[string]bool, len(p.entries))
-	for key, e := range p.entries {
+	all := make([]*entry, 0, len(p.requested.entries))
+	known := make(map[string]bool, len(p.requested.entries))
+	for key, e := range p.requested.entries {
 		all = append(all, e)
 		known[key.String()] = true
 	}

@@ -44,7 +44,8 @@ type Config struct {
 	// Checkpoint is the interval between checkpoints.
 	Checkpoint time.Duration
 
-	// Workers is the number of concurrent reads. At most all but one of them read whole histories, and half of them expressions.
+	// Workers is the number of concurrent reads. At most all but one of them read whole histories of workloads, all but one something else, and half of
+	// them expressions.
 	Workers int
 	// MaxSeries is the maximum number of models; further requests are refused with an error.
 	MaxSeries int

@@ -46,7 +46,7 @@ func (p *Predictor) Counts() Counts {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.Entries, c.Models = len(p.entries), p.models
+	c.Entries, c.Models = len(p.requested.entries), p.requested.models
 	return c
 }
 
@@ -88,9 +88,9 @@ func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	counter(readsDesc, p.counts.failedRefresh.Load(), "refresh", "failure")
 	counter(restoredDesc, p.counts.restored.Load())
 	p.mu.Lock()
-	models, failing := p.models, min(1, p.reads.pauses)
-	all := make([]*entry, 0, len(p.entries))
-	for _, e := range p.entries {
+	models, failing := p.requested.models, min(1, p.reads.pauses)
+	all := make([]*entry, 0, len(p.requested.entries))
+	for _, e := range p.requested.entries {
 		all = append(all, e)
 	}
 	p.mu.Unlock()

@@ -94,12 +94,9 @@ type Predictor struct {
 	workers sync.WaitGroup
 	saving  sync.Mutex // serialises saves; locked before all others
 
-	mu      sync.Mutex
-	entries map[Key]*entry
-	callers map[string]map[Key]struct{}
-	models  int // number of models of all entries
-	budgets budgets
-	reads   reads
+	mu        sync.Mutex
+	requested requested
+	reads     reads
 }
 
 // New validates the configuration and creates the state directory. Start starts the workers.
@@ -124,9 +121,8 @@ func New(c Config) (*Predictor, error) {
 	}
 	return &Predictor{
 		config: c, fleet: fleet, store: s, wake: make(chan struct{}, 1),
-		entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{},
-		budgets: budgets{byNamespace: map[string]int64{}},
-		reads:   reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}},
+		requested: requested{config: &c, entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{}, budgets: budgets{byNamespace: map[string]int64{}}},
+		reads:     reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}},
 	}, nil
 }
 
@@ -147,7 +143,7 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 		if tickets[i].Err != nil {
 			continue
 		}
-		isNew := p.entries[plans[i].key] == nil
+		isNew := p.requested.entries[plans[i].key] == nil
 		var deleted []Key
 		if deleted, tickets[i].Err = p.addCaller(caller, plans[i], requests[i]); tickets[i].Err == nil {
 			wanted[plans[i].key] = struct{}{}
@@ -159,12 +155,12 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 	gone = append(gone, unrequested...)
 	accounts := make(map[*entry][]int, len(wanted))
 	for i := range plans {
-		if e := p.entries[plans[i].key]; tickets[i].Err == nil {
+		if e := p.requested.entries[plans[i].key]; tickets[i].Err == nil {
 			accounts[e] = append(accounts[e], i)
 		}
 	}
 	if len(wanted) > 0 {
-		p.callers[caller] = wanted
+		p.requested.callers[caller] = wanted
 	}
 	p.mu.Unlock()
 	p.store.remove(gone...)
@@ -184,13 +180,13 @@ func (p *Predictor) Forget(caller string) { p.Set(caller, nil) }
 // addCaller registers a caller for a plan and returns the keys of entries that were deleted for it; mu is held. The evaluator of a new series is
 // added before the first read.
 func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, error) {
-	e := p.entries[one.key]
+	e := p.requested.entries[one.key]
 	var deleted []Key
 	if e == nil {
 		e = &entry{plan: one, callers: map[string]string{}, due: p.config.Clock.Now()}
-		err := p.checkBudget(e.bytes(), first.Namespace)
+		err := p.requested.checkBudget(e.bytes(), first.Namespace)
 		if err == nil {
-			deleted, err = p.makeRoom(e.bytes(), first.Namespace)
+			deleted, err = p.requested.makeRoom(e.bytes(), first.Namespace)
 		}
 		if err == nil {
 			err = e.syncEvaluators(caller, []*Scaling{first.Scaling}) // The entry is not shared yet, so its lock is free.
@@ -198,14 +194,14 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 		if err != nil {
 			return deleted, err
 		}
-		p.entries[one.key] = e
-		p.budgets.charge(e.bytes())
+		p.requested.entries[one.key] = e
+		p.requested.budgets.charge(e.bytes())
 	}
 	if !slices.Contains(e.namespaces(), first.Namespace) {
-		if err := p.checkBudget(e.bytes(), first.Namespace); err != nil {
+		if err := p.requested.checkBudget(e.bytes(), first.Namespace); err != nil {
 			return deleted, err
 		}
-		p.budgets.chargeNamespaces(e.bytes(), first.Namespace)
+		p.requested.budgets.chargeNamespaces(e.bytes(), first.Namespace)
 	}
 	e.callers[caller] = first.Namespace
 	return deleted, nil
@@ -214,34 +210,34 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 // removeCaller removes a caller from all its series except wanted; mu is held. It returns the keys without callers
 // and the entries that still have some.
 func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone []Key, left []*entry) {
-	for key := range p.callers[caller] {
+	for key := range p.requested.callers[caller] {
 		if _, kept := wanted[key]; kept {
 			continue
 		}
-		e := p.entries[key]
+		e := p.requested.entries[key]
 		namespace := e.callers[caller]
 		delete(e.callers, caller)
 		if !slices.Contains(e.namespaces(), namespace) {
-			p.budgets.chargeNamespaces(-e.bytes(), namespace)
-			if _, used := p.budgets.byNamespace[namespace]; !used {
+			p.requested.budgets.chargeNamespaces(-e.bytes(), namespace)
+			if _, used := p.requested.budgets.byNamespace[namespace]; !used {
 				delete(p.reads.served, namespace)
 			}
 		}
 		if len(e.callers) == 0 {
-			p.deleteEntry(e)
+			p.requested.deleteEntry(e)
 			gone = append(gone, key)
 			continue
 		}
 		left = append(left, e)
 	}
-	delete(p.callers, caller)
+	delete(p.requested.callers, caller)
 	return gone, left
 }
 
 func (p *Predictor) find(key Key) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e, ok := p.entries[key]
+	e, ok := p.requested.entries[key]
 	if !ok {
 		return nil, ErrUnknown
 	}

@@ -54,7 +54,8 @@ func (r *reads) nextBatch(all []batch) int {
 }
 
 // canStart reports whether a worker may start a batch. While the source fails, a single worker probes it. Expressions, which may be expensive,
-// use at most half of the workers, and those of one namespace all but one of these; one worker is left for new samples of workloads.
+// use at most half of the workers, and those of one namespace all but one of these; one worker is left for new samples of workloads, and new samples
+// leave one for first histories.
 func (r *reads) canStart(b *batch) bool {
 	free, slow := r.workers-r.busy, 0
 	for _, n := range r.expressions {
@@ -70,6 +71,8 @@ func (r *reads) canStart(b *batch) bool {
 	case isExpression && b.namespace != "" && r.expressions[b.namespace] >= max(1, half-1):
 		return false
 	case !isExpression && b.phase == toFetch && r.workers > 1 && r.reading+slow >= r.workers-1:
+		return false
+	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.reading >= r.workers-1:
 		return false
 	}
 	return free > 0

@@ -181,14 +181,14 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 	now := p.config.Clock.Now()
 	for _, e := range b.plans {
 		p.mu.Lock()
-		allowance := p.seriesAllowance(e)
+		allowance := p.requested.seriesAllowance(e)
 		namespaces := maps.Clone(e.callers)
 		p.mu.Unlock()
 		price := func(caller string) float64 { return p.fleet.Price(namespaces[caller]) }
 		n, next := e.addSamples(found(e), b.window.End, now, min(p.config.MaxSeriesPerQuery, allowance), price)
 		p.mu.Lock()
 		e.read = next
-		p.setModels(e, n)
+		p.requested.setModels(e, n)
 		p.mu.Unlock()
 	}
 	return nil

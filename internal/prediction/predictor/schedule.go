@@ -105,7 +105,7 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 		}
 		b := r.waiting[i]
 		r.waiting = slices.Delete(r.waiting, i, i+1)
-		b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool { return e.running || p.entries[e.plan.key] != e })
+		b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool { return e.running || p.requested.entries[e.plan.key] != e })
 		if len(b.plans) > 0 {
 			p.startBatch(ctx, b)
 		}
@@ -116,7 +116,7 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 func (p *Predictor) dueEntries(now time.Time) ([]*entry, time.Time) {
 	next := now.Add(p.config.Refresh)
 	var due []*entry
-	for _, e := range p.entries {
+	for _, e := range p.requested.entries {
 		switch {
 		case e.running:
 		case !e.due.After(now):

@@ -17,13 +17,14 @@ import (
 
 // fakeSource serves synthetic usage and counts queries.
 type fakeSource struct {
-	mu        sync.Mutex
-	fail      error
-	delay     time.Duration // of history reads
-	histories int           // reads of more than an hour
-	refreshes int
-	names     int // names over all workload reads
-	samples   int // of all answers
+	mu         sync.Mutex
+	fail       error
+	delay      time.Duration // of history reads
+	refreshing time.Duration // of other reads
+	histories  int           // reads of more than an hour
+	refreshes  int
+	names      int // names over all workload reads
+	samples    int // of all answers
 	// use returns the usage of a name at a time; NaN is a gap.
 	use func(name string, at time.Time) float64
 	// expressions are the series of each expression.
@@ -42,6 +43,7 @@ func (f *fakeSource) begin(ctx context.Context, w metrics.Window, names int) err
 		delay = f.delay
 	} else {
 		f.refreshes++
+		delay = f.refreshing
 	}
 	f.names += names
 	err := f.fail
