@@ -170,7 +170,7 @@ func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
 	if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, from) }); err != nil {
 		return err
 	}
-	return e.edit(ctx, s.external, func(o *Object) (main, status bool) { return pointTo(o, bridgeName), false })
+	return e.edit(ctx, s.external, func(o *Object) (main, status bool) { return pointTo(o, from.GetNamespace(), bridgeName), false })
 }
 
 // hasEndpoints reports whether the endpoints of the bridge are pods of a workload and one of them is ready. A workload without ready pods needs
@@ -205,10 +205,11 @@ func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
 }
 
 // pointTo lets an APIService be answered by another Service, whose certificate is not verified, as with gocrane.
-func pointTo(o *Object, service string) bool {
-	if stringAt(o, "spec", "service", "name") == service {
+func pointTo(o *Object, namespace, service string) bool {
+	if apiOwner(o) == namespace+"/"+service {
 		return false
 	}
+	_ = unstructured.SetNestedField(o.Object, namespace, "spec", "service", "namespace")
 	_ = unstructured.SetNestedField(o.Object, service, "spec", "service", "name")
 	_ = unstructured.SetNestedField(o.Object, true, "spec", "insecureSkipTLSVerify")
 	unstructured.RemoveNestedField(o.Object, "spec", "caBundle")
@@ -219,7 +220,7 @@ func pointTo(o *Object, service string) bool {
 func (s swapWorkload) unbridge(ctx context.Context, e *env, namespace string, final *Object) error {
 	err := e.edit(ctx, s.external, func(o *Object) (main, status bool) {
 		if stringAt(o, "spec", "service", "name") == bridgeName {
-			return pointTo(o, componentAdapter), false
+			return pointTo(o, namespace, componentAdapter), false
 		}
 		return false, false
 	})
@@ -246,23 +247,13 @@ func (m moveAPI) String() string {
 
 // do leaves the certificate unverified, as with gocrane, until Crane's metric-adapter has written its authority.
 func (m moveAPI) do(ctx context.Context, e *env) error {
-	return e.edit(ctx, m.ref, func(o *Object) (main, status bool) {
-		if stringAt(o, "spec", "service", "namespace") == craneNamespace {
-			return false, false
-		}
-		_ = unstructured.SetNestedField(o.Object, craneNamespace, "spec", "service", "namespace")
-		_ = unstructured.SetNestedField(o.Object, true, "spec", "insecureSkipTLSVerify")
-		unstructured.RemoveNestedField(o.Object, "spec", "caBundle")
-		return true, false
-	})
+	return e.edit(ctx, m.ref, func(o *Object) (main, status bool) { return pointTo(o, craneNamespace, componentAdapter), false })
 }
 
 func (m moveAPI) undo(ctx context.Context, e *env) error {
-	for ref, original := range e.originals {
-		if ref.Kind == "Deployment" && ref.Namespace == m.from && ref.Name == componentAdapter {
-			if err := e.awaitReady(ctx, original); err != nil {
-				return err
-			}
+	if original := e.originals[namespacedRef("apps/v1", "Deployment", m.from, componentAdapter)]; original != nil {
+		if err := e.awaitReady(ctx, original); err != nil {
+			return err
 		}
 	}
 	return e.restore(ctx, m.ref)
