@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,7 +27,7 @@ func (all backends) named(name string) (Backend, error) {
 	return all[i], nil
 }
 
-// of returns the cluster of a request, the first one by default.
+// of returns the cluster of the path of a request or of ?cluster=, the first one by default.
 func (all backends) of(r *http.Request) (Backend, error) {
-	return all.named(r.URL.Query().Get("cluster"))
+	return all.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
 }

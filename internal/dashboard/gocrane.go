@@ -4,7 +4,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -58,7 +57,7 @@ func (s *Server) gocraneRoutes() {
 		return all, nil
 	})
 	s.gocrane("GET /cluster/{cluster}", func(r *http.Request) (any, error) {
-		b, err := s.backends.named(r.PathValue("cluster"))
+		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +120,7 @@ func newGocraneCluster(scheme, host, name string) gocraneCluster {
 // ?cluster=.
 func personal(s *Server, of func(context.Context, client.Client, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		b, err := s.backends.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
+		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +172,7 @@ func replaceRule(ctx context.Context, c client.Client, r *http.Request) (any, er
 
 // gocraneAdopt adopts a recommendation. gocrane patched the workload at once; craned applies the recommendation in steps.
 func (s *Server) gocraneAdopt(r *http.Request) (any, error) {
-	b, err := s.backends.named(cmp.Or(r.PathValue("cluster"), r.URL.Query().Get("cluster")))
+	b, err := s.backends.of(r)
 	if err != nil {
 		return nil, err
 	}
