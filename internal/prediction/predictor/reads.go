@@ -14,9 +14,9 @@ type reads struct {
 	workers int
 	refresh time.Duration
 
-	// waiting are the batches that were found at scanned and not started yet. The next entry after them is due at nextDue.
-	waiting          []batch
-	scanned, nextDue time.Time
+	// waiting are the batches that were found at scanned and not started yet.
+	waiting []batch
+	scanned time.Time
 
 	// served holds, by namespace, when a read of it was last started, as a count of starts. It has an entry for each namespace in budgets
 	// at most.

@@ -90,18 +90,16 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 		return p.reads.resume
 	}
 	r := &p.reads
+	next := r.scanned.Add(scanInterval)
 	if elapsed := now.Sub(r.scanned); elapsed < 0 || elapsed >= scanInterval {
-		r.scanned = now
 		var due []*entry
-		due, r.nextDue = p.dueEntries(now)
-		r.waiting = p.config.batches(due, now)
-	} else {
-		r.nextDue = r.scanned.Add(scanInterval)
+		due, next = p.dueEntries(now)
+		r.waiting, r.scanned = p.config.batches(due, now), now
 	}
 	for {
 		i := r.nextBatch(r.waiting)
 		if i < 0 {
-			return r.nextDue // a worker that becomes free wakes the scheduler
+			return next // a worker that becomes free wakes the scheduler
 		}
 		b := r.waiting[i]
 		r.waiting = slices.Delete(r.waiting, i, i+1)
