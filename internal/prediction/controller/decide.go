@@ -51,30 +51,21 @@ type statusBuilder struct {
 	window time.Duration
 	// fresh means that the status is of the current generation of the spec.
 	fresh bool
-	// ofGocrane means that the status is gocrane's, whose conditions name no generation.
-	ofGocrane bool
 }
 
 func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) statusBuilder {
 	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
 	return statusBuilder{
 		tsp: tsp, now: now, window: tsp.Spec.Window(),
-		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation, ofGocrane: ready != nil && ready.ObservedGeneration == 0,
+		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
 	}
 }
 
-// published returns the current status of a metric; nil if there is none or it is of another generation.
+// published returns the current status of a metric; nil if there is none or it is of another generation. That of gocrane, which has no update time,
+// holds replicas until there is a forecast of Crane, whatever the generation: a return to gocrane and back leaves the generation that Crane wrote.
 func (d statusBuilder) published(identifier string) *predictionv1alpha1.PredictionMetricStatus {
-	if !d.fresh {
-		return nil
-	}
-	return d.stored(identifier)
-}
-
-// stored returns the current status of a metric; nil if there is none.
-func (d statusBuilder) stored(identifier string) *predictionv1alpha1.PredictionMetricStatus {
 	for i := range d.tsp.Status.PredictionMetrics {
-		if m := &d.tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier {
+		if m := &d.tsp.Status.PredictionMetrics[i]; m.ResourceIdentifier == identifier && (d.fresh || m.UpdateTime == nil) {
 			return m
 		}
 	}
@@ -127,11 +118,7 @@ func (d statusBuilder) historyDoubled(old *predictionv1alpha1.PredictionMetricSt
 // withoutNewForecast returns the status of a metric that keeps its forecast.
 func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.PredictionMetricStatus {
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier}
-	old := d.published(o.identifier)
-	if d.ofGocrane { // It holds replicas until there is a forecast of Crane.
-		old = d.stored(o.identifier)
-	}
-	if old != nil {
+	if old := d.published(o.identifier); old != nil {
 		out = *old.DeepCopy()
 	}
 	out.Ready = d.coversWindow(&out)

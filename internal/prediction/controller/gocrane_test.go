@@ -37,7 +37,12 @@ func TestForecastOfGocrane(t *testing.T) {
 	if d := newDecision(tsp, now); !d.needsForecast([]metricState{read}) || d.needsForecast([]metricState{reading}) {
 		t.Error("the forecast of gocrane is not replaced by one of Crane")
 	}
-	tsp.Generation = 3 // A user has changed the spec: its forecast does not hold for this one.
+	tsp.Generation = 3 // The user went back to gocrane and returned.
+	if kept := newDecision(tsp, now).withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 {
+		t.Errorf("after a return to gocrane its forecast became %+v", kept)
+	}
+	updated := metav1.NewTime(now)
+	tsp.Status.PredictionMetrics[0].UpdateTime = &updated // A forecast of Crane, and a user has changed the spec: it does not hold for this one.
 	if kept := newDecision(tsp, now).withoutNewForecast(reading); len(kept.Prediction) != 0 {
 		t.Errorf("a forecast of an earlier spec stays: %+v", kept)
 	}
