@@ -330,7 +330,7 @@ func TestCheckpoints(t *testing.T) {
 				"0123.v0.ckpt": "old", key.String() + ".v2.ckpt": "without a header", key.String() + ".v9.ckpt": "long enough for a header, but none",
 				"0123.v8.ckpt": header(storeVersion - 1), "0124.v9.ckpt": header(storeVersion + 1)[:headerSize-1],
 			}
-			newer := map[string]string{key.String() + ".v4.ckpt": header(storeVersion+1) + "unknown", "0123.v9.ckpt": header(storeVersion + 6)}
+			newer := map[string]string{key.String() + ".v5.ckpt": header(storeVersion+1) + "unknown", "0123.v9.ckpt": header(storeVersion + 6)}
 			for _, files := range []map[string]string{foreign, newer} {
 				for name, content := range files {
 					if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {

@@ -22,9 +22,10 @@ import (
 
 const (
 	// storeVersion is part of each file's name and header. Files of earlier versions are removed, and their series are read again from the
-	// source. Those of later versions stay as they are, for the newer craned.
-	storeVersion = 3
-	storeSuffix  = ".v3.ckpt"
+	// source. Those of later versions stay as they are, for the newer craned. It also increases when the encoding of a model changes: craned
+	// before version 4 replaces a file whose header it can read and whose model it cannot.
+	storeVersion = 4
+	storeSuffix  = ".v4.ckpt"
 	// A file is storeMagic, the version, the encoded checkpoint and the CRC-32 of all three. Files before version 3 have no header.
 	storeMagic  = "crane-forecast\n"
 	headerSize  = len(storeMagic) + 4

@@ -42,10 +42,11 @@ func newClient(t *testing.T) client.Client {
 	return c
 }
 
-// counter counts range queries, and those longer than a day separately.
+// counter counts range queries, those longer than a day separately, and the most that ran at the same time.
 type counter struct {
 	mu                sync.Mutex
 	histories, ranges int
+	running, most     int
 }
 
 func (c *counter) wrap(next http.Handler) http.Handler {
@@ -64,7 +65,14 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 			if to-from > 24*3600 {
 				c.histories++
 			}
+			c.running++
+			c.most = max(c.most, c.running)
 			c.mu.Unlock()
+			defer func() {
+				c.mu.Lock()
+				c.running--
+				c.mu.Unlock()
+			}()
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -74,6 +82,15 @@ func (c *counter) counts() (histories, ranges int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.histories, c.ranges
+}
+
+// reset starts over and returns what was counted and the most that ran at the same time.
+func (c *counter) reset() (histories, ranges, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	histories, ranges, most = c.histories, c.ranges, c.most
+	c.histories, c.ranges, c.most = 0, 0, c.running
+	return histories, ranges, most
 }
 
 // servePrometheus opens a server on a copy of the shared history and counts its range queries.
