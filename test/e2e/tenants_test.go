@@ -5,10 +5,13 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -18,11 +21,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -35,16 +45,21 @@ const (
 	worstCount = 10
 	worstTime  = 2 * time.Minute
 	settleTime = 20 * time.Second
-	// changeInterval is the interval between two changes by hostile tenants.
-	changeInterval = 100 * time.Millisecond
+	// tenantAccount is the name of each tenant's ServiceAccount.
+	tenantAccount = "tenant"
 )
 
 // TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant beside CRANE_TENANTS
-// hostile ones. It prints figures and fails if craned is restarted or the honest tenant is not served.
+// hostile ones, who together replace CRANE_TENANTS_RATE objects a second. Each tenant is a ServiceAccount with rights on Crane's kinds in its own
+// namespace, so that API Priority and Fairness applies. The test prints figures and fails if craned is restarted or the honest tenant is not served.
 func TestTenants(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("CRANE_TENANTS"))
 	if err != nil {
 		t.Skip("CRANE_TENANTS is not a number of hostile tenants; run make bench-tenants")
+	}
+	rate, err := strconv.ParseFloat(cmp.Or(os.Getenv("CRANE_TENANTS_RATE"), "10"), 64)
+	if err != nil || rate <= 0 {
+		t.Fatalf("CRANE_TENANTS_RATE is not a positive number: %q", os.Getenv("CRANE_TENANTS_RATE"))
 	}
 	f := startTenants(t)
 	if os.Getenv("CRANE_TENANTS_COST") != "0" {
@@ -52,15 +67,18 @@ func TestTenants(t *testing.T) {
 	}
 	alone := f.measure(t, "alone", 0)
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
+	defer stop()
 	f.createTenants(t, n)
-	go func() {
-		defer close(done)
-		f.changeTenants(ctx, n)
-	}()
+	var changes changeCounts
+	var running sync.WaitGroup
+	began := time.Now()
+	for i, hostile := range f.hostile {
+		running.Go(func() { hostile.change(ctx, i, time.Duration(float64(n)/rate*float64(time.Second)), &changes) })
+	}
 	beside := f.measure(t, "beside the hostile tenants", tenantSamples)
 	stop()
-	<-done
+	running.Wait()
+	t.Logf("%.1f of %.1f changes a second arrived; %d requests failed", float64(changes.done.Load())/time.Since(began).Seconds(), rate, changes.failed.Load())
 	for _, what := range []string{"forecast", "recommendation", "ConfigMap"} {
 		a, b := median(alone[what]), median(beside[what])
 		t.Logf("%s: alone %s, beside %d hostile tenants %s, ratio %.2f; all samples %v and %v", what, a, n, b, float64(b)/float64(a), alone[what], beside[what])
@@ -72,9 +90,13 @@ func TestTenants(t *testing.T) {
 // tenants is a playground with tenants.
 type tenants struct {
 	*session
-	client  client.Client
+	admin   client.Client
+	config  *rest.Config
 	proxy   *faultProxy
 	metrics string
+	// honest is the tenant whose delays are measured.
+	honest  tenant
+	hostile []tenant
 	// workloads are the Deployments with history, by namespace and name.
 	workloads []client.ObjectKey
 	samples   int
@@ -102,40 +124,80 @@ func startTenants(t *testing.T) *tenants {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS, config.Burst = 500, 1000
-	f := &tenants{session: s, proxy: proxy, metrics: value(s.output(), "craned")}
-	if f.client, err = client.New(config, client.Options{}); err != nil {
+	config.QPS = -1
+	f := &tenants{session: s, config: config, proxy: proxy, metrics: value(s.output(), "craned")}
+	if f.admin, err = client.New(config, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("apps/v1")
 	list.SetKind("DeploymentList")
-	if err := f.client.List(t.Context(), list); err != nil {
+	if err := f.admin.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
+	var namespaces []string
 	for _, d := range list.Items {
 		f.workloads = append(f.workloads, client.ObjectKeyFromObject(&d))
+		namespaces = append(namespaces, d.GetNamespace())
 	}
+	slices.Sort(namespaces)
 	if len(f.workloads) < 2*tenantSamples {
 		t.Fatalf("%d Deployments", len(f.workloads))
 	}
+	f.honest = f.newTenant(t, slices.Compact(namespaces)...)
 	return f
 }
 
+// tenant is a client with the token of a ServiceAccount.
+type tenant struct{ client.Client }
+
+// newTenant creates a ServiceAccount in the first of some namespaces, with all rights on ConfigMaps and Crane's namespaced kinds in all of them.
+func (f *tenants) newTenant(t *testing.T, namespaces ...string) tenant {
+	t.Helper()
+	f.create(t, fmt.Sprintf("{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: %s}}", tenantAccount, namespaces[0]))
+	for _, namespace := range namespaces {
+		f.create(t, fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: %s, namespace: %s}, rules: [{apiGroups: [""], resources: [configmaps], verbs: ["*"]},
+{apiGroups: [analysis.crane.io, autoscaling.crane.io, prediction.crane.io], resources: ["*"], verbs: ["*"]}]}`, tenantAccount, namespace))
+		f.create(t, fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: %[1]s, namespace: %[2]s}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s},
+subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[3]s}]}`, tenantAccount, namespace, namespaces[0]))
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespaces[0], Name: tenantAccount}}
+	token := &authenticationv1.TokenRequest{}
+	if err := f.admin.SubResource("token").Create(t.Context(), account, token); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(f.config)
+	config.BearerToken, config.QPS = token.Status.Token, -1
+	own, err := client.New(config, client.Options{Mapper: f.admin.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tenant{own}
+}
+
+// create creates an object from YAML as an administrator.
+func (f *tenants) create(t *testing.T, text string) {
+	t.Helper()
+	if _, err := apply(t.Context(), f.admin, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // apply creates an object from YAML.
-func (f *tenants) apply(ctx context.Context, text string) (*unstructured.Unstructured, error) {
+func apply(ctx context.Context, c client.Client, text string) (*unstructured.Unstructured, error) {
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 		return nil, fmt.Errorf("%w:\n%s", err, text)
 	}
-	return o, f.client.Create(ctx, o)
+	return o, c.Create(ctx, o)
 }
 
 // measure returns delays and prints how many CPUs each process used meanwhile: a machine that has no CPU left delays everything.
 func (f *tenants) measure(t *testing.T, when string, first int) map[string][]time.Duration {
 	t.Helper()
-	before, began := f.cpuSeconds(t), time.Now()
+	before, flowsBefore, began := f.cpuSeconds(t), f.flows(t), time.Now()
 	out := f.delays(t, first)
+	f.logFlows(t, when, flowsBefore, time.Since(began))
 	var text []string
 	for name, seconds := range f.cpuSeconds(t) {
 		text = append(text, fmt.Sprintf("%s %.2f", name, (seconds-before[name])/time.Since(began).Seconds()))
@@ -143,6 +205,55 @@ func (f *tenants) measure(t *testing.T, when string, first int) map[string][]tim
 	slices.Sort(text)
 	t.Logf("%s, of %d CPUs: %s", when, runtime.NumCPU(), strings.Join(text, ", "))
 	return out
+}
+
+// flow has counters of the API server for a FlowSchema.
+type flow struct {
+	level string
+	// dispatched and rejected are requests, waited is the seconds that they spent in queues.
+	dispatched, rejected, waited float64
+}
+
+// flows returns the counters of the API server's priority and fairness by FlowSchema.
+func (f *tenants) flows(t *testing.T) map[string]flow {
+	t.Helper()
+	text := f.kubectl(t, "get", "--raw", "/metrics")
+	out, schema, level := map[string]flow{}, regexp.MustCompile(`\bflow_schema="([^"]*)"`), regexp.MustCompile(`\bpriority_level="([^"]*)"`)
+	err := scanMetrics(strings.NewReader(text), func(name, labels string, v float64) {
+		m, l := schema.FindStringSubmatch(labels), level.FindStringSubmatch(labels)
+		if m == nil || l == nil {
+			return
+		}
+		x := out[m[1]]
+		x.level = l[1]
+		switch name {
+		case "apiserver_flowcontrol_dispatched_requests_total":
+			x.dispatched += v
+		case "apiserver_flowcontrol_rejected_requests_total":
+			x.rejected += v
+		case "apiserver_flowcontrol_request_wait_duration_seconds_sum":
+			x.waited += v
+		}
+		out[m[1]] = x
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// logFlows prints what the API server dispatched since a reading of flows.
+func (f *tenants) logFlows(t *testing.T, when string, before map[string]flow, d time.Duration) {
+	t.Helper()
+	after := f.flows(t)
+	var out strings.Builder
+	for _, schema := range slices.Sorted(maps.Keys(after)) {
+		a, b := after[schema], before[schema]
+		if n := a.dispatched - b.dispatched; n > 0 || a.rejected > b.rejected {
+			fmt.Fprintf(&out, "\n%s (level %s): %.1f, %.1f ms, %.0f", schema, a.level, n/d.Seconds(), 1000*(a.waited-b.waited)/max(1, n), a.rejected-b.rejected)
+		}
+	}
+	t.Logf("%s, FlowSchemas of the API server, with requests per second, wait of each in a queue and rejected requests:%s", when, out.String())
 }
 
 // cpuSeconds returns the CPU time of each process of the playground and of the whole machine.
@@ -211,12 +322,12 @@ spec: {type: Resource, completionStrategy: {completionStrategyType: Once}, resou
 func (f *tenants) delay(t *testing.T, text string, ready func(*unstructured.Unstructured) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	o, err := f.apply(t.Context(), text)
+	o, err := apply(t.Context(), f.honest, text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, o.GetKind()+" "+o.GetName(), func() error {
-		if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		if err := f.honest.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
 		if !ready(o) {
@@ -239,13 +350,15 @@ func (f *tenants) createTenants(t *testing.T, n int) {
 	for i := range n {
 		namespace := fmt.Sprintf("hostile-%d", i)
 		f.namespace(t, namespace, 1)
+		hostile := f.newTenant(t, namespace)
 		for _, kind := range tenantKinds() {
 			began := time.Now()
-			if err := f.applyWorst(t.Context(), kind, namespace, 0); err != nil {
+			if err := hostile.applyWorst(t.Context(), kind, namespace, 0); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 			took[kind] = append(took[kind], time.Since(began))
 		}
+		f.hostile = append(f.hostile, hostile)
 	}
 	for _, kind := range tenantKinds() {
 		t.Logf("creating a %s took %s", kind, median(took[kind]))
@@ -255,44 +368,54 @@ func (f *tenants) createTenants(t *testing.T, n int) {
 // namespace creates a namespace with targets.
 func (f *tenants) namespace(t *testing.T, name string, targets int) {
 	t.Helper()
-	if _, err := f.apply(t.Context(), fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
-		t.Fatal(err)
-	}
+	f.create(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
 	for i := range targets {
-		if _, err := f.apply(t.Context(), worstTarget(name, i)); err != nil {
-			t.Fatal(err)
-		}
+		f.create(t, worstTarget(name, i))
 	}
 }
 
 // applyWorst creates an object that costs as much as its validation permits.
-func (f *tenants) applyWorst(ctx context.Context, kind, namespace string, i int) error {
-	o, err := f.apply(ctx, worstObject(kind, namespace, i))
+func (c tenant) applyWorst(ctx context.Context, kind, namespace string, i int) error {
+	o, err := apply(ctx, c, worstObject(kind, namespace, i))
 	if status := worstStatus(kind); err == nil && status != "" {
-		err = f.client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(status)))
+		err = c.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(status)))
 	}
 	return err
 }
 
-// changeTenants changes a random object of a random tenant at intervals until ctx ends: each change is a new spec.
-func (f *tenants) changeTenants(ctx context.Context, n int) {
-	tick := time.NewTicker(changeInterval)
-	defer tick.Stop()
+// changeCounts counts changes by hostile tenants and their requests that failed.
+type changeCounts struct{ done, failed atomic.Int64 }
+
+// change replaces a random object of hostile tenant i at intervals until ctx ends: each replacement has a new spec.
+func (c tenant) change(ctx context.Context, i int, interval time.Duration, counts *changeCounts) {
 	kinds := tenantKinds()
 	// craned does not read these: their 500 KiB load the API server alone.
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "ConfigSet" })
+	// The tenants do not act at the same moments.
+	wait := time.Duration(rand.Int64N(int64(interval)))
 	for version := 1; ; version++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
 		}
+		began := time.Now()
 		kind := kinds[rand.IntN(len(kinds))]
+		text := worstObject(kind, fmt.Sprintf("hostile-%d", i), 0)
 		o := &unstructured.Unstructured{}
-		if yaml.Unmarshal([]byte(worstObject(kind, fmt.Sprintf("hostile-%d", rand.IntN(n)), 0)), &o.Object) != nil || f.client.Delete(ctx, o) != nil {
-			continue
+		err := yaml.Unmarshal([]byte(text), &o.Object)
+		if err == nil {
+			err = c.Delete(ctx, o)
 		}
-		_, _ = f.apply(ctx, strings.ReplaceAll(worstObject(kind, o.GetNamespace(), 0), "[7d]", fmt.Sprintf("[%dm]", 5000+version))) // It may be on its way out.
+		if err == nil || apierrors.IsNotFound(err) {
+			_, err = apply(ctx, c, strings.ReplaceAll(text, "[7d]", fmt.Sprintf("[%dm]", 5000+version)))
+		}
+		if err != nil { // It may be on its way out.
+			counts.failed.Add(1)
+		} else {
+			counts.done.Add(1)
+		}
+		wait = max(0, interval-time.Since(began))
 	}
 }
 
@@ -352,7 +475,14 @@ func (f *tenants) scan(t *testing.T, use func(name, labels string, v float64)) {
 		t.Fatalf("craned does not serve its metrics: %v", err)
 	}
 	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
+	if err := scanMetrics(response.Body, use); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scanMetrics calls a function for each sample in the text format of Prometheus.
+func scanMetrics(r io.Reader, use func(name, labels string, v float64)) error {
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		series, number, _ := strings.Cut(lines.Text(), "} ")
 		if number == "" {
@@ -363,15 +493,14 @@ func (f *tenants) scan(t *testing.T, use func(name, labels string, v float64)) {
 			use(name, labels, v)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	return lines.Err()
 }
 
 // printCosts prints what the most expensive object of each kind costs craned.
 func (f *tenants) printCosts(t *testing.T) {
 	t.Helper()
 	f.namespace(t, "costs", worstTargets)
+	costly := f.newTenant(t, "costs")
 	f.await(t, settleTime)
 	before := f.read(t)
 	f.await(t, worstTime)
@@ -384,7 +513,7 @@ func (f *tenants) printCosts(t *testing.T) {
 	for _, kind := range tenantKinds() {
 		start := f.read(t)
 		for i := range worstCount {
-			if err := f.applyWorst(t.Context(), kind, namespace, i); err != nil {
+			if err := costly.applyWorst(t.Context(), kind, namespace, i); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
