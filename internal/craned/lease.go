@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,20 +19,29 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/kube/slimclient"
 )
 
 // lease is the leader election lock. It reports when another replica has acquired it: client-go's elector would retry renewals
-// for the rest of its deadline, and there would be two leaders meanwhile.
+// for the rest of its deadline, and there would be two leaders meanwhile. It also reports when it was not renewed in time: the elector stops
+// leading only after its last request and one that releases the lease have failed, which is too late if the API server does not answer.
 type lease struct {
 	resourcelock.Interface
+	clock clock.WithDelayedExecution
+	// limit is the time after the start of the last renewal at which this replica must have ended.
+	limit time.Duration
 	// held reports whether this replica has been the holder.
 	held atomic.Bool
-	// lost receives the name of the new holder, once.
-	lost chan string
+	// lost receives the reason why this replica is no longer the holder, once.
+	lost chan error
 	// events records changes of the leader.
 	events record.EventBroadcaster
+
+	mu sync.Mutex
+	// expiry fires at the limit; nil unless this replica is the holder.
+	expiry clock.Timer
 }
 
 // newLease returns a lock on a Lease. It has a client of its own, because with the controllers' rate limit a renewal could be
@@ -61,7 +71,12 @@ func newLease(config *rest.Config, o *Options) (*lease, error) {
 		events.Shutdown()
 		return nil, fmt.Errorf("building the lease: %w", err)
 	}
-	return &lease{Interface: lock, lost: make(chan string, 1), events: events}, nil
+	return &lease{Interface: lock, clock: clock.RealClock{}, limit: o.LeaderElection.limit(), lost: make(chan error, 1), events: events}, nil
+}
+
+// limit returns how long a leader may run after its last renewal: as long as client-go's elector tries to renew, and always less than the lease.
+func (l LeaderElection) limit() time.Duration {
+	return min(l.RetryPeriod+l.RenewDeadline, (l.RenewDeadline+l.LeaseDuration)/2)
 }
 
 // close stops the event recorder.
@@ -78,7 +93,8 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 
 // Create implements resourcelock.Interface.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.recordWrite(record, l.Interface.Create(ctx, record))
+	sent := l.clock.Now()
+	return l.recordWrite(record, sent, l.Interface.Create(ctx, record))
 }
 
 // releaseTries is how often a release is sent that conflicts with a renewal.
@@ -88,6 +104,7 @@ const releaseTries = 3
 // API server processed it may be written just before a release, which then conflicts: it is sent again, as otherwise the next
 // leader waits for the end of the lease.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	sent := l.clock.Now()
 	err := l.Interface.Update(ctx, record)
 	for try := 1; try < releaseTries && record.HolderIdentity == "" && apierrors.IsConflict(err); try++ {
 		current, _, getErr := l.Interface.Get(ctx)
@@ -96,23 +113,40 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 		}
 		err = l.Interface.Update(ctx, record)
 	}
-	return l.recordWrite(record, err)
+	return l.recordWrite(record, sent, err)
 }
 
-func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, err error) error {
-	if err == nil {
-		l.held.Store(record.HolderIdentity == l.Identity())
+// recordWrite records the holder after a write that was sent at some time.
+func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, sent time.Time, err error) error {
+	if err != nil {
+		return err
 	}
-	return err
+	held := record.HolderIdentity == l.Identity()
+	l.held.Store(held)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.expiry != nil {
+		l.expiry.Stop()
+		l.expiry = nil
+	}
+	if held {
+		l.expiry = l.clock.AfterFunc(l.limit-l.clock.Since(sent), func() {
+			l.report(fmt.Errorf("the lease %s was not renewed for %s", leaderElectionID, l.limit))
+		})
+	}
+	return nil
 }
 
 // observeHolder compares the holder of the lease with the previous one.
 func (l *lease) observeHolder(holder string) {
-	if holder == l.Identity() || !l.held.Load() {
-		return
+	if holder != l.Identity() && l.held.Load() {
+		l.report(fmt.Errorf("the lease %s was taken by %s", leaderElectionID, holder))
 	}
+}
+
+func (l *lease) report(reason error) {
 	select {
-	case l.lost <- holder:
+	case l.lost <- reason:
 	default:
 	}
 }

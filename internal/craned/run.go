@@ -94,7 +94,7 @@ func Run(ctx context.Context, o *Options) error {
 
 // start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during
 // which the replica is not ready.
-func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan string) error {
+func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan error) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	drain := context.AfterFunc(ctx, func() {
@@ -117,8 +117,8 @@ func start(ctx context.Context, mgr probedManager, delay time.Duration, clk cloc
 			return fmt.Errorf("running the manager: %w", err)
 		}
 		return nil
-	case holder := <-lost:
-		return fmt.Errorf("running the manager: the lease %s was taken by %s", leaderElectionID, holder)
+	case err := <-lost:
+		return fmt.Errorf("running the manager: %w", err)
 	}
 }
 

@@ -126,6 +126,64 @@ func TestLeaseTaken(t *testing.T) {
 	}
 }
 
+// TestLostLease checks that a leader whose API server no longer answers ends at its renewal deadline, before a standby leads, that the standby
+// leads soon after the lease has expired, and that it runs rules.
+func TestLostLease(t *testing.T) {
+	const duration, deadline, retry = 15 * time.Second, 10 * time.Second, 2 * time.Second
+	c := newClient(t)
+	prom := servePrometheus(t)
+	api := harness.ServeFaults(t, control, func(string, string, int) harness.Fault { return harness.None })
+	create(t, c, deployment("shop", "web"))
+	leader := startCraned(t, prom.URL(), append(defaultLease(), "--kubeconfig="+api.Kubeconfig(t, "craned", controlplane.ServiceAccount("crane-system", "craned")))...)
+	eventually(t, "the first replica leads", hasRole(leader, "role-leader"))
+	standby := startCraned(t, prom.URL(), defaultLease()...)
+	eventually(t, "the second replica is on standby", hasRole(standby, "role-standby"))
+	lease := &coordinationv1.Lease{}
+	holder := func(ctx context.Context) (string, error) {
+		err := c.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: "craned"}, lease)
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return "", err
+		}
+		return *lease.Spec.HolderIdentity, nil
+	}
+	first, err := holder(t.Context())
+	if err != nil || first == "" {
+		t.Fatalf("the lease is held by %q: %v", first, err)
+	}
+	began := time.Now()
+	api.Stall()
+	select {
+	case <-leader.Done():
+	case <-time.After(waitTimeout):
+		t.Fatal("the leader runs without a lease")
+	}
+	ended := time.Now()
+	if took := ended.Sub(began); leader.Err() == nil || took > deadline+2*retry {
+		t.Errorf("the leader ended after %s with %v, want an error within %s", took, leader.Err(), deadline+2*retry)
+	}
+	eventually(t, "the lease has another holder", func(ctx context.Context) error {
+		now, err := holder(ctx)
+		if err == nil && now == first {
+			err = errors.New("it is held by the first replica")
+		}
+		return err
+	})
+	acquired := lease.Spec.AcquireTime.Time
+	t.Logf("the leader ended %s after the last answer, the lease was acquired after %s", ended.Sub(began).Round(100*time.Millisecond), acquired.Sub(began).Round(100*time.Millisecond))
+	if !acquired.After(ended) {
+		t.Errorf("the standby acquired the lease at %s, while the leader ran until %s", acquired, ended)
+	}
+	// A standby retries after 2 to 4.4 s. The rest is for a busy machine.
+	if took := acquired.Sub(began); took > duration+5*retry {
+		t.Errorf("the standby led after %s", took)
+	}
+	create(t, c, rule("lost", "24h", "shop"))
+	awaitRule(t, c, "lost", "RoundCompleted")
+	if recs, err := recommendations(t.Context(), c, "lost"); err != nil || len(recs) != 1 {
+		t.Errorf("%d recommendations, want 1: %v", len(recs), err)
+	}
+}
+
 // TestStopsWithinShutdownTimeout checks that a graceful stop takes at most --shutdown-timeout while the data source hangs, and
 // releases the lease.
 func TestStopsWithinShutdownTimeout(t *testing.T) {

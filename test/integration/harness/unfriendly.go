@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +39,8 @@ type Unfriendly struct {
 	// choose returns the fault of the nth write of an object by a method, starting at 1; nil alternates faults on every
 	// second write.
 	choose func(method, path string, n int) Fault
+	// stalled holds back all requests.
+	stalled atomic.Bool
 
 	mu                sync.Mutex
 	writes            int
@@ -88,6 +92,11 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 		w.WriteHeader(http.StatusBadGateway)
 	}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u.stalled.Load() {
+			_, _ = io.Copy(io.Discard, r.Body) // The end of a connection is noticed only after its body.
+			<-r.Context().Done()
+			return
+		}
 		switch fault := u.judge(r); fault {
 		case None:
 			forward.ServeHTTP(w, r)
@@ -106,6 +115,9 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 	})
 	return u
 }
+
+// Stall leaves new requests without an answer until their clients give up, as an overloaded API server does. Open watches continue.
+func (u *Unfriendly) Stall() { u.stalled.Store(true) }
 
 // judge returns and counts the fault of a request.
 func (u *Unfriendly) judge(r *http.Request) Fault {
