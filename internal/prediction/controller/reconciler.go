@@ -49,6 +49,7 @@ type Reconciler struct {
 	queries queryCache
 	// waiting tracks since when objects wait for their history; the interval doubles with each reconciliation.
 	waiting firstseen.Tracker
+	writes  writePaces
 }
 
 // callerName returns the caller name of an object for the predictor.
@@ -63,6 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Metrics.forget(req.NamespacedName)
 		r.waiting.Forget(req.NamespacedName)
 		r.queries.forget(req.NamespacedName)
+		r.writes.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -73,12 +75,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("checking the prediction %s: %w", req, refused)
 	}
 	seen := r.observe(tsp, refused)
+	after := r.requeueAfter(req.NamespacedName, seen)
+	if wait := r.writes.wait(tsp, seen, r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: max(after, wait)}, nil
+	}
 	status := r.decide(tsp, seen)
 	if err := r.act(ctx, tsp, status); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.Metrics.observe(tsp, status, seen, r.Clock.Now())
-	return ctrl.Result{RequeueAfter: r.requeueAfter(req.NamespacedName, seen)}, nil
+	return ctrl.Result{RequeueAfter: after}, nil
 }
 
 // observe registers the requests with the predictor and returns their states. All of them are refused if an error is given.
@@ -157,16 +163,13 @@ func (r *Reconciler) act(ctx context.Context, tsp *predictionv1alpha1.TimeSeries
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(tsp, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the prediction %s/%s: %w", tsp.Namespace, tsp.Name, err)
 	}
+	r.writes.record(tsp, r.Clock.Now())
 	return nil
 }
 
 // requeueAfter returns the delay to the next reconciliation: Frequency, or less while the history is being read.
 func (r *Reconciler) requeueAfter(name types.NamespacedName, seen []metricState) time.Duration {
-	pending := false
-	for _, o := range seen {
-		pending = pending || o.refused == nil && o.status.State == predictor.Pending
-	}
-	if !pending {
+	if countPending(seen) == 0 {
 		r.waiting.Forget(name)
 		return r.Frequency
 	}

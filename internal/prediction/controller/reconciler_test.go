@@ -28,7 +28,9 @@ import (
 
 // fakePredictor has one answer for every series.
 type fakePredictor struct {
-	status    predictor.Status
+	status predictor.Status
+	// pending is the number of the first metrics that are pending, whatever status is.
+	pending   int
 	refuse    error
 	series    int
 	step      time.Duration
@@ -42,7 +44,7 @@ func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predi
 	f.callers[caller] = len(requests)
 	out := make([]predictor.RequestResult, len(requests))
 	for i := range out {
-		out[i].Err = f.refuse
+		out[i] = predictor.RequestResult{Key: predictor.Key{byte(i)}, Err: f.refuse}
 	}
 	return out
 }
@@ -53,7 +55,12 @@ func (f *fakePredictor) Advise(predictor.Key, string, string, forecast.Forecast)
 
 func (f *fakePredictor) Forget(caller string) { delete(f.callers, caller) }
 
-func (f *fakePredictor) Status(predictor.Key) predictor.Status { return f.status }
+func (f *fakePredictor) Status(key predictor.Key) predictor.Status {
+	if int(key[0]) < f.pending {
+		return predictor.Status{State: predictor.Pending}
+	}
+	return f.status
+}
 
 func (f *fakePredictor) Accuracy(predictor.Key) predictor.Accuracy {
 	return predictor.Accuracy{Samples: 1, WAPE: 0.1, Coverage: 0.95, Skill: 0.5}
@@ -184,6 +191,56 @@ func TestLifeOfAPrediction(t *testing.T) {
 	}
 	if len(b.predictor.callers) != 0 || len(b.Metrics.objects) != 0 {
 		t.Errorf("left over: %v, %v", b.predictor.callers, b.Metrics.objects)
+	}
+}
+
+// TestWritesWhileHistoriesAreRead checks that the status of an object with many metrics is written at growing intervals while they become known
+// one after another, and at once when all are known or the spec changes.
+func TestWritesWhileHistoriesAreRead(t *testing.T) {
+	b := newBench(t)
+	const many = 100
+	for i := range many {
+		m := b.tsp.Spec.PredictionMetrics[0]
+		m.ResourceIdentifier = fmt.Sprint("m", i)
+		b.tsp.Spec.PredictionMetrics = append(b.tsp.Spec.PredictionMetrics, m)
+	}
+	b.tsp.Spec.PredictionMetrics = b.tsp.Spec.PredictionMetrics[1:]
+	write := func() {
+		t.Helper()
+		stored := &predictionv1alpha1.TimeSeriesPrediction{}
+		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.tsp), stored); err != nil {
+			t.Fatal(err)
+		}
+		stored.Spec, stored.Generation = b.tsp.Spec, b.tsp.Generation
+		if err := b.Client.Update(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		b.version = stored.ResourceVersion
+	}
+	write()
+	b.predictor.status = predictor.Status{State: predictor.Empty}
+	for b.predictor.pending = many; b.predictor.pending > 0; b.predictor.pending-- {
+		if _, result := b.reconcile(t); result.RequeueAfter > maxWriteInterval {
+			t.Fatalf("the next reconciliation follows after %s", result.RequeueAfter)
+		}
+		b.clock.Step(5 * time.Second)
+	}
+	// At 0, 5, 10, 20, 40, 80, 160 and 320 s.
+	if b.writes != 8 {
+		t.Errorf("%d writes in %d changes, want 8", b.writes, many)
+	}
+	if out, _ := b.reconcile(t); b.writes != 9 || strings.Contains(texts(out, predictionv1alpha1.ConditionReady), "being read") {
+		t.Errorf("%d writes when all metrics are known, want 9: %s", b.writes, texts(out, predictionv1alpha1.ConditionReady))
+	}
+	b.predictor.pending = 1
+	b.reconcile(t)
+	if b.writes != 9 {
+		t.Errorf("%d writes, want 9: a pending metric is no reason for one", b.writes)
+	}
+	b.tsp.Generation++
+	write()
+	if out, _ := b.reconcile(t); out.Status.Conditions[0].ObservedGeneration != b.tsp.Generation || b.writes != 10 {
+		t.Errorf("%d writes after a change of the spec, want 10", b.writes)
 	}
 }
 
