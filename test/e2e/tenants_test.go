@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,39 +50,48 @@ const (
 	tenantAccount = "tenant"
 )
 
-// TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant beside CRANE_TENANTS
-// hostile ones, who together replace CRANE_TENANTS_RATE objects a second. Each tenant is a ServiceAccount with rights on Crane's kinds in its own
-// namespace, so that API Priority and Fairness applies. The test prints figures and fails if craned is restarted or the honest tenant is not served.
+// TestTenants measures what the most expensive objects of a tenant cost craned, and the delays of an honest tenant alone and beside CRANE_TENANTS
+// hostile ones, for each rate of CRANE_TENANTS_RATES: the number of objects that they replace together each second. Each tenant is a ServiceAccount
+// with rights on Crane's kinds in its own namespace, so that API Priority and Fairness applies. The test prints figures and fails if craned is
+// restarted or the honest tenant is not served.
 func TestTenants(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("CRANE_TENANTS"))
 	if err != nil {
 		t.Skip("CRANE_TENANTS is not a number of hostile tenants; run make bench-tenants")
 	}
-	rate, err := strconv.ParseFloat(cmp.Or(os.Getenv("CRANE_TENANTS_RATE"), "10"), 64)
-	if err != nil || rate <= 0 {
-		t.Fatalf("CRANE_TENANTS_RATE is not a positive number: %q", os.Getenv("CRANE_TENANTS_RATE"))
+	var rates []float64
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv("CRANE_TENANTS_RATES"), "0,1,10"), ",") {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || rate < 0 {
+			t.Fatalf("CRANE_TENANTS_RATES: %q is not a rate", text)
+		}
+		rates = append(rates, rate)
 	}
-	f := startTenants(t)
+	f := startTenants(t, len(rates))
 	if os.Getenv("CRANE_TENANTS_COST") != "0" {
 		f.printCosts(t)
 	}
-	alone := f.measure(t, "alone", 0)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	alone := f.measure(t, "alone")
 	f.createTenants(t, n)
-	var changes changeCounts
-	var running sync.WaitGroup
-	began := time.Now()
-	for i, hostile := range f.hostile {
-		running.Go(func() { hostile.change(ctx, i, time.Duration(float64(n)/rate*float64(time.Second)), &changes) })
-	}
-	beside := f.measure(t, "beside the hostile tenants", tenantSamples)
-	stop()
-	running.Wait()
-	t.Logf("%.1f of %.1f changes a second arrived; %d requests failed", float64(changes.done.Load())/time.Since(began).Seconds(), rate, changes.failed.Load())
-	for _, what := range []string{"forecast", "recommendation", "ConfigMap"} {
-		a, b := median(alone[what]), median(beside[what])
-		t.Logf("%s: alone %s, beside %d hostile tenants %s, ratio %.2f; all samples %v and %v", what, a, n, b, float64(b)/float64(a), alone[what], beside[what])
+	for _, rate := range rates {
+		when := fmt.Sprintf("beside %d hostile tenants who replace %g objects a second", n, rate)
+		ctx, stop := context.WithCancel(t.Context())
+		var changes changeCounts
+		var running sync.WaitGroup
+		began := time.Now()
+		for i, hostile := range f.hostile {
+			if rate > 0 {
+				running.Go(func() { hostile.change(ctx, i, time.Duration(float64(n)/rate*float64(time.Second)), &changes) })
+			}
+		}
+		beside := f.measure(t, when)
+		stop()
+		running.Wait()
+		t.Logf("%s: %.1f a second arrived, %d requests failed", when, float64(changes.done.Load())/time.Since(began).Seconds(), changes.failed.Load())
+		for _, what := range []string{"forecast", "recommendation", "ConfigMap"} {
+			a, b := median(alone[what]), median(beside[what])
+			t.Logf("%s %s: alone %s, beside %s, ratio %.2f; all samples %v and %v", what, when, a, b, float64(b)/float64(a), alone[what], beside[what])
+		}
 	}
 	t.Logf("craned: %+v", f.read(t))
 	t.Log("seconds per request of each controller, waiting and working:", f.controllers(t))
@@ -102,7 +112,8 @@ type tenants struct {
 	samples   int
 }
 
-func startTenants(t *testing.T) *tenants {
+// startTenants starts a playground with workloads for a measurement alone and others beside hostile tenants.
+func startTenants(t *testing.T, others int) *tenants {
 	t.Helper()
 	proxy := newFaultProxy(t)
 	scenario := filepath.Join(t.TempDir(), "tenants.yaml")
@@ -110,7 +121,7 @@ func startTenants(t *testing.T) *tenants {
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "8", "--workloads", strconv.Itoa(3*tenantSamples), "--days", "2",
+	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "8", "--workloads", strconv.Itoa((others+2)*tenantSamples), "--days", "2",
 		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
@@ -125,6 +136,7 @@ func startTenants(t *testing.T) *tenants {
 		t.Fatal(err)
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{} // A ConfigSet has no effect.
 	f := &tenants{session: s, config: config, proxy: proxy, metrics: value(s.output(), "craned")}
 	if f.admin, err = client.New(config, client.Options{}); err != nil {
 		t.Fatal(err)
@@ -141,7 +153,7 @@ func startTenants(t *testing.T) *tenants {
 		namespaces = append(namespaces, d.GetNamespace())
 	}
 	slices.Sort(namespaces)
-	if len(f.workloads) < 2*tenantSamples {
+	if len(f.workloads) < (others+1)*tenantSamples {
 		t.Fatalf("%d Deployments", len(f.workloads))
 	}
 	f.honest = f.newTenant(t, slices.Compact(namespaces)...)
@@ -193,10 +205,10 @@ func apply(ctx context.Context, c client.Client, text string) (*unstructured.Uns
 }
 
 // measure returns delays and prints how many CPUs each process used meanwhile: a machine that has no CPU left delays everything.
-func (f *tenants) measure(t *testing.T, when string, first int) map[string][]time.Duration {
+func (f *tenants) measure(t *testing.T, when string) map[string][]time.Duration {
 	t.Helper()
 	before, flowsBefore, began := f.cpuSeconds(t), f.flows(t), time.Now()
-	out := f.delays(t, first)
+	out := f.delays(t)
 	f.logFlows(t, when, flowsBefore, time.Since(began))
 	var text []string
 	for name, seconds := range f.cpuSeconds(t) {
@@ -287,11 +299,11 @@ func (f *tenants) cpuSeconds(t *testing.T) map[string]float64 {
 
 // delays returns the times until forecasts and recommendations of workloads are ready and until a ConfigMap is written and read, each measured
 // by itself.
-func (f *tenants) delays(t *testing.T, first int) map[string][]time.Duration {
+func (f *tenants) delays(t *testing.T) map[string][]time.Duration {
 	t.Helper()
 	out := map[string][]time.Duration{}
-	for i := first; i < first+tenantSamples; i++ {
-		w := f.workloads[i]
+	for range tenantSamples {
+		w := f.workloads[f.samples]
 		f.samples++
 		// A write that does not concern Crane.
 		out["ConfigMap"] = append(out["ConfigMap"], f.delay(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: honest-%d, namespace: %s}}", f.samples, w.Namespace),
@@ -343,26 +355,32 @@ func median(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2].Round(time.Millisecond)
 }
 
-// createTenants creates namespaces with one of the most expensive objects of each kind.
+// createTenants creates tenants, each of whom creates one of the most expensive objects of each kind. Several do so at the same time.
 func (f *tenants) createTenants(t *testing.T, n int) {
 	t.Helper()
-	took := map[string][]time.Duration{}
+	began := time.Now()
 	for i := range n {
 		namespace := fmt.Sprintf("hostile-%d", i)
 		f.namespace(t, namespace, 1)
-		hostile := f.newTenant(t, namespace)
-		for _, kind := range tenantKinds() {
-			began := time.Now()
-			if err := hostile.applyWorst(t.Context(), kind, namespace, 0); err != nil {
-				t.Fatalf("%s: %v", kind, err)
+		f.hostile = append(f.hostile, f.newTenant(t, namespace))
+	}
+	accounts := time.Since(began)
+	var all errgroup.Group
+	all.SetLimit(8)
+	for i, hostile := range f.hostile {
+		all.Go(func() error {
+			for _, kind := range tenantKinds() {
+				if err := hostile.applyWorst(t.Context(), kind, fmt.Sprintf("hostile-%d", i), 0); err != nil {
+					return fmt.Errorf("%s: %w", kind, err)
+				}
 			}
-			took[kind] = append(took[kind], time.Since(began))
-		}
-		f.hostile = append(f.hostile, hostile)
+			return nil
+		})
 	}
-	for _, kind := range tenantKinds() {
-		t.Logf("creating a %s took %s", kind, median(took[kind]))
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
 	}
+	t.Logf("creating %d tenants took %s, their %d objects %s", n, accounts.Round(time.Second), n*len(tenantKinds()), (time.Since(began) - accounts).Round(time.Second))
 }
 
 // namespace creates a namespace with targets.
