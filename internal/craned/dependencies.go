@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -26,7 +25,7 @@ import (
 type dependencies struct {
 	*Options
 
-	mgr manager.Manager
+	mgr probedManager
 	// pause is the switch that stops all writes.
 	pause *pause.Switch
 	// mapper maps kinds for all controllers, including kinds whose CRD may be absent.
@@ -49,7 +48,7 @@ type dependencies struct {
 }
 
 // newDependencies creates the objects that features share. It sends no request.
-func newDependencies(ctx context.Context, mgr manager.Manager, o *Options) (*dependencies, error) {
+func newDependencies(ctx context.Context, mgr probedManager, o *Options) (*dependencies, error) {
 	data, err := newSources(ctx, mgr, o)
 	if err != nil {
 		return nil, err

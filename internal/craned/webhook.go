@@ -101,7 +101,9 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}
-	options := admission.ServerOptions{Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir}
+	options := admission.ServerOptions{
+		Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir, Draining: p.mgr.probes.draining.Load,
+	}
 	if options.CertDir == "" {
 		if options.Rotator, err = newCertificateRotator(p); err != nil {
 			return err

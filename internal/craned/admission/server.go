@@ -24,6 +24,8 @@ type ServerOptions struct {
 	// CertDir has the files tls.crt and tls.key; empty for the certificates of the Rotator.
 	CertDir string
 	Rotator *certificates.Rotator
+	// Draining reports whether the server ends soon. From then on each connection is closed after its next response. Nil for never.
+	Draining func() bool
 }
 
 // Server serves webhooks on every replica, from before caches are filled until everything else has stopped. It runs the Rotator
@@ -47,9 +49,25 @@ func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
 	s.Server = ctrlwebhook.NewServer(options)
 	limits := newRequestLimits()
 	for _, e := range endpoints {
-		s.Register(e.Path, limits.wrap(e.webhook))
+		handler := limits.wrap(e.webhook)
+		if o.Draining != nil {
+			handler = closeConnections(o.Draining, handler)
+		}
+		s.Register(e.Path, handler)
 	}
 	return s
+}
+
+// closeConnections returns a handler that asks the client to close the connection while draining returns true. The API server calls webhooks
+// with HTTP/1.1, keeps connections to a pod that is no endpoint any more, and does not repeat a POST on a connection that the server closes
+// in the same moment: without this, a call at the end of the process could fail.
+func closeConnections(draining func() bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if draining() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // Start serves until ctx ends.

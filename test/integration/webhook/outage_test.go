@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +74,47 @@ func TestCranedDownBlocksNoPod(t *testing.T) {
 	if _, _, err := update(t.Context(), scaler, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) }); err != nil {
 		t.Errorf("craned is killed: the last finalizer: %v", err)
 	}
+}
+
+// TestDrain checks that craned answers webhook calls between a signal and its end, and closes each connection with the answer: the API server
+// calls with HTTP/1.1 through a Service, and a call on a connection that the end of the process closes would fail.
+func TestDrain(t *testing.T) {
+	p := startCraned(t, "--shutdown-delay-duration=10m")
+	client := &http.Client{Timeout: waitTimeout, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
+	}}
+	defer client.CloseIdleConnections()
+	closes := func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+p.webhooks+"/mutate--v1-pod", strings.NewReader("{}"))
+		if err != nil {
+			return false, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return false, err
+		}
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return response.Close, err
+	}
+	eventually(t, "the webhooks keep connections", func(ctx context.Context) error {
+		closed, err := closes(ctx)
+		if err == nil && closed {
+			err = errors.New("the connection is closed")
+		}
+		return err
+	})
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the webhooks answer and close connections", func(ctx context.Context) error {
+		closed, err := closes(ctx)
+		if err == nil && !closed {
+			err = errors.New("the connection is kept")
+		}
+		return err
+	})
+	p.Kill()
 }
 
 // servedCertificate returns the certificate that is served at an address.
