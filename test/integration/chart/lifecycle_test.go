@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +53,7 @@ func TestLifecycle(t *testing.T) {
 	if f.get("ConfigMap", "v1", "crane-previous") == nil || f.crdTitle() != "previous" {
 		t.Errorf("the previous revision is not installed")
 	}
-	f.trustWebhooks()
+	trusted := f.distributeAuthorities()
 	f.changeRule()
 
 	f.upgrade()
@@ -64,7 +63,7 @@ func TestLifecycle(t *testing.T) {
 	if title := f.crdTitle(); title == "previous" {
 		t.Error("the upgrade does not update the CRDs")
 	}
-	f.checkWebhooksTrusted()
+	f.checkTrusted("the upgrade", trusted)
 	f.checkRuleChanged()
 
 	// A second application changes nothing.
@@ -79,7 +78,7 @@ func TestLifecycle(t *testing.T) {
 
 	// Nor does that of a GitOps controller, once it has taken over.
 	f.apply()
-	f.checkWebhooksTrusted()
+	f.checkTrusted("a server-side apply", trusted)
 	settled = f.versions()
 	f.apply()
 	f.compareVersions("a second server-side apply", settled)
@@ -351,35 +350,6 @@ func (f *fixture) checkRuleChanged() {
 	}
 }
 
-// trustWebhooks writes an authority into the webhook configurations, as craned does.
-func (f *fixture) trustWebhooks() {
-	f.Helper()
-	config := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := f.client.Get(f.Context(), client.ObjectKey{Name: "crane"}, config); err != nil {
-		f.Fatal(err)
-	}
-	changed := config.DeepCopy()
-	for i := range changed.Webhooks {
-		changed.Webhooks[i].ClientConfig.CABundle = []byte(authority)
-	}
-	if err := f.client.Patch(f.Context(), changed, client.StrategicMergeFrom(config), client.FieldOwner("craned")); err != nil {
-		f.Fatal(err)
-	}
-}
-
-func (f *fixture) checkWebhooksTrusted() {
-	f.Helper()
-	config := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := f.client.Get(f.Context(), client.ObjectKey{Name: "crane"}, config); err != nil {
-		f.Fatal(err)
-	}
-	for i := range config.Webhooks {
-		if string(config.Webhooks[i].ClientConfig.CABundle) != authority {
-			f.Fatalf("webhook %s has lost its authority", config.Webhooks[i].Name)
-		}
-	}
-}
-
 // apply applies the rendered chart as a GitOps controller does, with a field manager of its own.
 func (f *fixture) apply() {
 	f.Helper()
@@ -505,16 +475,3 @@ func (f *fixture) checkLeft(before map[string]bool, kinds ...string) {
 		return nil
 	})
 }
-
-// authority is a certificate in PEM: the API server checks that it is one.
-const authority = `-----BEGIN CERTIFICATE-----
-MIIBdTCCARugAwIBAgIUAUBHVqHElFhzBIV8n47ENl5St5kwCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjMxODUyMTFaGA8yMTI2MTAzMDE4NTIx
-MVowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNbz
-ulgzyxJEQuVKtwujeTBR6lxbyssh1PVa8FkA+Gv4AGCNq6kgyPR5LqCYALQ31430
-U3ndV5HRBoF4uvNzQ2ijUzBRMB0GA1UdDgQWBBTCTt97BtrPDMIJV3E0x3W+NT+4
-aDAfBgNVHSMEGDAWgBTCTt97BtrPDMIJV3E0x3W+NT+4aDAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIQC4eaGznausYYl3lTbMDkpzCjpEh55Vc8Yp
-y+aoGAZyQwIgR2n6Lp5u9ViKauEHexIO5fP9y3KI0tOt5sVihRJEheI=
------END CERTIFICATE-----
-`
