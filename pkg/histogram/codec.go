@@ -53,7 +53,7 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 	total, zero := r.uvarint(), r.uvarint()
 	read := Counts{low: r.float32(), high: r.float32(), sum: r.float()}
 	first, n := r.uvarint(), r.uvarint()
-	if n > MaxCountBuckets || first+n > maxBucket || total > math.MaxUint32 || zero > total || read.low > read.high {
+	if n > MaxCountBuckets || first > maxBucket || first+n > maxBucket || total > math.MaxUint32 || zero > total || read.low > read.high {
 		return fmt.Errorf("%w: %d samples, %d of them zero, in %d buckets from %d", ErrCorrupt, total, zero, n, first)
 	}
 	read.total, read.zero, read.first = uint32(total), uint32(zero), int32(first)

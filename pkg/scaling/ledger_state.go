@@ -23,8 +23,8 @@ const stateSize = 1 + 2*8 + accountCount*2*4
 // ErrInvalidState means that a state cannot be decoded.
 var ErrInvalidState = errors.New("unusable state of a ledger")
 
-// maxUnixSeconds bounds the times in a state.
-const maxUnixSeconds = 1 << 37
+// maxUnixSeconds bounds the times in a state, which tenants may write, to the year 2242: as nanoseconds they fit into a time.Duration.
+const maxUnixSeconds = 1 << 33
 
 // MarshalBinary encodes the accounts in some hundred bytes. The requests of the last minutes are not included: a restored ledger
 // accounts nothing until it has observed as much again.

@@ -5,6 +5,7 @@ package scaling
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"testing"
@@ -56,12 +57,17 @@ func TestLedgerRefusesBadState(t *testing.T) {
 		out[at] = b
 		return out
 	}
+	longAgo := bytes.Clone(good)
+	for _, at := range []int{1, 9} {
+		binary.LittleEndian.PutUint64(longAgo[at:], 1<<34)
+	}
 	for name, state := range map[string][]byte{
 		"nothing":                  nil,
 		"too short":                good[:len(good)-1],
 		"too long":                 append(bytes.Clone(good), 0),
 		"another version":          change(0, 9),
 		"a time in the far future": change(8, 0x7f),
+		"durations that overflow":  longAgo,
 		"more seen than passed":    change(16, 0x01),
 		"NaN":                      append(bytes.Clone(good[:17]), bytes.Repeat([]byte{0xff}, len(good)-17)...),
 		"negative":                 change(20, 0xc0),
