@@ -194,6 +194,38 @@ func TestStartBudget(t *testing.T) {
 	}
 }
 
+// TestReplicasAreSpread checks that the replicas of each Deployment go to different nodes where they can, and that pods of Crane are scheduled
+// before those of users and not preempted for them.
+func TestReplicasAreSpread(t *testing.T) {
+	deployments := 0
+	for _, o := range manifests(t) {
+		switch o.GetKind() {
+		case "Deployment":
+			d := convert[appsv1.Deployment](t, o)
+			deployments++
+			if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
+				t.Errorf("%s has %v replicas, want 2", d.Name, d.Spec.Replicas)
+			}
+			want := []corev1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: d.Spec.Selector,
+			}}
+			if got := d.Spec.Template.Spec.TopologySpreadConstraints; !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("%s: topology spread constraints %+v, want %+v", d.Name, got, want)
+			}
+			if got := d.Spec.Template.Spec.PriorityClassName; got != "system-cluster-critical" {
+				t.Errorf("%s has priority class %q", d.Name, got)
+			}
+		case "DaemonSet":
+			if got := convert[appsv1.DaemonSet](t, o).Spec.Template.Spec.PriorityClassName; got != "system-node-critical" {
+				t.Errorf("DaemonSet %s has priority class %q", o.GetName(), got)
+			}
+		}
+	}
+	if deployments != 3 {
+		t.Errorf("%d Deployments, want craned, metric-adapter and crane-scheduler", deployments)
+	}
+}
+
 func checkStartBudget(c corev1.Container) error {
 	if c.StartupProbe == nil || c.LivenessProbe == nil {
 		return errors.New("it has no startup probe or no liveness probe")
