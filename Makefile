@@ -300,6 +300,10 @@ bench-nodeload: $(BIN)/craned $(BIN)/controlplane ## Print queries, patches, CPU
 bench-craned: $(BIN)/craned $(BIN)/controlplane ## Print a pass of recommendations over 20,000 workloads, ten quiet minutes after it, and the heap after roll-outs; ARGS="-workloads 500 -namespaces 20" for less
 	@$(GO) run ./test/bench/craned $(ARGS)
 
+.PHONY: bench-requests
+bench-requests: build ## Print what Crane recommends for its own processes beside the requests of the chart, after a quarter of an hour of 1,000 workloads; fails if the chart requests less; ARGS="-workloads 60 -nodes 12" for less
+	@$(GO) run ./test/bench/requests -bin $(BIN) $(ARGS)
+
 .PHONY: bench-autoscaling
 bench-autoscaling: $(BIN)/craned $(BIN)/controlplane ## Print what craned writes and takes with 5,000 EffectiveHPAs while nothing changes, for ten minutes; ARGS="-scalers 500 -quiet 1m" for less
 	@$(GO) run ./test/bench/autoscaling $(ARGS)
@@ -342,6 +346,7 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run 'TestKEDA|Mimir' ./internal/metrics/prometheus ./test/integration/metricadapter ./test/integration/prediction
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
+	$(MAKE) bench-requests
 	$(MAKE) images
 	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
 	$(MAKE) fuzz FUZZTIME=1m
