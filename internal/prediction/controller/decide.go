@@ -31,6 +31,8 @@ const (
 	maxSamples = 20_000
 	// maxMessage is the maximum length of a condition message.
 	maxMessage = 1024
+	// maxQuery is the maximum length of a query in the reason of a metric: the spec has all of it, and an object has up to 100 of them.
+	maxQuery = 200
 )
 
 // metricState is the observed state of one metric.
@@ -316,9 +318,11 @@ func errorText(err error) string {
 func join(parts []string) string { return sentence(strings.Join(parts, "; ")) }
 
 // sentence bounds a text to maxMessage.
-func sentence(text string) string {
-	if len(text) <= maxMessage {
+func sentence(text string) string { return shorten(text, maxMessage) }
+
+func shorten(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }

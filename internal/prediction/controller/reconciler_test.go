@@ -335,6 +335,16 @@ func TestOddPredictions(t *testing.T) {
 	}
 }
 
+// TestLongQueryInReason checks that a long query does not displace the advice that follows it, and that an object with many stays small.
+func TestLongQueryInReason(t *testing.T) {
+	tsp := target("Deployment", "", "web")
+	q := predictor.Query{Expression: strings.Repeat("orders+", 1000) + "orders"}
+	got := sentence(Isolation{Enabled: true, Label: "ns"}.emptyReason(tsp, q))
+	if len(got) > 600 || !strings.Contains(got, "--tenant-unrestricted-namespaces") {
+		t.Errorf("the reason has %d bytes: %s", len(got), got)
+	}
+}
+
 // TestEmptyUnderIsolation checks that the status of a query without series names the restriction of tenants and how to lift it, and does so
 // only where the query is restricted.
 func TestEmptyUnderIsolation(t *testing.T) {

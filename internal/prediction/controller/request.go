@@ -257,7 +257,7 @@ func (i Isolation) restricts(tsp *predictionv1alpha1.TimeSeriesPrediction) bool 
 
 // emptyReason explains to users why a query may have no series.
 func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q predictor.Query) string {
-	reason := "no series for query " + q.String()
+	reason := "no series for query " + shorten(q.String(), maxQuery)
 	switch {
 	case q.Resource != "":
 		return "no series for " + q.String() + ": it does not exist, or no series of its pods or of their owners is in the history"
