@@ -6,6 +6,7 @@ package auto
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,5 +54,42 @@ func testDayTypeChangesAtMidnight(t *testing.T, zone *time.Location) {
 				break
 			}
 		}
+	}
+}
+
+// TestMidnightOfADayType checks, from each day of a week, at which midnights the first segments end.
+func TestMidnightOfADayType(t *testing.T) {
+	for name, c := range map[string]struct {
+		rest  []time.Weekday
+		days  int
+		ended []time.Weekday // the days whose evening ends at the midnight
+	}{
+		"weekend":             {[]time.Weekday{time.Saturday, time.Sunday}, 14, []time.Weekday{time.Friday, time.Sunday}},
+		"Friday and Saturday": {[]time.Weekday{time.Friday, time.Saturday}, 14, []time.Weekday{time.Thursday, time.Saturday}},
+		"all days alike":      {nil, 14, nil},
+		"less than two weeks": {[]time.Weekday{time.Saturday, time.Sunday}, 12, nil},
+		"more than is kept":   {[]time.Weekday{time.Sunday}, 40, []time.Weekday{time.Saturday, time.Sunday}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for first := range 7 {
+				rng := rand.New(rand.NewPCG(uint64(first), 3))
+				s := series.Series{Start: monday.AddDate(0, 0, first), Step: 5 * time.Minute, Values: make([]float64, (c.days*24+20)*12)}
+				for i := range s.Values {
+					level := 2.0
+					if slices.Contains(c.rest, s.Time(i).Weekday()) {
+						level = 0.65
+					}
+					s.Values[i] = level * (1 + 0.03*rng.NormFloat64())
+				}
+				_, _, rows := rowsOf(s)
+				want := 0
+				if slices.Contains(c.ended, s.End().Weekday()) {
+					want = 4 * 12
+				}
+				if rows.midnight != want {
+					t.Errorf("from %s 20:00 the first segments end after %d slots, want %d", s.End().Weekday(), rows.midnight, want)
+				}
+			}
+		})
 	}
 }

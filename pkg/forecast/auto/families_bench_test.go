@@ -50,7 +50,7 @@ func rowsOf(past series.Series) (m, whole *Model, rows *dayRows) {
 	}
 	whole = m.closed()
 	rows = newDayRows(whole)
-	rows.midnight = slotsToMidnight(time.Unix(whole.head*m.layout.seconds(), 0), rows.slots, nil)
+	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), nil)
 	return m, whole, rows
 }
 

@@ -31,7 +31,7 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	if !rows.known {
 		return forecast.Forecast{}, fmt.Errorf("%w: the model has seen none within %d days", forecast.ErrEmpty, historyDays)
 	}
-	rows.midnight = slotsToMidnight(time.Unix(whole.head*m.layout.seconds(), 0), rows.slots, holidays.zone)
+	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), holidays.zone)
 	ahead := int((horizon + day - 1) / day)
 	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
 	out := forecast.Forecast{
@@ -42,15 +42,6 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 	whole.fillHolidays(out, holidays)
 	out.Highs = whole.highs(out.Start, out.End())
 	return out, nil
-}
-
-// slotsToMidnight returns the number of slots from the origin to the next midnight in the zone, UTC for nil.
-func slotsToMidnight(origin time.Time, slots int, zone *time.Location) int {
-	if zone == nil {
-		zone = time.UTC
-	}
-	hour, minute, second := origin.In(zone).Clock()
-	return slots - (hour*3600+minute*60+second)*slots/int(day/time.Second)
 }
 
 // fill sets the values of a forecast, day by day from the origin on.

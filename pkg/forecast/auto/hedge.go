@@ -24,8 +24,8 @@ func defaultTuning() tuning {
 }
 
 // A mixture has weights of its own for each segment of the time ahead: what is best for the next hour is not best for
-// tomorrow. The first segments end at midnight at the latest: there the type of day changes, and experts that follow the newest hours
-// are best on the evening of six replays out of seven.
+// tomorrow. Where the type of day changes at the next midnight, the first segments end there: experts that follow the newest hours are best on
+// the evening of six replays out of seven.
 const segmentCount = 3
 
 // segmentHours returns the hours at which segments begin, and the end of the day.

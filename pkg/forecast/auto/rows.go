@@ -25,7 +25,7 @@ type dayRows struct {
 	// distances are those of each pair of rows; see distance.
 	distances []float64
 	known     bool
-	// midnight is the number of slots from the origin to the next midnight, 1 to slots; 0 is unknown.
+	// midnight is the number of slots from the origin to the next midnight if the type of day changes there, 1 to slots; else 0.
 	midnight int
 	max      float64
 }
