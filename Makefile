@@ -332,7 +332,7 @@ bench-forecast: ## Print the accuracy table of the forecasters on ../shared/trac
 .PHONY: bench-decisions
 bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scaling ahead on series of each family in ../shared
 	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/forecast/auto
-	@$(GO) test -run '^$$' -bench 'Families$$|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
+	@$(GO) test -run '^$$' -bench 'Families$$|Frontier|LeaveOneFamilyOut' -benchtime 1x -timeout 60m ./pkg/rightsize/requestbacktest
 	@$(GO) test -run '^$$' -bench LeaveOneFamilyOut -benchtime 1x -timeout 60m ./pkg/scaling/replay
 	@hack/bench-scaling.sh
 

@@ -223,7 +223,7 @@ func TestExplainCalibration(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "html")
-	if err != nil || strings.Count(out, "<title>factor ") != 26 || strings.Count(out, "selected</text>") != 1 ||
+	if err != nil || strings.Count(out, "<title>factor ") != 39 || strings.Count(out, "selected</text>") != 1 ||
 		!strings.Contains(out, `<line class="target"`) || !strings.Contains(out, "Calibration: 0.0 minutes a day above the request in the replay of 12 days") {
 		t.Errorf("the page lacks the chart of the calibration: %v", err)
 	}

@@ -104,12 +104,12 @@ func TestCalibratedWithReaction(t *testing.T) {
 	}
 }
 
-// TestCalibratedFollowsALevel checks that usage which fell to a quarter is sized by the newest days if pods are raised within the day, and by
+// TestCalibratedFollowsALevel checks that usage which fell to a tenth is sized by the newest days if pods are raised within the day, and by
 // all days otherwise.
 func TestCalibratedFollowsALevel(t *testing.T) {
 	in := calibratedInput(14, func(i int) float64 {
 		if i < 6*288 {
-			return 4
+			return 10
 		}
 		return 1
 	})

@@ -221,7 +221,7 @@ func TestEvidenceInStatus(t *testing.T) {
 	f.settle()
 	got := f.all()["web"].Status.Evidence
 	if len(got) != 1 || got[0].Container != "app" || got[0].Target != "0.010000" || got[0].Achieved != "0.000000" || got[0].Days < 7 ||
-		!strings.HasSuffix(got[0].Message, "target 14.4 minutes a day: met") || strings.Count(got[0].Plot, "\n") != 27 || len(got[0].Plot) > 4096 {
+		!strings.HasSuffix(got[0].Message, "target 14.4 minutes a day: met") || strings.Count(got[0].Plot, "\n") != 40 || len(got[0].Plot) > 4096 {
 		t.Errorf("%+v", got)
 	}
 	changed := f.rule()

@@ -167,11 +167,11 @@ func TestReactionIsCalibrated(t *testing.T) {
 }
 
 // TestMissedTargetIsReported checks that a target that no multiplier meets is not claimed to be met.
-// TestNewestDaysFollowALevel checks that usage which fell to a quarter is sized by the newest days, and steady usage by all days.
+// TestNewestDaysFollowALevel checks that usage which fell to a tenth is sized by the newest days, and steady usage by all days.
 func TestNewestDaysFollowALevel(t *testing.T) {
 	fell := days(20, time.Minute, func(minute int) float64 {
 		if minute < 12*1440 {
-			return 4
+			return 10
 		}
 		return 1
 	})

@@ -292,7 +292,7 @@ func Multipliers() [multiplierCount]float64 {
 }
 
 func multiplier(i int) float64 {
-	return lowestMultiplier * math.Pow(highestMultiplier/lowestMultiplier, float64(i)/(multiplierCount-1))
+	return highestMultiplier / math.Pow(multiplierStep, float64(multiplierCount-1-i))
 }
 
 // usable reports whether a value can be a usage.

@@ -71,8 +71,8 @@ func CheckTarget(errs *settings.Errors, path string, target series.Ratio) {
 	errs.Check(target >= LowestTarget && target <= 0.5, path, target, "must be 0.0025 to 0.5 (0.005 is 7 minutes a day)")
 }
 
-// multiplierCount is the number of multipliers: 0.4 to 2.7, each 7.9 % above the one before. With a reaction, low ones are cheap on usage
+// multiplierCount is the number of multipliers: 0.15 to 2.7, each 7.9 % above the one before. With a reaction, low ones are cheap on usage
 // that is mostly far below its quantile.
-const multiplierCount = 26
+const multiplierCount = 39
 
-const lowestMultiplier, highestMultiplier = 0.4, 2.7
+const highestMultiplier, multiplierStep = 2.7, 1.0793744

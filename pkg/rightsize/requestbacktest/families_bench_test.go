@@ -196,6 +196,7 @@ func familyRules() []Rule {
 	for _, target := range targets() {
 		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed with it from sketches, %g %%", 100*float64(target)), target), replayed.rule(target))
 	}
+	rules = append(rules, OfAdoption("adopted, 0.75 %", 0.0075))
 	lowest := variants(3 * time.Hour)[0]
 	lowest.name = "lowest"
 	return append(rules, lowest.rule(0.001))
