@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -22,12 +23,15 @@ import (
 	"crane.io/crane/pkg/forecast/registry"
 )
 
+// recordedSuffix is that of recorded files, which are compressed and encoded as text.
+const recordedSuffix = ".gz.b64"
+
 // recordedFiles returns the checkpoints of a version that older releases wrote: version 4 by its first writer, of all algorithms; version 3 by
 // commit 2fe0246b and version 2 by the commit before, of auto. They are of the workload web of fakeSource, 31 minutes after the start of a
 // synctest bubble.
 func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/*" + suffix + ".gz")
+	paths, err := filepath.Glob("testdata/*" + suffix + recordedSuffix)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no recorded files of %s, %v", suffix, err)
 	}
@@ -38,7 +42,7 @@ func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		unzipped, err := gzip.NewReader(f)
+		unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +50,7 @@ func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[strings.TrimSuffix(filepath.Base(path), ".gz")] = content
+		out[strings.TrimSuffix(filepath.Base(path), recordedSuffix)] = content
 	}
 	return out
 }
