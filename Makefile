@@ -337,14 +337,14 @@ bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scali
 	@hack/bench-scaling.sh
 
 .PHONY: nightly
-nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, images of both architectures, and fuzzing
+nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep|TestAway|TestSecondCluster' ./test/integration/migrate
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
 	CRANE_NIGHTLY=1 CRANE_CLI=$(BIN)/crane CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run TestManyRecommendations ./test/integration/dashboard
 	$(MAKE) test-autoscaler keda mimir
 	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run 'TestKEDA|Mimir' ./internal/metrics/prometheus ./test/integration/metricadapter ./test/integration/prediction
-	$(MAKE) install-nodes build-crio test-nodes
+	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
 	$(MAKE) bench-requests
 	$(MAKE) images
