@@ -11,10 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/test/integration/harness"
 )
@@ -89,7 +85,7 @@ func TestFailover(t *testing.T) {
 			}
 			leader := start()
 			awaitModels(t, leader, 0)
-			awaitReady(t, c)
+			awaitReady(t, c, failoverObjects, timeout)
 			if volume {
 				// A leader writes checkpoints each half hour and when it stops. These are from a stop, and the next leader is killed.
 				leader.Stop(t)
@@ -111,7 +107,7 @@ func TestFailover(t *testing.T) {
 			}
 			awaitModels(t, standby, restored)
 			t.Logf("all models %s after the kill", time.Since(killed).Round(100*time.Millisecond))
-			awaitReady(t, c)
+			awaitReady(t, c, failoverObjects, timeout)
 			histories, ranges, most := asked.reset()
 			t.Logf("the new leader sent %d queries of histories, %d others, at most %d at the same time", histories, ranges-histories, most)
 			if histories > want || !volume && histories == 0 {
@@ -129,25 +125,4 @@ func TestFailover(t *testing.T) {
 			}
 		})
 	}
-}
-
-// awaitReady waits until all objects of TestFailover have a forecast.
-func awaitReady(t *testing.T, c client.Client) {
-	t.Helper()
-	eventually(t, "all forecasts are ready", func(ctx context.Context) error {
-		var list predictionv1alpha1.TimeSeriesPredictionList
-		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
-			return err
-		}
-		n := 0
-		for _, tsp := range list.Items {
-			if meta.IsStatusConditionTrue(tsp.Status.Conditions, ready) {
-				n++
-			}
-		}
-		if n < failoverObjects {
-			return fmt.Errorf("%d of %d", n, failoverObjects)
-		}
-		return nil
-	})
 }

@@ -258,17 +258,10 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestManyShareOneSeries: 300 objects about three workloads send the queries of three.
-func TestManyShareOneSeries(t *testing.T) {
-	prometheus, asked := servePrometheus(t)
-	c := newClient(t)
-	const many = 300
-	targets := []string{"periodic", "noisy", "new"}
-	for i := range many {
-		harness.Create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
-	}
-	craned := startCraned(t, prometheus.URL())
-	harness.Eventually(t.Context(), t, 2*timeout, "all are ready", func(ctx context.Context) error {
+// awaitReady waits until a number of objects in the namespace shop have a forecast.
+func awaitReady(t *testing.T, c client.Client, count int, within time.Duration) {
+	t.Helper()
+	harness.Eventually(t.Context(), t, within, "all forecasts are ready", func(ctx context.Context) error {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
 			return err
@@ -279,11 +272,24 @@ func TestManyShareOneSeries(t *testing.T) {
 				n++
 			}
 		}
-		if n < many {
-			return fmt.Errorf("%d of %d", n, many)
+		if n < count {
+			return fmt.Errorf("%d of %d", n, count)
 		}
 		return nil
 	})
+}
+
+// TestManyShareOneSeries: 300 objects about three workloads send the queries of three.
+func TestManyShareOneSeries(t *testing.T) {
+	prometheus, asked := servePrometheus(t)
+	c := newClient(t)
+	const many = 300
+	targets := []string{"periodic", "noisy", "new"}
+	for i := range many {
+		harness.Create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
+	}
+	craned := startCraned(t, prometheus.URL())
+	awaitReady(t, c, many, 2*timeout)
 	// Two range queries for each history, which exceeds the points of one query.
 	if histories, _ := asked.counts(); histories > 2*len(targets) {
 		t.Errorf("%d queries of histories for three series", histories)
