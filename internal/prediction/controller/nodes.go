@@ -218,9 +218,18 @@ func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.Cluste
 // errNameTaken means that an object of the name has another owner.
 var errNameTaken = errors.New("an object of this name exists and does not belong to this ClusterNodePrediction")
 
+// create creates an object unless the cache has one of its name. After a ClusterNodePrediction is replaced, garbage collection deletes the objects of
+// the old one after some time, and each deletion reconciles the new one: attempts for all missing objects each time would load the API server.
 func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.ClusterNodePrediction, tsp *predictionv1alpha1.TimeSeriesPrediction) error {
-	err := r.Client.Create(ctx, tsp)
-	if !apierrors.IsAlreadyExists(err) {
+	cached := &predictionv1alpha1.TimeSeriesPrediction{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(tsp), cached)
+	if err == nil {
+		return checkOwner(cached, cnp)
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err = r.Client.Create(ctx, tsp); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	found := &metav1.PartialObjectMetadata{}
@@ -228,8 +237,12 @@ func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.Clu
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(tsp), found); err != nil {
 		return err
 	}
+	return checkOwner(found, cnp) // The cache was stale.
+}
+
+func checkOwner(found client.Object, cnp *predictionv1alpha1.ClusterNodePrediction) error {
 	if metav1.IsControlledBy(found, cnp) {
-		return nil // the cache was stale: the object is ours
+		return nil
 	}
 	return errNameTaken
 }

@@ -53,9 +53,11 @@ func TestNodesTriedAgain(t *testing.T) {
 		if test.foreign {
 			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: predictionName("all", "a")}})
 		}
+		attempts := 0
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
 			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).
 			WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				attempts++
 				if test.refusal != nil {
 					return test.refusal
 				}
@@ -65,6 +67,9 @@ func TestNodesTriedAgain(t *testing.T) {
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)})
 		if (err != nil) != test.fails || result.RequeueAfter != test.again {
 			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+		}
+		if test.foreign != (attempts == 0) {
+			t.Errorf("%s: %d attempts to create it; want none only if the cache has the name", name, attempts)
 		}
 	}
 }
