@@ -76,6 +76,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	seen := r.observe(tsp, refused)
 	after := r.requeueAfter(req.NamespacedName, seen)
+	if r.mayBeReadySoon(tsp, seen) {
+		return ctrl.Result{RequeueAfter: after}, nil
+	}
 	if wait := r.writes.wait(tsp, seen, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: max(after, wait)}, nil
 	}
@@ -174,4 +177,14 @@ func (r *Reconciler) requeueAfter(name types.NamespacedName, seen []metricState)
 		return r.Frequency
 	}
 	return min(r.Frequency, max(time.Second, r.waiting.Since(name, r.Clock.Now())))
+}
+
+// firstWriteAfter is how long a new object has no status while its history is read. Most histories are known by then, so that one write suffices.
+// A second one soon after the first is a conflict if the cache does not have the first yet, which on a busy API server takes up to a minute.
+const firstWriteAfter = 2 * time.Second
+
+// mayBeReadySoon reports whether an object without a status waits for its history, and not for long.
+func (r *Reconciler) mayBeReadySoon(tsp *predictionv1alpha1.TimeSeriesPrediction, seen []metricState) bool {
+	return len(tsp.Status.Conditions) == 0 && countPending(seen) > 0 &&
+		r.waiting.Since(client.ObjectKeyFromObject(tsp), r.Clock.Now()) < firstWriteAfter
 }

@@ -153,10 +153,15 @@ func texts(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
 func TestLifeOfAPrediction(t *testing.T) {
 	b := newBench(t)
 	tsp, result := b.reconcile(t)
-	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != time.Second {
+	if got := texts(tsp, "Ready"); got != "absent" || result.RequeueAfter != time.Second {
+		t.Errorf("%s, again after %s; want no status of a history that may be read soon", got, result.RequeueAfter)
+	}
+	b.clock.Step(firstWriteAfter)
+	tsp, result = b.reconcile(t)
+	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != firstWriteAfter {
 		t.Errorf("%s, again after %s", got, result.RequeueAfter)
 	}
-	b.clock.Step(8 * time.Second)
+	b.clock.Step(8*time.Second - firstWriteAfter)
 	if _, result = b.reconcile(t); result.RequeueAfter != 8*time.Second {
 		t.Errorf("again after %s, want twice as late", result.RequeueAfter)
 	}
@@ -225,7 +230,7 @@ func TestWritesWhileHistoriesAreRead(t *testing.T) {
 		}
 		b.clock.Step(5 * time.Second)
 	}
-	// At 0, 5, 10, 20, 40, 80, 160 and 320 s.
+	// At 5, 10, 15, 25, 45, 85, 165 and 325 s.
 	if b.writes != 8 {
 		t.Errorf("%d writes in %d changes, want 8", b.writes, many)
 	}
