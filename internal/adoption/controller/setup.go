@@ -66,7 +66,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	shares := fairqueue.New(cfg.Clock, func(k targetindex.Key) string { return k.Namespace })
 	b := builder.TypedControllerManagedBy[targetindex.Key](mgr).
 		Named("adoption").
-		WithOptions(shares.Options(maxConcurrentTargets)).
+		WithOptions(shares.Options(maxConcurrentTargets, maxConcurrentTargets*3/4)).
 		Watches(&analysisv1alpha1.Recommendation{}, enqueueRecommendationTargets())
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))

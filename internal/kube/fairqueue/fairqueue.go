@@ -64,10 +64,11 @@ func ByNamespace(clk clock.PassiveClock) *Shares[reconcile.Request] {
 	return New(clk, func(r reconcile.Request) string { return r.Namespace })
 }
 
-// Options returns the options of a controller with the queue that follows the shares. Its reconciler must be wrapped by Reconciler. A quarter of
-// the workers, at least one of two, run no requests of namespaces with heavyUse.
-func (s *Shares[request]) Options(workers int) controller.TypedOptions[request] {
-	s.maxHeavy = max(1, workers-max(1, workers/4))
+// Options returns the options of a controller with the queue that follows the shares. Its reconciler must be wrapped by Reconciler. At most heavy of
+// the workers run requests of namespaces with heavyUse. A quarter suits reconcilers that write to the API server: more would take its CPUs from
+// the requests of others without achieving more. Those that wait for Prometheus need more.
+func (s *Shares[request]) Options(workers, heavy int) controller.TypedOptions[request] {
+	s.maxHeavy = max(1, heavy)
 	return controller.TypedOptions[request]{MaxConcurrentReconciles: workers, NewQueue: s.newQueue}
 }
 

@@ -34,7 +34,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{clock: testingclock.NewFakePassiveClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}
 	f.shares = ByNamespace(f.clock)
-	f.queue = f.shares.Options(1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	f.queue = f.shares.Options(1, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(f.queue.ShutDown)
 	f.reconciler = f.shares.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
@@ -99,7 +99,7 @@ func TestUseAfterTheAddition(t *testing.T) {
 // TestWorkerStaysFree: namespaces that have used much leave a worker to others, and get the next one that becomes free.
 func TestWorkerStaysFree(t *testing.T) {
 	f := newFixture(t)
-	f.queue = f.shares.Options(2).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	f.queue = f.shares.Options(2, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(f.queue.ShutDown)
 	for _, namespace := range []string{"hostile-a", "hostile-b"} {
 		f.shares.record(namespace, heavyUse)

@@ -51,7 +51,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Named("timeseriesprediction").
 		// The status is written by this controller: only changes of the spec matter.
 		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(shares.Options(cfg.MaxConcurrent)).
+		WithOptions(shares.Options(cfg.MaxConcurrent, cfg.MaxConcurrent/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(&Reconciler{
 			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
 			Isolation: cfg.Isolation, NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock}, Frequency: cfg.Frequency, Clock: cfg.Clock,
@@ -75,7 +75,7 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 		// All objects are enqueued, because a node may have left a selector.
 		WatchesMetadata(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(enqueue.All[predictionv1alpha1.ClusterNodePredictionList](mgr.GetClient())),
 			builder.WithPredicates(nodeSelectionChanged())).
-		WithOptions(shares.Options(2)).
+		WithOptions(shares.Options(2, 1)).
 		Complete(shares.Reconciler(enqueue.OnConflict(&NodeReconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace,
 		})))

@@ -95,7 +95,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").
 		For(&analysisv1alpha1.Recommendation{}).
-		WithOptions(shares.Options(maxConcurrentRecommendations))
+		WithOptions(shares.Options(maxConcurrentRecommendations, maxConcurrentRecommendations*3/4))
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
@@ -119,7 +119,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
-		WithOptions(shares.Options(maxConcurrentPasses)).
+		WithOptions(shares.Options(maxConcurrentPasses, maxConcurrentPasses/2)).
 		Complete(shares.Reconciler(enqueue.OnConflict(rules)))
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)

@@ -107,7 +107,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
-		WithOptions(shares.Options(maxConcurrentReconciles)).
+		WithOptions(shares.Options(maxConcurrentReconciles, maxConcurrentReconciles/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
 	if err != nil {
 		return fmt.Errorf("building the controller of effective HPAs: %w", err)

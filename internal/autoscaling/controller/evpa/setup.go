@@ -76,7 +76,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Named("effectivevpa").
 		Watches(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueNamespace), builder.WithPredicates(changedByOthers())).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(enqueueForRecommendation), builder.WithPredicates(exceptCreation())).
-		WithOptions(shares.Options(maxConcurrentNamespaces))
+		WithOptions(shares.Options(maxConcurrentNamespaces, 1))
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}

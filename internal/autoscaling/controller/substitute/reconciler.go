@@ -48,7 +48,7 @@ func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named("substitute").
 		For(&autoscalingv1alpha1.Substitute{}).
-		WithOptions(shares.Options(maxConcurrentReconciles)).
+		WithOptions(shares.Options(maxConcurrentReconciles, maxConcurrentReconciles/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(&Reconciler{
 			Client:  mgr.GetClient(),
 			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
