@@ -51,15 +51,13 @@ func (e *entry) namespaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(e.callers)))
 }
 
-// owner returns the first of namespaces without sorting them all, because each dispatch calls it for each due expression.
-func (e *entry) owner() string {
-	first, some := "", false
-	for _, ns := range e.callers {
-		if !some || ns < first {
-			first, some = ns, true
-		}
+// recordOwner updates the owner after callers changed.
+func (e *entry) recordOwner() {
+	all := e.namespaces()
+	e.owner, e.isShared = "", len(all) > 1
+	if len(all) > 0 {
+		e.owner = all[0]
 	}
-	return first
 }
 
 // charge adds bytes to the total, and to the budgets of namespaces.
@@ -140,7 +138,7 @@ func (r *requested) entryOf(namespace string) *entry {
 		return nil
 	}
 	for _, e := range r.entries { // In a random order, so that few are compared.
-		if all := e.namespaces(); len(all) == 1 && all[0] == namespace {
+		if e.owner == namespace && !e.isShared {
 			return e
 		}
 	}

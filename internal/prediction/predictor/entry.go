@@ -24,7 +24,10 @@ type entry struct {
 	plan plan
 
 	// The fields up to mu are guarded by Predictor.mu.
-	callers  map[string]string // namespaces by caller
+	callers map[string]string // namespaces by caller
+	// owner is the first of these namespaces, and isShared is set if there are several. Each search of all entries reads them.
+	owner    string
+	isShared bool
 	due      time.Time
 	running  bool
 	failures int

@@ -204,6 +204,7 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 		p.requested.budgets.chargeNamespaces(e.bytes(), first.Namespace)
 	}
 	e.callers[caller] = first.Namespace
+	e.recordOwner()
 	return deleted, nil
 }
 
@@ -217,6 +218,7 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 		e := p.requested.entries[key]
 		namespace := e.callers[caller]
 		delete(e.callers, caller)
+		e.recordOwner()
 		if !slices.Contains(e.namespaces(), namespace) {
 			p.requested.budgets.chargeNamespaces(-e.bytes(), namespace)
 			if _, used := p.requested.budgets.byNamespace[namespace]; !used {

@@ -17,6 +17,8 @@ type reads struct {
 	// waiting are the batches that were found at scanned and not started yet.
 	waiting []batch
 	scanned time.Time
+	// scanTime is how long the last search took.
+	scanTime time.Duration
 
 	// served holds, by namespace, when a read of it was last started, as a count of starts. It has an entry for each namespace in budgets
 	// at most.

@@ -79,8 +79,12 @@ func (e *entry) group() group {
 func (b *batch) isExpression() bool { return b.group.resource == "" && b.phase != toLoad }
 
 // scanInterval is the least time between two searches for due entries. Each read that ends starts the next ones, and a search of all entries for
-// each read would take longer than the reads.
-const scanInterval = 100 * time.Millisecond
+// each read would take longer than the reads. It grows up to maxScanInterval if searches would take more than 1/scanShare of the time.
+const (
+	scanInterval    = 100 * time.Millisecond
+	maxScanInterval = 500 * time.Millisecond
+	scanShare       = 10
+)
 
 // dispatch starts due reads as far as workers are free and returns the latest time of the next check.
 func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
@@ -90,11 +94,13 @@ func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 		return p.reads.resume
 	}
 	r := &p.reads
-	next := r.scanned.Add(scanInterval)
-	if elapsed := now.Sub(r.scanned); elapsed < 0 || elapsed >= scanInterval {
+	interval := min(maxScanInterval, max(scanInterval, scanShare*r.scanTime))
+	next := r.scanned.Add(interval)
+	if elapsed := now.Sub(r.scanned); elapsed < 0 || elapsed >= interval {
 		var due []*entry
 		due, next = p.dueEntries(now)
 		r.waiting, r.scanned = p.config.batches(due, now), now
+		r.scanTime = p.config.Clock.Since(now)
 	}
 	for {
 		i := r.nextBatch(r.waiting)
@@ -241,7 +247,7 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 			loading.plans = append(loading.plans, e)
 			continue
 		}
-		isExpression, from := e.plan.query.Resource == "", origin{e.owner(), e.phase}
+		isExpression, from := e.plan.query.Resource == "", origin{e.owner, e.phase}
 		if isExpression && candidates[from] >= expressionCandidates {
 			continue // one of the reads before it wakes the scheduler
 		}
@@ -274,7 +280,7 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 		out = append(out, b.split()...)
 	}
 	for i := range out {
-		out[i].namespace = out[i].plans[0].owner()
+		out[i].namespace = out[i].plans[0].owner
 	}
 	slices.SortFunc(out, func(a, b batch) int {
 		return cmp.Or(cmp.Compare(rank(a.phase), rank(b.phase)), cmp.Compare(a.group.namespace, b.group.namespace),
