@@ -117,7 +117,7 @@ func startTenants(t *testing.T, others int) *tenants {
 	t.Helper()
 	proxy := newFaultProxy(t)
 	scenario := filepath.Join(t.TempDir(), "tenants.yaml")
-	text := fmt.Sprintf("description: Tenants\ncraned: {prometheus-address: %q, prediction-update-frequency-duration: 5s, feature-gates: ClusterNodePrediction=true}\nsteps: [{at: 0s, say: ready}]\n", proxy.url)
+	text := fmt.Sprintf("description: Tenants\ncraned: {prometheus-address: %q, feature-gates: ClusterNodePrediction=true}\nsteps: [{at: 0s, say: ready}]\n", proxy.url)
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,14 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// MinAnalyticsPeriod is the least time between two analyses of an Analytics outside Crane's own namespace. Each reads all of the history, which changes
+// little in this time.
+const MinAnalyticsPeriod = 10 * time.Minute
 
 // Analytics is the older, namespaced form of RecommendationRule, kept for objects of gocrane. The controller creates a
 // RecommendationRule from it. New configurations use RecommendationRule.

@@ -35,12 +35,8 @@ import (
 	"crane.io/crane/pkg/settings"
 )
 
-const (
-	// defaultPeriod is gocrane's default period of a periodical Analytics.
-	defaultPeriod = 24 * time.Hour
-	// minTenantPeriod is the shortest period of an Analytics outside Crane's own namespace.
-	minTenantPeriod = time.Minute
-)
+// defaultPeriod is gocrane's default period of a periodical Analytics.
+const defaultPeriod = 24 * time.Hour
 
 // AnalyticsReconciler creates a RecommendationRule for each Analytics, and deletes it with the Analytics. A cluster-scoped
 // rule cannot be owned by a namespaced object, so an annotation holds the UID of the Analytics.
@@ -303,13 +299,12 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 	return rule
 }
 
-// minPeriod returns the shortest period of an Analytics. A tenant's is that of new samples, so that a short one does not read all history at
-// each turn.
+// minPeriod returns the shortest period of an Analytics. That of a tenant is bounded, because each round reads all history.
 func (r *AnalyticsReconciler) minPeriod(a *analysisv1alpha1.Analytics) time.Duration {
 	if a.Namespace == r.Namespace {
 		return 0
 	}
-	return minTenantPeriod
+	return analysisv1alpha1.MinAnalyticsPeriod
 }
 
 // intervalOf returns the interval of a completion strategy in the form of rules, the given one at least; empty for once.

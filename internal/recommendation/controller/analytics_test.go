@@ -87,6 +87,22 @@ func (f *analyticsFixture) rules() string {
 	return strings.Join(out, " ")
 }
 
+// TestPeriodOfTenants: an Analytics outside Crane's own namespace cannot make craned read histories at short intervals.
+func TestPeriodOfTenants(t *testing.T) {
+	r := &AnalyticsReconciler{Namespace: "crane-system"}
+	for _, c := range []struct {
+		namespace string
+		seconds   int64
+		want      string
+	}{{"team-a", 1, "10m0s"}, {"team-a", 3600, "1h0m0s"}, {"team-a", 0, "24h0m0s"}, {"crane-system", 1, "1s"}} {
+		a := &analysisv1alpha1.Analytics{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace}}
+		strategy := &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyPeriodical, PeriodSeconds: &c.seconds}
+		if got := intervalOf(strategy, r.minPeriod(a)); got != c.want {
+			t.Errorf("%s, %d s: %s, want %s", c.namespace, c.seconds, got, c.want)
+		}
+	}
+}
+
 // TestOrphans checks that the rules of deleted Analytics are deleted, those of Analytics that only the cache lacks are kept, and Analytics
 // are listed from the API server only if the cache lacks one.
 func TestOrphans(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
@@ -112,6 +113,12 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	}
 	v.merge(validateRecommender(recommender, f, spec.Child("type")))
 	v.merge(validateCompletionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+	least := int64(analysisv1alpha1.MinAnalyticsPeriod.Seconds())
+	if s := a.Spec.CompletionStrategy; s != nil && s.CompletionStrategyType == analysisv1alpha1.CompletionStrategyPeriodical && a.Namespace != f.Namespace {
+		if p := ptr.Deref(s.PeriodSeconds, 0); p > 0 && p < least {
+			v.warnf(spec.Child("completionStrategy", "periodSeconds"), "counts as %d, the least outside namespace %s", least, f.Namespace)
+		}
+	}
 	for i, s := range a.Spec.ResourceSelectors {
 		if isClusterScoped(s.Kind) && a.Namespace != f.Namespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
