@@ -41,10 +41,10 @@ const (
 // TestChaos kills, pauses and cuts off craned, metric-adapter, an agent and Prometheus at random, fills their disks, expires certificates and
 // lets the clock of craned jump, while workloads are lowered, scaled and throttled. All along no Recommendation is lost, no step is applied
 // twice, replicas stay within their bounds, adoptions within their budget and throttled pods above their requests. After the faults every
-// workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are two
+// workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are five
 // minutes of one sequence. CRANE_CHAOS_SEED repeats a sequence.
 func TestChaos(t *testing.T) {
-	duration, seed := 2*time.Minute, uint64(1)
+	duration, seed := 5*time.Minute, uint64(1)
 	var err error
 	if text := os.Getenv("CRANE_CHAOS_DURATION"); text != "" {
 		seed = uint64(time.Now().UnixNano())

@@ -121,7 +121,7 @@ func startTenants(t *testing.T, others int) *tenants {
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "8", "--workloads", strconv.Itoa((others+3)*tenantSamples), "--days", "2",
+	s := launch(t, t.TempDir(), "--keep", "--demo", scenario, "--nodes", "8", "--workloads", strconv.Itoa((others+1)*tenantSamples*3/2), "--days", "2",
 		"--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
