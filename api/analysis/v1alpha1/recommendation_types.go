@@ -182,7 +182,7 @@ type CompletionStrategy struct {
 	CompletionStrategyType CompletionStrategyType `json:"completionStrategyType,omitempty"`
 
 	// PeriodSeconds is the interval between two analyses in seconds, from 0 up. Only Periodical uses it; absent or 0
-	// means 86400, a day. Less than 600 counts as 600 outside Crane's own namespace.
+	// means 86400, a day. For an Analytics outside Crane's own namespace less than 600 counts as 600.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	PeriodSeconds *int64 `json:"periodSeconds,omitempty"`
