@@ -92,6 +92,8 @@ const (
 	ReasonFailedScale = "FailedScale"
 	// ReasonNoScale is the reason where the target has no scale subresource.
 	ReasonNoScale = "NoScaleSubresource"
+	// ReasonOptedOut is the reason where the target or its namespace has the label crane.io/opt-out.
+	ReasonOptedOut = "OptedOut"
 	// ReasonForeignAutoscaler is the reason where an HPA or a ScaledObject that Crane does not own scales the same pods.
 	ReasonForeignAutoscaler = "ForeignAutoscaler"
 	// ReasonTargetTaken is the reason where an older EffectiveHorizontalPodAutoscaler has the same target.

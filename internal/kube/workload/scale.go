@@ -29,10 +29,12 @@ var (
 
 // Scale is the scale of a workload.
 type Scale struct {
-	// Replicas is the desired number in its spec, Counted the number in its status.
+	// Replicas is the desired number in its spec, CurrentReplicas the number in its status.
 	Replicas, CurrentReplicas int32
 	// Selector selects its pods, as text.
 	Selector string
+	// Labels are those of the workload; nil for a kind that is read through its scale subresource, which has none.
+	Labels map[string]string
 	// Template is the spec of new pods, which must not be changed; nil for a kind whose template is unknown.
 	Template *corev1.PodSpec
 }
@@ -79,7 +81,7 @@ func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind,
 	if err != nil {
 		return Scale{}, fmt.Errorf("the selector of %s %s: %w", kind.Kind, name, err)
 	}
-	return Scale{Replicas: replicas, CurrentReplicas: counted, Selector: s.String(), Template: template}, nil
+	return Scale{Replicas: replicas, CurrentReplicas: counted, Selector: s.String(), Labels: o.GetLabels(), Template: template}, nil
 }
 
 // readCustom reads the scale subresource.

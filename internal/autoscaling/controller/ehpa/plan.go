@@ -11,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
 	"crane.io/crane/internal/kube/condition"
@@ -59,6 +60,10 @@ func isReady(reason, message string) *condition.State {
 // decide returns the plan for one autoscaler. It has no side effects.
 func decide(o observation, queries *QueryBuilder, settings Settings) plan {
 	p := plan{crons: planCrons(o, settings.Zones)}
+	if o.optedOut {
+		p.ready, p.keepObjects = notReady(autoscalingv1alpha1.ReasonOptedOut, optedOutMessage(o)), keepsObjects(o)
+		return p
+	}
 	problem := checkTarget(o)
 	if problem != nil && (problem.Reason == autoscalingv1alpha1.ReasonFailedGetScale || problem.Reason == autoscalingv1alpha1.ReasonInvalidSpec) {
 		p.ready, p.keepObjects = problem, keepsObjects(o)
@@ -77,6 +82,15 @@ func decide(o observation, queries *QueryBuilder, settings Settings) plan {
 		removeAdapterLabels(p.forecasts.prediction)
 	}
 	return p
+}
+
+// optedOutMessage describes what stays for a target with the label crane.io/opt-out.
+func optedOutMessage(o observation) string {
+	out := fmt.Sprintf("%s %s or its namespace has the label %s=true: nothing is changed", o.ehpa.Spec.ScaleTargetRef.Kind, o.ehpa.Spec.ScaleTargetRef.Name, analysisv1alpha1.LabelOptOut)
+	if o.hpa != nil {
+		out += fmt.Sprintf("; HorizontalPodAutoscaler %s stays as it is, delete it to stop scaling", o.hpa.Name)
+	}
+	return out
 }
 
 // checkTarget returns the Ready condition of a target that cannot be scaled, nil for one that can.
@@ -241,7 +255,7 @@ func requeueAfter(o observation, p plan, applied applied) time.Duration {
 	if !next.IsZero() {
 		next = o.now.Add(max(time.Second, next.Sub(o.now)))
 	}
-	if o.targetErr != nil || o.foreignUnwatched {
+	if o.targetErr != nil || o.optedOut || o.foreignUnwatched {
 		next = earliest(next, o.now.Add(missingTargetRetry))
 	}
 	if p.computePreview {

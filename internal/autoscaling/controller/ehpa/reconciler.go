@@ -10,6 +10,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -20,6 +21,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/workload"
 )
 
@@ -51,7 +53,7 @@ type Reconciler struct {
 }
 
 const (
-	// missingTargetRetry is the time until a missing target of an unwatched kind is read again.
+	// missingTargetRetry is the time until a missing target of an unwatched kind, and a label of a namespace, is read again.
 	missingTargetRetry = time.Minute
 	// previewInterval is the time between two computations of a preview: the sync period of the HPA controller.
 	previewInterval = 15 * time.Second
@@ -64,6 +66,8 @@ type observation struct {
 	// target is the scaled workload; targetErr is the reason why it is unknown.
 	target    workload.Scale
 	targetErr error
+	// optedOut means that the target or its namespace has the label crane.io/opt-out.
+	optedOut bool
 	// requests are what the pods request, as far as forecasts need it.
 	requests podRequests
 	scalers
@@ -118,6 +122,9 @@ func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.Effe
 	o := observation{ehpa: ehpa, now: r.Clock.Now(), availability: r.Availability()}
 	o.target, o.targetErr = r.Targets.Get(ctx, targetRef(ehpa))
 	var err error
+	if o.optedOut, err = r.isOptedOut(ctx, ehpa.Namespace, o.target); err != nil {
+		return observation{}, err
+	}
 	if o.targetErr == nil {
 		if o.requests, err = r.Requests.Read(ctx, ehpa, o.target, o.now); err != nil {
 			return observation{}, err
@@ -131,6 +138,15 @@ func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.Effe
 	}
 	o.substitute, err = getOwned(ctx, r.Client, ehpa, &autoscalingv1alpha1.Substitute{})
 	return o, err
+}
+
+// isOptedOut reports whether a namespace or a target in it has the label crane.io/opt-out.
+func (r *Reconciler) isOptedOut(ctx context.Context, namespace string, target workload.Scale) (bool, error) {
+	ns := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	return optout.Labelled(ns.Labels) || optout.Labelled(target.Labels), nil
 }
 
 // getOwned reads the managed object of a kind into the given one. It returns nil where there is none that the autoscaler controls.

@@ -22,8 +22,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/hpametrics"
@@ -566,5 +568,63 @@ func BenchmarkReconcileSteady(b *testing.B) {
 		if _, n := k.reconcile(b, "web-0"); n > 0 {
 			b.Fatalf("%d writes", n)
 		}
+	}
+}
+
+// TestOptedOut checks that the label crane.io/opt-out of a target or its namespace stops all changes, and that they go on without it.
+func TestOptedOut(t *testing.T) {
+	label := func(o client.Object, value string) {
+		o.SetLabels(map[string]string{analysisv1alpha1.LabelOptOut: value})
+	}
+	for _, of := range []string{"target", "namespace"} {
+		t.Run(of, func(t *testing.T) {
+			target, namespace := deployment("web", 4), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+			b := newFixture(t, target, namespace, web(), deployment("new", 4), web(func(e *scaler) {
+				e.Name, e.UID, e.Spec.ScaleTargetRef.Name = "new", "uid-of-new", "new"
+				e.Spec.ScaleStrategy, e.Spec.SpecificReplicas = autoscalingv1alpha1.ScaleStrategyPreview, new(int32(7))
+			}))
+			b.reconcile(t, "web")
+			set := func(value string) {
+				t.Helper()
+				objects := []client.Object{namespace}
+				if of == "target" {
+					objects = []client.Object{target, deployment("new", 4)}
+				}
+				for _, o := range objects {
+					if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+						t.Fatal(err)
+					}
+					label(o, value)
+					if err := b.Client.Update(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			set("true")
+			e, _ := b.reconcile(t, "web")
+			e.Spec.MaxReplicas = 30
+			if err := b.Client.Update(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			e, _ = b.reconcile(t, "web")
+			if got := conditionText(e, "Ready"); got != "False/OptedOut" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
+				t.Errorf("%s, maxReplicas %d, want 20 as before the label", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
+			}
+			if e, _ := b.reconcile(t, "new"); conditionText(e, "Ready") != "False/OptedOut" || b.hpa(t, "ehpa-new") != nil {
+				t.Errorf("a new autoscaler is %s with HPA %v", conditionText(e, "Ready"), b.hpa(t, "ehpa-new"))
+			}
+			if scale, err := b.Targets.Get(t.Context(), targetRef(web(func(e *scaler) { e.Spec.ScaleTargetRef.Name = "new" }))); err != nil || scale.Replicas != 4 {
+				t.Errorf("%d replicas, want 4 in spite of specificReplicas: %v", scale.Replicas, err)
+			}
+			result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)})
+			if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > missingTargetRetry {
+				t.Errorf("read again after %s, want at most %s: %v", result.RequeueAfter, missingTargetRetry, err)
+			}
+			set("false")
+			e, _ = b.reconcile(t, "web")
+			if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 30 {
+				t.Errorf("without the label: %s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
+			}
+		})
 	}
 }

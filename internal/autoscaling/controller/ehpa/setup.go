@@ -94,6 +94,8 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
 	}
 	reader := mgr.GetClient()
+	// A label may be the opt-out.
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	err = builder.ControllerManagedBy(mgr).
 		Named("effectivehpa").
@@ -104,8 +106,8 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Owns(&predictionv1alpha1.TimeSeriesPrediction{}).
 		Owns(&autoscalingv1alpha1.Substitute{}).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueForHPA(reader))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "Deployment")), builder.WithPredicates(changed)).
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, "StatefulSet")), builder.WithPredicates(changed)).
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
 		WithOptions(shares.Options(maxConcurrentReconciles, maxConcurrentReconciles/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
