@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
 	"crane.io/crane/internal/testbed/controlplane"
 	"crane.io/crane/test/controlplanetest"
@@ -171,8 +172,12 @@ func awaitAllowed(t *testing.T, c client.Client, name string, healthy, allowed i
 // TestStartBudget checks that the kubelet gives each container three minutes for its start before it restarts it, and that the probe which
 // decides about that is the one that decides about a restart later: liveness probes begin after the first success of the startup probe.
 func TestStartBudget(t *testing.T) {
+	dashboard, err := manifest.ReadDir(config.Components, "components/dashboard")
+	if err != nil {
+		t.Fatal(err)
+	}
 	checked := 0
-	for _, o := range manifests(t) {
+	for _, o := range append(manifests(t), dashboard...) {
 		var template corev1.PodTemplateSpec
 		switch o.GetKind() {
 		case "Deployment":
@@ -189,8 +194,8 @@ func TestStartBudget(t *testing.T) {
 			checked++
 		}
 	}
-	if checked < 4 {
-		t.Errorf("%d containers, want at least craned, metric-adapter, crane-scheduler and crane-agent", checked)
+	if checked < 5 {
+		t.Errorf("%d containers, want at least craned, metric-adapter, crane-scheduler, crane-agent and crane-dashboard", checked)
 	}
 }
 
