@@ -107,16 +107,16 @@ func (c *chaos) checkThrottled(t *testing.T) {
 	}
 }
 
-// servingCertificate returns an error if the stored certificate of craned's webhooks is not valid.
-func (c *chaos) servingCertificate(t *testing.T) error {
+// servingCertificate returns an error if the certificate of a Secret is not valid.
+func (c *chaos) servingCertificate(t *testing.T, name string) error {
 	t.Helper()
-	data := c.certificates(t).Data
+	data := c.certificates(t, name).Data
 	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 	if err != nil {
-		return fmt.Errorf("certificate of webhooks: %w", err)
+		return fmt.Errorf("certificate of %s: %w", name, err)
 	}
 	if end := pair.Leaf.NotAfter; time.Now().After(end) {
-		return fmt.Errorf("the certificate of webhooks ended on %s and was not replaced", end)
+		return fmt.Errorf("the certificate of %s ended on %s and was not replaced", name, end)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func chaosBinaries(t *testing.T) (dir, offsetFile string) {
 	t.Helper()
 	built := filepath.Dir(binary(t, "playground"))
 	dir, offsetFile = t.TempDir(), filepath.Join(t.TempDir(), "offset")
-	for _, name := range []string{"controlplane", "metric-adapter", "crane-agent"} {
+	for _, name := range []string{"controlplane", "crane-scheduler", "metric-adapter", "crane-agent"} {
 		path, err := filepath.Abs(filepath.Join(built, name))
 		if err == nil {
 			err = os.Symlink(path, filepath.Join(dir, name))
@@ -54,7 +54,8 @@ func chaosBinaries(t *testing.T) (dir, offsetFile string) {
 // inject starts a random fault that ends before the end.
 func (c *chaos) inject(t *testing.T, end time.Time) {
 	t.Helper()
-	component := []string{"craned", "craned", "metric-adapter", "crane-agent"}[c.random.IntN(4)]
+	component := []string{"craned", "craned", "crane-scheduler", "metric-adapter", "crane-agent"}[c.random.IntN(5)]
+	certificate := chaosCertificates[c.random.IntN(len(chaosCertificates))]
 	lasts := time.Duration(1+c.random.IntN(20)) * time.Second
 	faults := []struct {
 		name   string
@@ -68,7 +69,7 @@ func (c *chaos) inject(t *testing.T, end time.Time) {
 		{"slow Prometheus", func() func() { return c.proxy.fail(slow) }},
 		{"no Prometheus", func() func() { return c.proxy.fail(cut) }},
 		{"clock jump of craned", func() func() { return c.jump(t) }},
-		{"expired certificate", func() func() { return c.expireCertificate(t) }},
+		{"expired " + certificate, func() func() { return c.expireCertificate(t, certificate) }},
 		{"rush on agent-01", func() func() { return c.rush(t) }},
 		{"crane pause", func() func() { return c.pause(t) }},
 	}
@@ -146,10 +147,13 @@ func (c *chaos) jump(t *testing.T) func() {
 	return func() { set(0) }
 }
 
-// expireCertificate replaces the serving certificate of craned's webhooks with one that ended.
-func (c *chaos) expireCertificate(t *testing.T) func() {
+// chaosCertificates are the Secrets with the serving certificates of craned's webhooks and of metric-adapter.
+var chaosCertificates = []string{"craned-certificates", "metric-adapter-certificate"}
+
+// expireCertificate replaces a serving certificate with one that ended.
+func (c *chaos) expireCertificate(t *testing.T, name string) func() {
 	t.Helper()
-	secret := c.certificates(t)
+	secret := c.certificates(t, name)
 	past := func() time.Time { return time.Now().Add(-48 * time.Hour) }
 	first, _, _ := strings.Cut(string(secret.Data["ca.crt"]), "-----END CERTIFICATE-----")
 	authority, err := pki.ParseAuthority(pki.Pair{CertPEM: []byte(first + "-----END CERTIFICATE-----\n"), KeyPEM: secret.Data["ca.key"]}, past)
@@ -165,12 +169,12 @@ func (c *chaos) expireCertificate(t *testing.T) func() {
 	return nil
 }
 
-// certificates returns the Secret with the certificates of craned's webhooks.
-func (c *chaos) certificates(t *testing.T) corev1.Secret {
+// certificates returns a Secret with certificates.
+func (c *chaos) certificates(t *testing.T, name string) corev1.Secret {
 	t.Helper()
 	var secret corev1.Secret
 	eventually(t, "Secret with certificates", func() error {
-		out := c.kubectl(t, "get", "secret", "craned-certificates", "-n", "crane-system", "-o", "json", "--ignore-not-found")
+		out := c.kubectl(t, "get", "secret", name, "-n", "crane-system", "-o", "json", "--ignore-not-found")
 		if out == "" {
 			return fmt.Errorf("no Secret")
 		}

@@ -38,10 +38,10 @@ const (
 	chaosSteps = 8
 )
 
-// TestChaos kills, pauses and cuts off craned, metric-adapter, an agent and Prometheus at random, fills their disks, expires certificates and
-// lets the clock of craned jump, while workloads are lowered, scaled and throttled. All along no Recommendation is lost, no step is applied
-// twice, replicas stay within their bounds, adoptions within their budget and throttled pods above their requests. After the faults every
-// workload gets its size, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are five
+// TestChaos kills, pauses and cuts off craned, crane-scheduler, metric-adapter, an agent and Prometheus at random, fills their disks, expires
+// certificates and lets the clock of craned jump, while workloads are lowered, scaled, scheduled and throttled. All along no Recommendation is
+// lost, no step is applied twice, replicas stay within their bounds, adoptions within their budget and throttled pods above their requests.
+// After the faults every workload gets its size and its node, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are five
 // minutes of one sequence. CRANE_CHAOS_SEED repeats a sequence.
 func TestChaos(t *testing.T) {
 	duration, seed := 5*time.Minute, uint64(1)
@@ -64,7 +64,7 @@ func TestChaos(t *testing.T) {
 	// Two workloads are lowered at once, each for about two minutes.
 	workloads := min(40, 3+int(duration/(90*time.Second)))
 	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", strconv.Itoa(4+workloads/4), "--workloads", "6",
-		"--days", "2", "--bin-dir", binaries, "--only", "apiserver,controller-manager,scheduler,prometheus,craned,metric-adapter")
+		"--days", "2", "--bin-dir", binaries, "--only", "apiserver,controller-manager,scheduler,prometheus,craned,crane-scheduler,metric-adapter")
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
 		if m == nil {
@@ -132,7 +132,9 @@ steps:
       selector: {matchLabels: {app: storefront}}
       template:
         metadata: {labels: {app: storefront}, annotations: {sim.crane.io/cpu: 20m, sim.crane.io/memory: 20Mi}}
-        spec: {containers: [{name: app, image: "pause:3.10", resources: {requests: {cpu: 50m, memory: 32Mi}}}]}
+        spec:
+          schedulerName: crane-scheduler
+          containers: [{name: app, image: "pause:3.10", resources: {requests: {cpu: 50m, memory: 32Mi}}}]
     ---
     apiVersion: autoscaling.crane.io/v1alpha1
     kind: EffectiveHorizontalPodAutoscaler
@@ -379,7 +381,10 @@ func (c *chaos) checkEnd(t *testing.T, workloads int) {
 		}
 		return nil
 	})
-	eventually(t, "a valid certificate", func() error { return c.servingCertificate(t) })
+	for _, name := range chaosCertificates {
+		eventually(t, "a valid certificate", func() error { return c.servingCertificate(t, name) })
+	}
+	eventually(t, "a node for each pod of crane-scheduler", func() error { return c.scheduled(t) })
 	c.kubectl(t, "delete", "ehpa", "storefront", "-n", "shop")
 	for i := range workloads {
 		c.kubectl(t, "patch", "recommendation", fmt.Sprintf("generous-%d", i), "-n", "shop", "--type=merge", "-p", `{"spec":{"adoptionType":"Status"}}`)
@@ -405,4 +410,15 @@ func (c *chaos) podsOf(t *testing.T) []corev1.Pod {
 		}
 	}
 	return out
+}
+
+// scheduled returns an error unless the pods of the workload that crane-scheduler schedules run.
+func (c *chaos) scheduled(t *testing.T) error {
+	t.Helper()
+	var storefront appsv1.Deployment
+	c.read(t, &storefront, "deployment", "storefront", "-n", "shop")
+	if want := *storefront.Spec.Replicas; storefront.Status.ReadyReplicas != want {
+		return fmt.Errorf("storefront has %d ready pods, want %d", storefront.Status.ReadyReplicas, want)
+	}
+	return nil
 }
