@@ -341,6 +341,7 @@ func TestForeignTarget(t *testing.T) {
 		"from Crane's own":      {"crane-system", corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, reasonForeignTarget},
 		"a Node":                {"attacker", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "one"}, reasonForeignTarget},
 		"a Node, in a lie":      {"attacker", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Namespace: "shop", Name: "one"}, reasonForeignTarget},
+		"a Node, as in its own": {"attacker", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Namespace: "attacker", Name: "one"}, reasonForeignTarget},
 		"a Node, from Crane's":  {"crane-system", corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "one"}, ""},
 		"in the same namespace": {"shop", corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, ""},
 	} {

@@ -199,6 +199,8 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	}
 	target, err := targetindex.Find(ctx, r.Client, r.Live, ref)
 	switch {
+	case errors.Is(err, targetindex.ErrOtherNamespace):
+		return outcome{reason: reasonForeignTarget, message: err.Error(), requeueAfter: retryRefused}, nil
 	case apierrors.IsNotFound(err) && rec.Labels[analysisv1alpha1.LabelRuleUID] != "":
 		return outcome{}, nil // The rule deletes its Recommendation.
 	case apierrors.IsNotFound(err): // Most kinds are not watched, so that no event reports the next object of this name.

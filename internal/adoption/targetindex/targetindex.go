@@ -7,6 +7,7 @@ package targetindex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,13 +54,17 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 
 // CheckNamespace returns an error unless the target of a Recommendation is in the namespace of the Recommendation. A target without a
 // namespace is cluster-scoped and needs a Recommendation in systemNamespace. Without this check the right to write Recommendations in one
-// namespace would be the right to change workloads in all.
+// namespace would be the right to change workloads in all. Find checks kinds that only the API server knows to be cluster-scoped.
 func CheckNamespace(rec *analysisv1alpha1.Recommendation, systemNamespace string) *field.Error {
-	namespace := rec.Spec.TargetRef.Namespace
+	ref, path := rec.Spec.TargetRef, field.NewPath("spec", "targetRef", "namespace")
+	namespace := ref.Namespace
+	if namespace != "" && workload.IsClusterScoped(schema.GroupKind{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind}) {
+		return field.Invalid(path, namespace, fmt.Sprintf("must be empty: a %s has no namespace, and needs a Recommendation in Crane's own", ref.Kind))
+	}
 	if namespace == rec.Namespace || namespace == "" && rec.Namespace == systemNamespace {
 		return nil
 	}
-	return field.Invalid(field.NewPath("spec", "targetRef", "namespace"), namespace, fmt.Sprintf(
+	return field.Invalid(path, namespace, fmt.Sprintf(
 		"must be the namespace of the Recommendation, %s; cluster-scoped targets need a Recommendation in Crane's own namespace", rec.Namespace))
 }
 
@@ -77,8 +82,12 @@ func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]
 	return list.Items, nil
 }
 
+// ErrOtherNamespace means that a target is not in the namespace of its reference, because its kind is cluster-scoped.
+var ErrOtherNamespace = errors.New("the target is not in the namespace of its reference")
+
 // Find reads a target: the whole object from the cache for watched kinds, otherwise its metadata from the API server. For an API version
-// that is not served, meta.IsNoMatchError is true of the error.
+// that is not served, meta.IsNoMatchError is true of the error. The API server ignores the namespace of a request for a cluster-scoped kind:
+// the error then wraps ErrOtherNamespace.
 func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectReference) (client.Object, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -102,6 +111,9 @@ func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectRefe
 	obj.SetGroupVersionKind(gvk)
 	if err := live.Get(ctx, key, obj); err != nil {
 		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, workload.ExplainNotFound(err, gvk))
+	}
+	if obj.Namespace != ref.Namespace {
+		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, ErrOtherNamespace)
 	}
 	return obj, nil
 }

@@ -90,7 +90,7 @@ func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workloa
 	return eachPage(ctx, l.Sources(q.Kind), newMetaList(q.Kind), q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 }
 
-// Get returns one workload. The error is the API's own (apierrors.IsNotFound and meta.IsNoMatchError work on it) or wraps ErrNoTemplate.
+// Get returns one workload, that of a cluster-scoped kind only without a namespace. The error is the API's own (apierrors.IsNotFound and meta.IsNoMatchError work on it) or wraps ErrNoTemplate.
 func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (Workload, error) {
 	obj, err := l.newObject(kind)
 	if err != nil {
@@ -98,6 +98,9 @@ func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key clie
 	}
 	if err := l.Sources(kind).Reader.Get(ctx, key, obj); err != nil {
 		return Workload{}, fmt.Errorf("reading %s %s: %w", kind.Kind, key, ExplainNotFound(err, kind))
+	}
+	if obj.GetNamespace() != key.Namespace {
+		return Workload{}, fmt.Errorf("reading %s %s, which has no namespace: %w", kind.Kind, key, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name))
 	}
 	return l.read(ctx, obj, kind)
 }
@@ -158,7 +161,11 @@ func (l *Lister) each(ctx context.Context, q Query, visit func(client.Object) er
 	return eachPage(ctx, l.Sources(q.Kind), newList, q, visit)
 }
 
-// eachPage uses a new list for each page: decoding into a used one would overwrite objects that visit kept.
+// errOtherNamespace ends a list.
+var errOtherNamespace = errors.New("the kind has no namespaces")
+
+// eachPage uses a new list for each page: decoding into a used one would overwrite objects that visit kept. It visits nothing outside the namespace
+// of the query: the API server ignores the namespace of a request for a cluster-scoped kind.
 func eachPage(
 	ctx context.Context, from Source, newList func() (client.ObjectList, error), q Query, visit func(client.Object) error,
 ) error {
@@ -177,11 +184,17 @@ func eachPage(
 		}
 		err = meta.EachListItem(list, func(o runtime.Object) error {
 			obj, ok := o.(client.Object)
-			if !ok || (q.Name != "" && obj.GetName() != q.Name) {
+			switch {
+			case ok && q.Namespace != "" && obj.GetNamespace() != q.Namespace:
+				return errOtherNamespace
+			case !ok || q.Name != "" && obj.GetName() != q.Name:
 				return nil
 			}
 			return visit(obj)
 		})
+		if errors.Is(err, errOtherNamespace) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -205,7 +218,7 @@ func (l *Lister) getOne(ctx context.Context, q Query, visit func(client.Object) 
 		}
 		return fmt.Errorf("reading %s %s: %w", q.Kind.Kind, key, err)
 	}
-	if q.Selector != nil && !q.Selector.Matches(labels.Set(obj.GetLabels())) {
+	if obj.GetNamespace() != q.Namespace || q.Selector != nil && !q.Selector.Matches(labels.Set(obj.GetLabels())) {
 		return nil
 	}
 	return visit(obj)

@@ -175,6 +175,7 @@ func TestScale(t *testing.T) {
 			if !ok || obj.GetName() != "x" {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts/scale"}, obj.GetName())
 			}
+			scale.SetNamespace(obj.GetNamespace())
 			return errors.Join(unstructured.SetNestedField(scale.Object, int64(5), "spec", "replicas"),
 				unstructured.SetNestedField(scale.Object, selector, "status", "selector"))
 		}}

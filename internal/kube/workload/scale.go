@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -103,11 +104,15 @@ func newObjectRef(key client.ObjectKey, kind schema.GroupVersionKind) *unstructu
 	return o
 }
 
-// readScale reads the scale subresource of an object of any kind; that of an unstructured object is unstructured.
+// readScale reads the scale subresource of an object of any kind; that of an unstructured object is unstructured. The error wraps ErrNoScale
+// for an object without a namespace.
 func readScale(ctx context.Context, c client.SubResourceClientConstructor, o client.Object) (*autoscalingv1.Scale, error) {
 	scale := &autoscalingv1.Scale{}
 	if _, ok := o.(*unstructured.Unstructured); !ok {
-		return scale, c.SubResource("scale").Get(ctx, o, scale)
+		if err := c.SubResource("scale").Get(ctx, o, scale); err != nil {
+			return nil, err
+		}
+		return scale, checkScaleNamespace(o, scale)
 	}
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
@@ -117,7 +122,16 @@ func readScale(ctx context.Context, c client.SubResourceClientConstructor, o cli
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, scale); err != nil {
 		return nil, fmt.Errorf("the scale subresource: %w", err)
 	}
-	return scale, nil
+	return scale, checkScaleNamespace(o, scale)
+}
+
+// checkScaleNamespace returns an error that wraps ErrNoScale for a scale outside the namespace of the object: the API server ignores the
+// namespace of a request for a cluster-scoped kind.
+func checkScaleNamespace(o client.Object, scale *autoscalingv1.Scale) error {
+	if scale.Namespace == o.GetNamespace() {
+		return nil
+	}
+	return fmt.Errorf("%s %s is not in namespace %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), o.GetNamespace(), ErrNoScale)
 }
 
 // Set sets the replicas of a workload through its scale subresource, and returns the previous number.
@@ -147,6 +161,8 @@ func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from in
 func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstructured, err error) error {
 	name := o.GetKind() + " " + o.GetName()
 	switch {
+	case errors.Is(err, ErrNoScale):
+		return err
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%s: the cluster knows no such kind (%s): %w", name, o.GetAPIVersion(), ErrNoTarget)
 	case !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err):
@@ -182,6 +198,11 @@ func KindOf(apiVersion, kind string) schema.GroupVersionKind {
 		}
 	}
 	return gv.WithKind(kind)
+}
+
+// IsClusterScoped reports whether a built-in kind that Crane recommends for has no namespace. Of custom kinds only the API server knows it.
+func IsClusterScoped(kind schema.GroupKind) bool {
+	return kind.Group == "" && slices.Contains([]string{"Node", "PersistentVolume", "Namespace"}, kind.Kind)
 }
 
 // GroupOf returns the group of a reference; a built-in kind may come without it. An apiVersion that cannot be parsed is its own group.

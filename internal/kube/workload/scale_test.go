@@ -50,3 +50,27 @@ func TestScaleIsNotThere(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterScopedScale checks that an object without a namespace is neither read nor scaled through a reference of a namespace: the API
+// server ignores the namespace of a request for such a kind.
+func TestClusterScopedScale(t *testing.T) {
+	updates := 0
+	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceGet: func(_ context.Context, _ client.Client, _ string, _, scale client.Object, _ ...client.SubResourceGetOption) error {
+			scale.SetName("x")
+			return nil
+		},
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			updates++
+			return nil
+		},
+	}).Build()
+	apiVersion, kind := rolloutKind.ToAPIVersionAndKind()
+	targets, ref := &ScaleClient{Cached: c, Live: c, Client: c}, Ref{Namespace: "n", APIVersion: apiVersion, Kind: kind, Name: "x"}
+	if _, err := targets.Get(t.Context(), ref); !errors.Is(err, ErrNoScale) {
+		t.Errorf("reading: %v, want %v", err, ErrNoScale)
+	}
+	if _, err := targets.Set(t.Context(), ref, 3); !errors.Is(err, ErrNoScale) || updates > 0 {
+		t.Errorf("scaling: %d updates, %v, want %v", updates, err, ErrNoScale)
+	}
+}

@@ -119,7 +119,7 @@ func (r *RuleReconciler) resolveSelector(
 	}
 	var errs []error
 	for _, kind := range kinds {
-		for _, ns := range namespacesToList(namespaces, isClusterScoped(kind.Group, kind.Kind)) {
+		for _, ns := range namespacesToList(namespaces, workload.IsClusterScoped(kind.GroupKind())) {
 			q := workload.Query{Kind: kind, Namespace: ns, Name: s.Name, Selector: selector}
 			if err := r.list(ctx, q, visit); err != nil {
 				errs = append(errs, err)

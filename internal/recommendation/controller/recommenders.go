@@ -127,10 +127,6 @@ func kindsWithoutPods() []string {
 	return []string{"Node", "Service", "PersistentVolume", "PersistentVolumeClaim", "Namespace"}
 }
 
-func isClusterScoped(group, kind string) bool {
-	return group == "" && (kind == "Node" || kind == "PersistentVolume" || kind == "Namespace")
-}
-
 // supportsWorkloads accepts everything that runs pods, custom kinds included.
 func supportsWorkloads(ref workload.Ref) bool {
 	return workload.GroupOf(ref.APIVersion, ref.Kind) != "" || !slices.Contains(kindsWithoutPods(), ref.Kind)

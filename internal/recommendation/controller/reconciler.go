@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, r.targetGone(ctx, rec)
-	case err != nil && !meta.IsNoMatchError(err): // An uninstalled kind may come back; the next round of the rule reports it.
+	case err != nil && !meta.IsNoMatchError(err) && !errors.Is(err, targetindex.ErrOtherNamespace): // An uninstalled kind may come back; the next round of the rule reports it.
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, nil

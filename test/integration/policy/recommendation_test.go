@@ -32,9 +32,12 @@ func TestRecommendationTarget(t *testing.T) {
 		return tenant.Create(ctx, newRecommendation(namespace, web("default")), client.DryRunAll)
 	})
 	for name, target := range map[string]corev1.ObjectReference{
-		"node":         {APIVersion: "v1", Kind: "Node", Name: "one"},
-		"no namespace": web(""),
-		"Crane's own":  web("crane-system"),
+		"node": {APIVersion: "v1", Kind: "Node", Name: "one"},
+		// The API server ignores the namespace of a request for a Node.
+		"node, as in its own namespace": {APIVersion: "v1", Kind: "Node", Namespace: namespace, Name: "one"},
+		"node, without a version":       {Kind: "Node", Namespace: namespace, Name: "one"},
+		"no namespace":                  web(""),
+		"Crane's own":                   web("crane-system"),
 	} {
 		if err := checkRefused(tenant.Create(t.Context(), newRecommendation(namespace, target)), policy); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -105,5 +108,14 @@ func TestRecommendationOwner(t *testing.T) {
 	}
 	if err := tenant.Create(t.Context(), owned("v1", "ConfigMap", false)); err != nil {
 		t.Errorf("an owner that is no controller: %v", err)
+	}
+	other := owned("v1", "RecommendationRule", false)
+	if err := tenant.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	renamed := other.DeepCopy()
+	renamed.OwnerReferences[0].APIVersion = "analysis.crane.io/v1alpha1"
+	if err := checkRefused(tenant.Patch(t.Context(), renamed, client.MergeFrom(other)), policy); err != nil {
+		t.Errorf("an owner of another group becomes a rule: %v", err)
 	}
 }

@@ -66,6 +66,38 @@ func TestRunNumberLowered(t *testing.T) {
 	}
 }
 
+// TestAnalyticsOfClusterScopedKinds checks that an Analytics selects nothing outside its namespace: the API server ignores the namespace of a
+// list of a cluster-scoped kind. Otherwise each Analytics would have a Recommendation in Crane's namespace for each rule of the cluster.
+func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
+	w := newFixture(t)
+	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
+	w.deploy(2, "web")
+	rules := analysisv1alpha1.ResourceSelector{Kind: "RecommendationRule", APIVersion: analysisv1alpha1.GroupVersion.String()}
+	analytics := &analysisv1alpha1.Analytics{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "outside"},
+		Spec: analysisv1alpha1.AnalyticsSpec{
+			Type:              analysisv1alpha1.AnalysisTypeResource,
+			ResourceSelectors: []analysisv1alpha1.ResourceSelector{rules, {Kind: rules.Kind}, {Kind: "Deployment", APIVersion: "apps/v1"}},
+		},
+	}
+	w.create(analytics)
+	w.start(setup{})
+	w.eventually("the Analytics is evaluated", func(ctx context.Context) error {
+		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
+			return err
+		}
+		if len(analytics.Status.Recommendations) == 0 {
+			return errors.New("no Recommendation yet")
+		}
+		return nil
+	})
+	for _, m := range analytics.Status.Recommendations {
+		if m.TargetRef.Kind != "Deployment" {
+			t.Errorf("Recommendation %s/%s for %s %s", m.Namespace, m.Name, m.TargetRef.Kind, m.TargetRef.Name)
+		}
+	}
+}
+
 // TestAnalytics checks that an Analytics has a rule with its settings, which is deleted with it.
 func TestAnalytics(t *testing.T) {
 	w := newFixture(t)

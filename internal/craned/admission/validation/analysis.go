@@ -23,7 +23,7 @@ func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts)
 	anyNamespace := r.Spec.NamespaceSelector.Any
 	v.merge(validateResourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
 	for i, s := range r.Spec.ResourceSelectors {
-		if isClusterScoped(s.Kind) && !anyNamespace {
+		if isClusterScoped(s) && !anyNamespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
 		}
 	}
@@ -120,7 +120,7 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 		}
 	}
 	for i, s := range a.Spec.ResourceSelectors {
-		if isClusterScoped(s.Kind) && a.Namespace != f.Namespace {
+		if isClusterScoped(s) && a.Namespace != f.Namespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
 		}
 	}

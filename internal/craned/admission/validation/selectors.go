@@ -4,13 +4,14 @@
 package validation
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
 )
 
 // validateLabelSelector checks what the API server would refuse in a selector of its own.
@@ -26,9 +27,9 @@ func validateAPIVersion(text string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isClusterScoped reports whether a kind that Crane recommends for has no namespace.
-func isClusterScoped(kind string) bool {
-	return slices.Contains([]string{"Node", "PersistentVolume"}, kind)
+// isClusterScoped reports whether a selector selects built-in objects without a namespace.
+func isClusterScoped(s analysisv1alpha1.ResourceSelector) bool {
+	return workload.IsClusterScoped(schema.GroupKind{Group: workload.GroupOf(s.APIVersion, s.Kind), Kind: s.Kind})
 }
 
 // duplicates returns the indices of values that occur earlier in the list.
