@@ -104,13 +104,16 @@ type Journal struct {
 	sweepThreshold int
 }
 
+// Paused reports whether Change refuses everything. Code that writes the host past the journal checks it before each write.
+func (j *Journal) Paused() bool { return j.Stopped != nil && j.Stopped() }
+
 // Change sets the files of a unit; files of the unit that are not listed are unchanged. The first change of a file records its value as
 // the original, and so does a later one if another process has written the file since. If the kernel rejects a value, the previous writes
 // are reverted and the error names the rejected one. A removed cgroup is no error, and some changes of other cgroups may then be skipped.
 //
 // A file that another unit changed later is not written: the value becomes the one that unit restores.
 func (j *Journal) Change(u Unit) error {
-	if j.Stopped != nil && j.Stopped() {
+	if j.Paused() {
 		return fmt.Errorf("%s: %w", u.Subject, ErrPaused)
 	}
 	j.mu.Lock()

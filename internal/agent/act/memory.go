@@ -169,11 +169,15 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 	return m.cfg.Journal.Change(Unit{Key: key, Subject: t.Pod.String(), Changes: []Change{change}})
 }
 
-// reclaim requests that the kernel drop up to the given amount of a cgroup's page cache, which needs no undo.
+// reclaim requests that the kernel drop up to the given amount of a cgroup's page cache, which needs no undo. It stops with ErrPaused when
+// Crane is paused.
 func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series.Bytes) error {
 	file, ok := m.cfg.Layout.ReclaimFile(group)
 	how := withoutSwap
 	for ok && want > 0 && ctx.Err() == nil {
+		if m.cfg.Journal.Paused() {
+			return ErrPaused
+		}
 		part := min(want, reclaimChunk)
 		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(part), 10)+how)
 		switch {

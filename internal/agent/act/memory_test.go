@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -170,6 +171,44 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 		if !slices.Equal(asked, test.want) {
 			t.Errorf("%s: asked for %q, want %q", name, asked, test.want)
 		}
+	}
+}
+
+// TestMemoryThrottlePaused checks that nothing is reclaimed and no limit is lowered while Crane is paused, that a pause stops a reclaim between
+// two chunks, and that limits are restored all the same.
+func TestMemoryThrottlePaused(t *testing.T) {
+	var paused atomic.Bool
+	pauseAfter := -1 // chunks
+	var reclaimed []string
+	n := newMemoryFixture(t, func(tree *kernel.Tree) FileWriter {
+		return filesFunc(func(file, value string) error {
+			if strings.HasSuffix(file, "memory.reclaim") {
+				reclaimed = append(reclaimed, value)
+				paused.Store(len(reclaimed) == pauseAfter)
+			}
+			return tree.Write(file, value)
+		})
+	})
+	n.throttler.cfg.Journal.Stopped = paused.Load
+	end := n.start(t)
+	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil {
+		t.Fatal(err)
+	}
+	paused.Store(true)
+	lower := memoryPlan(300*mebi, 133*mebi, qos.NoMemoryHigh, 267*mebi)
+	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) > 0 || n.read(t, "memory.high") != "314572800" {
+		t.Errorf("paused: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
+	}
+	paused.Store(false)
+	pauseAfter = 1
+	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) != 1 || n.read(t, "memory.high") != "314572800" {
+		t.Errorf("paused after a chunk: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
+	}
+	if err := n.did(t, memoryPlan(300*mebi, qos.NoMemoryHigh, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "max" {
+		t.Errorf("restored while paused: %v, high %s", err, n.read(t, "memory.high"))
+	}
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 }
 
