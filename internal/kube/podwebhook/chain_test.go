@@ -143,6 +143,11 @@ func TestNobodyIsRefused(t *testing.T) {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}
+	chain.Stopped = func() bool { return true }
+	if answer := chain.Handle(t.Context(), good); !answer.Allowed || len(answer.Patches) > 0 {
+		t.Errorf("stopped: %+v", answer)
+	}
+	chain.Stopped = func() bool { return false }
 	if called != 0 {
 		t.Errorf("a mutator was asked %d times", called)
 	}
