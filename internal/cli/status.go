@@ -288,8 +288,8 @@ func (r *statusReport) addPause(ctx context.Context) error {
 	if err := r.client.List(ctx, &all, client.MatchingFields{"metadata.name": pause.ConfigMapName}); err != nil {
 		return err
 	}
-	for _, m := range all.Items {
-		if v := m.Data[pause.KeyPaused]; v != "" && v != "false" {
+	for i := range all.Items {
+		if m := &all.Items[i]; pause.IsPaused(m) {
 			r.add("writes", statusWarn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
 			return nil
 		}

@@ -46,6 +46,9 @@ func TestStatus(t *testing.T) {
 		"paused": {append(whole(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: pause.ConfigMapName}, Data: map[string]string{pause.KeyPaused: "true", pause.KeyReason: "incident 7"},
 		}), map[string]string{"writes": "warn paused by ConfigMap crane-system/crane-pause: incident 7"}},
+		"resumed by hand": {append(whole(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: pause.ConfigMapName}, Data: map[string]string{pause.KeyPaused: " False\n"},
+		}), map[string]string{"writes": "ok not paused"}},
 		"no leader": {
 			[]client.Object{componentDeployment("craned", 2, 2), cranedLeaseOf(now.Add(-time.Hour))},
 			map[string]string{"leader": "warn no craned has renewed its lease within 1m0s"},

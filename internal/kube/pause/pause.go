@@ -99,12 +99,17 @@ func (s *Switch) observe(o any) {
 	if !ok || cm.Name != ConfigMapName {
 		return
 	}
-	value := strings.ToLower(strings.TrimSpace(cm.Data[KeyPaused]))
 	reason := cm.Data[KeyReason]
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "")
 	}
-	s.set(value != "" && value != "false", reason)
+	s.set(IsPaused(cm), reason)
+}
+
+// IsPaused reports whether a ConfigMap stops writes. Case and surrounding spaces do not matter.
+func IsPaused(cm *corev1.ConfigMap) bool {
+	value := strings.ToLower(strings.TrimSpace(cm.Data[KeyPaused]))
+	return value != "" && value != "false"
 }
 
 func (s *Switch) set(paused bool, reason string) {
