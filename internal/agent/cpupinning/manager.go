@@ -191,7 +191,9 @@ func (m *Manager) Reconcile() {
 		return
 	}
 	m.problems.Log("groups", "")
-	m.clearInheritedCPUs(containers)
+	if !m.clearInheritedCPUs(containers) {
+		return
+	}
 	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
 	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
 	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
@@ -275,15 +277,15 @@ func (m *Manager) loadState() bool {
 }
 
 // clearInheritedCPUs lets all containers run on all CPUs once after gocrane's agent had set theirs. Otherwise this agent would restore
-// gocrane's CPUs when a pod ends or the agent stops, and they would stay.
-func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) {
+// gocrane's CPUs when a pod ends or the agent stops, and they would stay. It returns false while Crane is paused.
+func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) bool {
 	if !m.inheritsState {
-		return
+		return true
 	}
-	m.inheritsState = false
-	if err := m.cpusets.clearInherited(containers); err != nil {
-		m.problems.Log("inherit", "failed to reset the CPUs set by gocrane's agent: "+err.Error())
-	}
+	err := m.cpusets.clearInherited(containers)
+	m.problems.Error("inherit", "failed to reset the CPUs set by gocrane's agent", err)
+	m.inheritsState = errors.Is(err, act.ErrPaused)
+	return !m.inheritsState
 }
 
 // machine returns the CPUs and memory zones that pods may use.

@@ -515,6 +515,24 @@ func TestStateOfGocrane(t *testing.T) {
 	})
 }
 
+// TestPausedStateOfGocrane checks that an agent that starts while Crane is paused resets the CPUs of gocrane's agent after the pause.
+func TestPausedStateOfGocrane(t *testing.T) {
+	b := newFixture(t, false)
+	b.setUpPredecessor(predecessorState)
+	paused := true
+	b.config.Journal.Stopped = func() bool { return paused }
+	b.advance()
+	b.expectCPUs("paused", "web/a=2-3", "other/a=0-1,4-7")
+	if b.Status().Active {
+		t.Error("paused: CPUs are assigned")
+	}
+	paused = false
+	b.advance()
+	b.expectCPUs("taken over", "web/a=2-3", "other/a=0-1,4-7")
+	b.startAgent()
+	b.expectCPUs("undone", "web/a=0-7", "other/a=0-7")
+}
+
 // TestNothingOfGocrane checks that gocrane's file is never changed.
 func TestNothingOfGocrane(t *testing.T) {
 	b := newFixture(t, false)
