@@ -111,7 +111,7 @@ type clients struct {
 	pause *pause.Switch
 }
 
-func (o *ClusterOptions) clients() (clients, error) {
+func (o *ClusterOptions) clients(clk clock.Clock) (clients, error) {
 	var config *rest.Config
 	var err error
 	if o.Kubeconfig != "" {
@@ -128,7 +128,7 @@ func (o *ClusterOptions) clients() (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	c := clients{config: config, pause: pause.New(direct, o.Namespace)}
+	c := clients{config: config, pause: pause.New(direct, o.Namespace, clk)}
 	config.Wrap(c.pause.Wrap)
 	if c.Interface, err = slimclient.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
@@ -192,7 +192,7 @@ func (o *ClusterOptions) readOnce(ctx context.Context, log logr.Logger, clk cloc
 		}
 		return s.State(), nil, nil
 	}
-	c, err := o.clients()
+	c, err := o.clients(clk)
 	if err != nil {
 		return nil, nil, err
 	}

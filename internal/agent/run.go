@@ -41,7 +41,7 @@ type environment struct {
 	heartbeats *heartbeat.Heartbeats
 	registry   *prometheus.Registry
 	latest     *observe.Latest
-	// stopped reports whether Crane is paused; nil without an API server.
+	// stopped reports whether Crane is paused, or not yet known not to be; nil without an API server.
 	stopped func() bool
 	restart *restart
 }
@@ -95,7 +95,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 	if access.api != nil {
-		e.stopped = access.api.pause.Paused
+		e.stopped = access.api.pause.Stopped
 		watchers = append(watchers, pauseManager{access.api.pause})
 		if err := register(e.registry, access.api.pause); err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func (e environment) newClusterAccess() (clusterAccess, []Manager, error) {
 		static, err := e.Cluster.staticSource()
 		return clusterAccess{view: static}, nil, err
 	}
-	api, err := e.Cluster.clients()
+	api, err := e.Cluster.clients(e.clock)
 	if err != nil {
 		return clusterAccess{}, nil, err
 	}

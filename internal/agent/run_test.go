@@ -55,6 +55,23 @@ func names(list []Manager) string {
 	return strings.Join(out, " ")
 }
 
+// TestJournalBeforeFirstState checks that the host is not changed while it is unknown whether Crane is paused.
+func TestJournalBeforeFirstState(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content := `{clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, list, err := newParts(t, newHostFixture(t), "--node-labels=", "--kubeconfig="+kubeconfig, "--enforce="+enforceThrottle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(list, func(m Manager) bool { return m.Name() == "undo" })
+	if undo, ok := list[max(i, 0)].(undoOnStop); !ok || !undo.journal.Paused() {
+		t.Errorf("the journal permits changes, or is not among %s", names(list))
+	}
+}
+
 // TestOrder checks the start order: first managers that others need, then undo, last those that change the node.
 func TestOrder(t *testing.T) {
 	m := newHostFixture(t)

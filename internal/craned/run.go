@@ -78,7 +78,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 	p.pause = stop
-	if err := errors.Join(h.Add(stop), ctrlmetrics.Registry.Register(stop)); err != nil {
+	if err := errors.Join(h.Add(stop), h.AddReadyzCheck("pause", stop.Check), ctrlmetrics.Registry.Register(stop)); err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
 	if err := addHealth(h, p.data); err != nil {
@@ -141,7 +141,7 @@ func newPause(config *rest.Config, o *Options) (*pause.Switch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the switch that stops writes: %w", err)
 	}
-	out := pause.New(clients, o.Namespace)
+	out := pause.New(clients, o.Namespace, wallclock.New())
 	config.Wrap(out.Wrap)
 	return out, nil
 }

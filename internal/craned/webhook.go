@@ -89,8 +89,7 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		return nil
 	}
-	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
-	chain.Stopped = p.pause.Paused
+	chain := newPodChain(p)
 	endpoints, err := admission.Endpoints(admission.CachedFacts{
 		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender, DisabledKinds: p.disabledKinds(),
 	}, chain, admission.EvictionGuard{
@@ -123,6 +122,14 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
 	}
 	return nil
+}
+
+// newPodChain returns the chain of the mutators of new pods. Until the state of the switch is known, new pods get the values of their template,
+// as without craned. The readiness check "pause" fails meanwhile, so that the API server calls other replicas through the Service.
+func newPodChain(p *dependencies) *podwebhook.Chain {
+	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
+	chain.Stopped = p.pause.Stopped
+	return chain
 }
 
 // addQOSInitializer adds the mutator of new pods of low CPU priority.

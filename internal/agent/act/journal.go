@@ -17,8 +17,8 @@ import (
 // ErrJournal reports an unusable journal; without one nothing is changed.
 var ErrJournal = errors.New("journal of changes")
 
-// ErrPaused reports that nothing is changed because Crane is paused.
-var ErrPaused = errors.New("crane is paused")
+// ErrPaused reports that nothing is changed because Crane is paused, or because the agent has just started and does not know yet.
+var ErrPaused = errors.New("crane is paused, or its pause state is still unknown")
 
 // ErrNewerJournal reports a journal that a newer version of the agent wrote.
 var ErrNewerJournal = errors.New("written by a newer version")
@@ -92,7 +92,7 @@ func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
 type Journal struct {
 	path  string
 	files settingFiles
-	// Stopped reports whether Crane is paused, so that nothing new is changed; nil for never. Changes are still undone.
+	// Stopped reports whether Crane is paused or may be, so that nothing new is changed; nil for never. Changes are still undone.
 	Stopped func() bool
 	// replace is replaced by tests that write thousands of journals.
 	replace func(path string, content []byte) error

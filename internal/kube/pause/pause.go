@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"crane.io/crane/internal/kube/slimclient"
 )
@@ -36,8 +38,9 @@ const (
 	KeyReason = "reason"
 )
 
-// firstAnswer is how long a write waits for the first state of the ConfigMap, so that a component that starts while writes are stopped sends
-// none. A component without the right to read the ConfigMap writes after it.
+// firstAnswer is how long a write waits for the first state of the ConfigMap, and for how long after Start the switch counts as stopped without
+// one, so that a component that starts while writes are stopped changes nothing. A component without the right to read the ConfigMap writes
+// after it.
 const firstAnswer = 5 * time.Second
 
 // maxReason bounds the reason in bytes.
@@ -47,17 +50,20 @@ const maxReason = 256
 type Switch struct {
 	client    slimclient.Interface
 	namespace string
+	clock     clock.Clock
 	known     chan struct{}
 	knownOnce sync.Once
+	// overdue is set if the first state is unknown at firstAnswer after Start.
+	overdue atomic.Bool
 
 	mu     sync.RWMutex
 	paused bool
 	reason string
 }
 
-// New returns a switch that permits writes until Start has read the ConfigMap.
-func New(client slimclient.Interface, namespace string) *Switch {
-	return &Switch{client: client, namespace: namespace, known: make(chan struct{})}
+// New returns a switch whose state is unknown until Start has read the ConfigMap.
+func New(client slimclient.Interface, namespace string, clk clock.Clock) *Switch {
+	return &Switch{client: client, namespace: namespace, clock: clk, known: make(chan struct{})}
 }
 
 // Start follows the ConfigMap until ctx ends. While the API server does not answer, the last state holds.
@@ -84,6 +90,14 @@ func (s *Switch) Start(ctx context.Context) error {
 	})
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() {
+		select {
+		case <-s.clock.After(firstAnswer):
+			s.overdue.Store(true)
+		case <-s.known:
+		case <-ctx.Done():
+		}
+	})
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		s.knownOnce.Do(func() { close(s.known) })
 	}
@@ -121,7 +135,7 @@ func (s *Switch) set(paused bool, reason string) {
 	}
 }
 
-// Paused reports whether writes are stopped. A nil switch permits them.
+// Paused reports whether the ConfigMap stops writes, as far as its state is known. A nil switch permits them.
 func (s *Switch) Paused() bool {
 	if s == nil {
 		return false
@@ -129,6 +143,28 @@ func (s *Switch) Paused() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.paused
+}
+
+// Stopped reports whether what does not pass Wrap, such as a file of the host or a new pod, must not be changed: while writes are stopped, and
+// without waiting until the first state is known, at most firstAnswer after Start. A nil switch permits changes.
+func (s *Switch) Stopped() bool { return s != nil && (s.pending() || s.Paused()) }
+
+// Check returns an error until Stopped returns the state of the ConfigMap, for readiness.
+func (s *Switch) Check(*http.Request) error {
+	if s.pending() {
+		return fmt.Errorf("the state of ConfigMap %s/%s is not known yet", s.namespace, ConfigMapName)
+	}
+	return nil
+}
+
+// pending reports whether the first state is unknown and not overdue.
+func (s *Switch) pending() bool {
+	select {
+	case <-s.known:
+		return false
+	default:
+		return !s.overdue.Load()
+	}
 }
 
 // Message describes why nothing is written, and how to change that.
@@ -168,7 +204,7 @@ func (s *Switch) Wrap(next http.RoundTripper) http.RoundTripper {
 		select {
 		case <-s.known:
 		case <-req.Context().Done():
-		case <-time.After(firstAnswer): // Later writes do not wait again.
+		case <-s.clock.After(firstAnswer): // Later writes do not wait again.
 			s.knownOnce.Do(func() { close(s.known) })
 		}
 		if !s.Paused() {

@@ -15,17 +15,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // TestStops: writes to objects that are not Crane's are stopped, everything that Crane needs to report and to lead is not.
 func TestStops(t *testing.T) {
-	s := New(nil, "crane-system")
+	s := New(nil, "crane-system", clock.RealClock{})
 	for request, want := range map[string]bool{
 		"GET /apis/apps/v1/namespaces/shop/deployments/web":                        false,
 		"PATCH /apis/apps/v1/namespaces/shop/deployments/web":                      true,
@@ -71,7 +74,7 @@ func TestSwitch(t *testing.T) {
 		close(watching)
 		return true, w, err
 	})
-	s := New(api, "crane-system")
+	s := New(api, "crane-system", clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Start(ctx) }()
@@ -121,7 +124,7 @@ func TestSwitch(t *testing.T) {
 // TestUnknownState: without an answer about the ConfigMap a write waits, and is sent then.
 func TestUnknownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, "crane-system")
+		s := New(nil, "crane-system", clock.RealClock{})
 		sent := false
 		transport := s.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 			sent = true
@@ -145,4 +148,68 @@ func TestUnknownState(t *testing.T) {
 			t.Errorf("the second write waited for %s", waited)
 		}
 	})
+}
+
+// start runs a switch until the test ends.
+func start(t *testing.T, api *fake.Clientset, clk *clocktesting.FakeClock) *Switch {
+	t.Helper()
+	s := New(api, "crane-system", clk)
+	if !s.Stopped() || s.Check(nil) == nil {
+		t.Error("changes are permitted before the start")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// TestStopped checks that changes that do not pass the transport are stopped until the ConfigMap is read, and from then on while it pauses
+// Crane.
+func TestStopped(t *testing.T) {
+	for name, test := range map[string]struct {
+		configMap *corev1.ConfigMap
+		want      bool
+	}{
+		"none": {nil, false}, "paused": {configMap("true"), true}, "resumed": {configMap("false"), false},
+	} {
+		api := fake.NewClientset()
+		if test.configMap != nil {
+			api = fake.NewClientset(test.configMap)
+		}
+		s := start(t, api, clocktesting.NewFakeClock(time.Unix(0, 0))) // which does not run
+		eventually(t, name, func() bool { return s.Check(nil) == nil })
+		if s.Stopped() != test.want {
+			t.Errorf("%s: stopped %v, want %v", name, s.Stopped(), test.want)
+		}
+	}
+	if (*Switch)(nil).Stopped() {
+		t.Error("a nil switch stops changes")
+	}
+}
+
+// TestStoppedUnknownState checks that without an answer about the ConfigMap changes are stopped for firstAnswer from the start, and that asking
+// does not wait.
+func TestStoppedUnknownState(t *testing.T) {
+	api := fake.NewClientset()
+	api.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), ConfigMapName, nil)
+	})
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	s := start(t, api, clk)
+	eventually(t, "the wait begins", clk.HasWaiters)
+	clk.Step(firstAnswer - 1)
+	if !s.Stopped() || s.Check(nil) == nil || s.Paused() {
+		t.Errorf("before the end: stopped %v, ready %v, paused %v", s.Stopped(), s.Check(nil), s.Paused())
+	}
+	clk.Step(1)
+	eventually(t, "changes are permitted", func() bool { return !s.Stopped() && s.Check(nil) == nil })
 }

@@ -76,13 +76,16 @@ func TestQOSInitializer(t *testing.T) {
 	})
 }
 
-// TestReadiness checks that readiness of webhooks has its own check, which does not depend on the data source.
+// TestReadiness checks that readiness of webhooks and of the switch that stops writes have their own checks, which do not depend on the data
+// source.
 func TestReadiness(t *testing.T) {
 	p := startCraned(t)
-	eventually(t, "webhooks are ready", func(ctx context.Context) error {
-		_, err := harness.Get(ctx, p.HealthURL+"/readyz/webhooks")
-		return err
-	})
+	for _, check := range []string{"webhooks", "pause"} {
+		eventually(t, check+" is ready", func(ctx context.Context) error {
+			_, err := harness.Get(ctx, p.HealthURL+"/readyz/"+check)
+			return err
+		})
+	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.HealthURL+"/readyz", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
