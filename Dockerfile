@@ -3,7 +3,7 @@
 #
 # One image for each of Crane's cluster binaries:
 #
-#   docker build --build-arg COMMAND=craned -t crane/craned .
+#   docker build --build-arg COMMAND=craned -t registry.example/crane/craned:dev .
 #
 # The base images are arguments, so that a mirror or an air-gapped registry can take their place.
 ARG BUILD_IMAGE=golang:1.26

@@ -7,6 +7,10 @@ package config
 
 import "embed"
 
+// ImagePrefix precedes the names of Crane's images in the manifests. The domain invalid has no hosts, so that manifests without a registry of the
+// user pull nothing.
+const ImagePrefix = "registry.invalid/crane/"
+
 // CRDs holds the custom resource definitions, one file for each kind, under crd/. hack/generate.sh writes them.
 //
 //go:embed crd/*.crane.io_*.yaml

@@ -32,8 +32,9 @@ func builtinManifests(o Options) ([]*Object, error) {
 	}
 	for _, w := range objects {
 		editContainers(w, func(c map[string]any) {
-			if image, _ := c["image"].(string); strings.HasPrefix(image, "crane/") {
-				name, _, _ := strings.Cut(strings.TrimPrefix(image, "crane/"), ":")
+			image, _ := c["image"].(string)
+			if image, ok := strings.CutPrefix(image, config.ImagePrefix); ok {
+				name, _, _ := strings.Cut(image, ":")
 				c["image"] = strings.TrimSuffix(o.ImageRegistry, "/") + "/" + name + ":" + tag
 			}
 		})
