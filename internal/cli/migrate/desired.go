@@ -5,12 +5,14 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"crane.io/crane/config"
+	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/manifest"
 )
 
@@ -28,7 +30,9 @@ func builtinManifests(o Options) ([]*Object, error) {
 	}
 	tag := o.ImageTag
 	if tag == "" {
-		tag = imageTag
+		if tag, err = defaultTag(version.String()); err != nil {
+			return nil, err
+		}
 	}
 	for _, w := range objects {
 		editContainers(w, func(c map[string]any) {
@@ -40,6 +44,21 @@ func builtinManifests(o Options) ([]*Object, error) {
 		})
 	}
 	return objects, nil
+}
+
+var (
+	tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	// pseudoVersion matches the end of the version that the Go tool derives from a commit without a tag.
+	pseudoVersion = regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}$`)
+)
+
+// defaultTag returns the tag of the images of a version of this program, which have that version as their tag. Versions without images are
+// an error: unknown ones, and those of builds without a tag.
+func defaultTag(of string) (string, error) {
+	if of == "unknown" || !tagPattern.MatchString(of) || pseudoVersion.MatchString(of) {
+		return "", fmt.Errorf("the version of this crane, %s, is no tag of images: give theirs with --image-tag", of)
+	}
+	return of, nil
 }
 
 // editContainers changes the containers of a workload.

@@ -176,7 +176,7 @@ func (f *fixture) migration(writes int) *Migration {
 }
 
 func testOptions() Options {
-	return Options{ImageRegistry: "registry.example/crane", EVPA: EVPAOff}
+	return Options{ImageRegistry: "registry.example/crane", ImageTag: "1", EVPA: EVPAOff}
 }
 
 // snapshot returns all objects, without what may differ. The status of Nodes is compared.

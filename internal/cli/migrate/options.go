@@ -12,7 +12,7 @@ import (
 
 // Options are the choices of a user. They are recorded at the start and hold until the end.
 type Options struct {
-	// ImageRegistry and ImageTag name the images of Crane in the built-in manifests.
+	// ImageRegistry and ImageTag name the images of Crane in the built-in manifests. The default of the tag is the version of this program.
 	ImageRegistry string `json:"imageRegistry,omitempty"`
 	ImageTag      string `json:"imageTag,omitempty"`
 	// EVPA is off or act: what becomes of EffectiveVerticalPodAutoscalers that Crane would act on.
@@ -30,11 +30,10 @@ type Options struct {
 
 // The values of choices.
 const (
-	EVPAOff  = "off"
-	EVPAAct  = "act"
-	KeepAPI  = "keep"
-	TakeAPI  = "take"
-	imageTag = "latest"
+	EVPAOff = "off"
+	EVPAAct = "act"
+	KeepAPI = "keep"
+	TakeAPI = "take"
 
 	RequestsPods     = "pods"
 	RequestsTemplate = "template"

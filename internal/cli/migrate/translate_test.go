@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -167,7 +168,7 @@ func TestTranslate(t *testing.T) {
 	if s.Prometheus != "http://mine:9090" || s.Recommendation != "recommenders: []" || !s.LocalCrons || s.Policy != policy || len(s.Dropped) != 2 {
 		t.Fatalf("settings %+v", s)
 	}
-	builtin, err := builtinManifests(Options{ImageRegistry: "r"})
+	builtin, err := builtinManifests(Options{ImageRegistry: "r", ImageTag: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +198,39 @@ func TestTranslate(t *testing.T) {
 	for _, part := range []string{"registry: r", "url: http://mine:9090", "--v=4", "--collect-interval=5s", "--remote-adapter=true", "cpu_usage_avg_7m", "recommendationConfiguration: 'recommenders: []'"} {
 		if !strings.Contains(string(values), part) {
 			t.Errorf("values lack %s:\n%s", part, values)
+		}
+	}
+}
+
+// TestImages checks that all images of the built-in manifests are those of the options, and that the tag without an option is the version of this
+// program, if that has images.
+func TestImages(t *testing.T) {
+	objects, err := builtinManifests(Options{ImageRegistry: "registry.example/crane/", ImageTag: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []string
+	for _, o := range objects {
+		editContainers(o, func(c map[string]any) { images = append(images, fmt.Sprint(c["image"])) })
+	}
+	slices.Sort(images)
+	want := []string{
+		"registry.example/crane/crane-agent:v1.2.3", "registry.example/crane/crane-scheduler:v1.2.3", "registry.example/crane/craned:v1.2.3",
+		"registry.example/crane/metric-adapter:v1.2.3",
+	}
+	if !slices.Equal(images, want) {
+		t.Errorf("images %v, want %v", images, want)
+	}
+	// Binaries of tests have no version.
+	if _, err := builtinManifests(Options{ImageRegistry: "r"}); err == nil || !strings.Contains(err.Error(), "--image-tag") {
+		t.Errorf("without a version: %v", err)
+	}
+	for of, ok := range map[string]bool{
+		"v1.2.3": true, "v1.2.3-rc.1": true, "v0.1.0-3-gb2f6611": true, "b2f6611-dirty": true,
+		"unknown": false, "v1.2.3+dirty": false, "v0.0.0-20251127162300-b2f66119aabb": false, "v1.2.4-0.20251127162300-b2f66119aabb": false,
+	} {
+		if tag, err := defaultTag(of); (err == nil) != ok || ok && tag != of {
+			t.Errorf("%s: tag %q, %v", of, tag, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestAway(t *testing.T) {
 	f.install("yaml", "crane-system", smallSize())
 	f.simulate()
 	f.settle()
-	f.run("run", 0, registry, "--evpa=off", "--continue")
+	f.run("run", 0, registry, imageTag, "--evpa=off", "--continue")
 	f.run("finish", 0, "--yes")
 	f.settle()
 	f.holdReplicas()

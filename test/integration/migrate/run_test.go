@@ -23,7 +23,11 @@ import (
 	"crane.io/crane/test/nightly"
 )
 
-const registry = "--image-registry=registry.example/crane"
+// registry and imageTag name the images; programs without a version, as those of tests, have no default of the tag.
+const (
+	registry = "--image-registry=registry.example/crane"
+	imageTag = "--image-tag=v1.2.3"
+)
 
 // quotasLeft is what is printed for the nodes of fullSize after gocrane's agent.
 const quotasLeft = "CPU quotas of gocrane's agent may be left on 4 nodes until crane-agent runs there with --enforce=cpu-throttle: node-0, node-1, node-2, 1 more"
@@ -40,16 +44,16 @@ func TestRunAndUndo(t *testing.T) {
 	if _, errOut, code := f.crane(admin, "migrate", "run", registry); code != 1 || !strings.Contains(errOut, "EVPAActs") {
 		t.Fatalf("without a decision: exit code %d: %s", code, errOut)
 	}
-	out, errOut, code := f.crane(admin, "migrate", "plan", registry, "--evpa=off")
+	out, errOut, code := f.crane(admin, "migrate", "plan", registry, imageTag, "--evpa=off")
 	if code != 0 || !strings.Contains(out, "replace-metric-adapter") {
 		t.Fatalf("plan: exit code %d: %s%s", code, out, errOut)
 	}
-	if _, errOut, code := f.crane(admin, "migrate", "run", registry, "--evpa=off", "--dry-run"); code != 0 {
+	if _, errOut, code := f.crane(admin, "migrate", "run", registry, imageTag, "--evpa=off", "--dry-run"); code != 0 {
 		t.Fatalf("dry run: exit code %d: %s", code, errOut)
 	}
 	f.compare("dry run", before)
 
-	f.run("run", 4, registry, "--evpa=off")
+	f.run("run", 4, registry, imageTag, "--evpa=off")
 	f.checkPaused()
 	f.run("run", 0, "--continue")
 	f.checkMigrated()
@@ -57,7 +61,7 @@ func TestRunAndUndo(t *testing.T) {
 	f.run("undo", 0)
 	f.compare("undo", before)
 
-	f.run("run", 0, registry, "--evpa=act", "--continue")
+	f.run("run", 0, registry, imageTag, "--evpa=act", "--continue")
 	f.run("finish", 2)
 	if out, errOut, code := f.crane(admin, "migrate", "finish", "--yes"); code != 0 || !strings.Contains(out, quotasLeft) {
 		t.Errorf("finish: exit code %d: %s%s", code, out, errOut)
@@ -125,7 +129,7 @@ func (f *fixture) checkPaused() {
 		f.Errorf("Service metric-adapter selects %s", selector)
 	}
 	craned := f.get("apps/v1", "Deployment", "crane-system", "craned")
-	if args := field(craned, "spec", "template", "spec", "containers"); !strings.Contains(args, "registry.example/crane/craned:latest") || !strings.Contains(args, "--ehpa-cron-local-time=true") ||
+	if args := field(craned, "spec", "template", "spec", "containers"); !strings.Contains(args, "registry.example/crane/craned:v1.2.3") || !strings.Contains(args, "--ehpa-cron-local-time=true") ||
 		!strings.Contains(args, "--recommendation-configuration-file=") || !strings.Contains(args, "--feature-gates=Analysis=true,TimeSeriesPrediction=true,Autoscaling=true") {
 		f.Errorf("craned has %s", args)
 	}
@@ -294,7 +298,7 @@ func (f *fixture) migration(k *killer) *migrate.Migration {
 func smallSize() size { return size{2, 6, 3, 2, 3, 2, 2} }
 
 func options() migrate.Options {
-	return migrate.Options{ImageRegistry: "registry.example/crane", EVPA: migrate.EVPAOff}
+	return migrate.Options{ImageRegistry: "registry.example/crane", ImageTag: "v1.2.3", EVPA: migrate.EVPAOff}
 }
 
 // TestKillAtEveryWrite ends the process after each write of a migration, and of its undo, and continues. The result is that of a migration

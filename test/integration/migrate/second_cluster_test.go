@@ -60,7 +60,7 @@ func TestSecondCluster(t *testing.T) {
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "check"); code != 3 {
 		t.Errorf("check after the import: exit code %d: %s", code, errOut)
 	}
-	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "run", registry, "--evpa=off"); code != 1 || !strings.Contains(errOut, "gocrane is not installed") {
+	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "run", registry, imageTag, "--evpa=off"); code != 1 || !strings.Contains(errOut, "gocrane is not installed") {
 		t.Errorf("run without gocrane: exit code %d: %s", code, errOut)
 	}
 }
