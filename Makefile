@@ -137,9 +137,8 @@ verify-web: install-web-sources ## Fail when web/dist is not the bundle of web/s
 	@$(HAVE_WEB_SOURCES); $(WEBUI) -check
 
 .PHONY: push-chart
-push-chart: $(BIN)/helm ## Package the chart with VERSION and push it as an OCI artifact to PUSH/charts
-	$(BIN)/helm package charts/crane --destination dist --version '$(VERSION:v%=%)' --app-version '$(VERSION)'
-	$(BIN)/helm push dist/crane-$(VERSION:v%=%).tgz oci://$(PUSH)/charts $(HELM_PUSH_FLAGS)
+push-chart: $(BIN)/helm ## Package the chart with VERSION and the digests of the images that `make images` pushed to PUSH, and push it as an OCI artifact to PUSH/charts
+	GO=$(GO) HELM=$(BIN)/helm hack/push-chart.sh '$(VERSION)' '$(PUSH)' dist $(HELM_PUSH_FLAGS)
 
 .PHONY: release
 release: ## Write the files of a release of VERSION into dist/release: `crane` for linux, darwin and windows, checksums, krew manifest, notes
@@ -182,6 +181,7 @@ stores: $(STORES) ## Build Prometheus and Thanos, which the integration tests co
 test-integration: $(BIN)/controlplane $(BIN)/crane-scheduler $(BIN)/helm $(BIN)/kubectl $(STORES) ## Tests against a real kube-apiserver, kube-scheduler and Prometheus engine, with the race detector
 	CRANE_CONTROLPLANE=$(BIN)/controlplane CRANE_SCHEDULER=$(BIN)/crane-scheduler CRANE_STORES=$(BIN) $(GO) test -race $(TEST_FLAGS) -p 2 -timeout 30m $(ENGINE) ./test/integration/...
 	$(GO) test $(TEST_FLAGS) $(SIMULATOR)
+	cd hack/images && $(GO) test -count=1 -run TestPushedChart .
 
 .PHONY: test-e2e
 test-e2e: build $(BIN)/kubectl ## The playground end to end, as a user starts it

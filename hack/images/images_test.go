@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -139,9 +137,7 @@ func testedCommands() []string {
 
 // TestPushedImage pushes to a registry in memory and reads the images and their SBOMs back.
 func TestPushedImage(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true)))
-	defer server.Close()
-	to := strings.TrimPrefix(server.URL, "http://") + "/crane"
+	to := newRegistry(t)
 	out := t.TempDir()
 	build(t, newModule(t), out, "--push", to)
 

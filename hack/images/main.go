@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command images builds Crane's container images without a daemon: static binaries for several platforms on an empty base, one OCI image
-// index for each command, with an SBOM for each platform attached as a referrer. With -sbom it writes the SBOMs of binaries to files. The
-// same sources always have the same digest.
+// index for each command, with an SBOM for each platform attached as a referrer. With -sbom it writes the SBOMs of binaries to files, with
+// -values it prints the values of the chart with the digests of pushed images. The same sources always have the same digest.
 //
 // Usage: images [flags] COMMAND... (run by `make images`)
 package main
@@ -28,9 +28,11 @@ import (
 )
 
 type options struct {
-	source, out, push, version, revision, caFile, platforms, ldflags string
-	created                                                          int64
-	sbom                                                             bool
+	source, out, push, version, revision, caFile, platforms, ldflags, values string
+	created                                                                  int64
+	sbom                                                                     bool
+	// digests are those of the indexes that were built, by command.
+	digests map[string]string
 }
 
 // rowFormat aligns the columns of the printed table.
@@ -58,8 +60,12 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 	fs.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
 	fs.StringVar(&o.ldflags, "ldflags", "-s -w", "flags of the linker; COMMAND:FLAGS after a semicolon adds flags for one command")
 	fs.BoolVar(&o.sbom, "sbom", false, "write SPDX documents of the binaries into -out, and no images")
+	fs.StringVar(&o.values, "values", "", "values.yaml to print with the digests of the images in -out, which -push must have; nothing is built")
 	if err := fs.Parse(args); err != nil {
 		return err
+	}
+	if o.values != "" {
+		return o.writeValues(ctx, to)
 	}
 	if fs.NArg() == 0 {
 		return errors.New("no command to build")
@@ -71,13 +77,17 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 			return err
 		}
 	}
+	o.digests = map[string]string{}
 	fmt.Fprintf(to, rowFormat, header...)
 	for _, command := range fs.Args() {
 		if err := write(ctx, command, to); err != nil {
 			return fmt.Errorf("%s: %w", command, err)
 		}
 	}
-	return nil
+	if o.sbom {
+		return nil
+	}
+	return o.writeDigests()
 }
 
 // image builds the images of one command, writes and pushes them.
@@ -101,6 +111,7 @@ func (o *options) image(ctx context.Context, command string, table io.Writer) er
 	if err != nil {
 		return err
 	}
+	o.digests[command] = digest.String()
 	fmt.Fprintf(table, rowFormat, command, "index", "", digest)
 	if err := writeLayout(filepath.Join(o.out, command), o.version, index, built); err != nil {
 		return err
@@ -185,8 +196,7 @@ func (o *options) pushImage(ctx context.Context, command string, index v1.ImageI
 	if err != nil {
 		return err
 	}
-	access := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if err := remote.WriteIndex(tag, index, access...); err != nil {
+	if err := remote.WriteIndex(tag, index, access(ctx)...); err != nil {
 		return fmt.Errorf("pushing %s: %w", tag, err)
 	}
 	for _, one := range built {
@@ -194,9 +204,14 @@ func (o *options) pushImage(ctx context.Context, command string, index v1.ImageI
 		if err != nil {
 			return err
 		}
-		if err := remote.Write(tag.Digest(digest.String()), one.sbom, access...); err != nil {
+		if err := remote.Write(tag.Digest(digest.String()), one.sbom, access(ctx)...); err != nil {
 			return fmt.Errorf("pushing the SBOM of %s: %w", tag, err)
 		}
 	}
 	return nil
+}
+
+// access returns the options of requests to the registry: the credentials are those of `docker login`.
+func access(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }
