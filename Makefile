@@ -364,6 +364,10 @@ VULNDB ?= https://vuln.go.dev
 vulncheck: $(BIN)/govulncheck ## Report known vulnerabilities in code that Crane calls; VULNDB=file:///... for a copy of the database
 	@hack/vulncheck.sh $(BIN)/govulncheck '$(VULNDB)'
 
+.PHONY: audit-web
+audit-web: ## Report known vulnerabilities of the packages of npm in the dashboard's bundle; needs npm and its registry
+	cd web && npm audit --package-lock-only --omit=dev
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
 	GOLANGCI_LINT_CACHE=$(CURDIR)/.cache/golangci-lint $(BIN)/golangci-lint run ./...

@@ -26,6 +26,8 @@ type imageContent struct {
 	command, binary, caFile, version, revision string
 	platform                                   *v1.Platform
 	created                                    time.Time
+	// bundled are the packages of npm in the binary.
+	bundled []npmPackage
 }
 
 // platformImage is the image of one platform and its SBOM, whose subject the image is.

@@ -148,8 +148,13 @@ func (o *options) imageContent(ctx context.Context, command, platform string) (c
 		remove()
 		return c, nil, err
 	}
+	bundled, err := o.npmPackages(ctx, command, parsed)
+	if err != nil {
+		remove()
+		return c, nil, err
+	}
 	return imageContent{
-		command: command, binary: binary, caFile: o.caFile, platform: parsed,
+		bundled: bundled, command: command, binary: binary, caFile: o.caFile, platform: parsed,
 		version: o.version, revision: o.revision, created: time.Unix(o.created, 0).UTC(),
 	}, remove, nil
 }
@@ -164,9 +169,14 @@ func (o *options) compile(ctx context.Context, command string, platform *v1.Plat
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", path, "./cmd/"+command)
 	build.Dir = o.source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	build.Env = goEnvironment(platform)
 	build.Stderr = os.Stderr
 	return build.Run()
+}
+
+// goEnvironment returns the environment of go for a platform, without the settings of this machine.
+func goEnvironment(platform *v1.Platform) []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 }
 
 func printImage(to io.Writer, command, platform string, image v1.Image) error {

@@ -94,7 +94,8 @@ func (o *options) writeSBOMs(ctx context.Context, command string, table io.Write
 	return nil
 }
 
-// spdx returns the SPDX document of the binary of an image: Go, Crane's module and every module that is linked.
+// spdx returns the SPDX document of the binary of an image: Go, Crane's module, every module that is linked, and the packages of npm in an embedded
+// bundle.
 func spdx(c imageContent, digest string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(c.binary)
 	if err != nil {
@@ -116,18 +117,24 @@ func spdx(c imageContent, digest string) ([]byte, error) {
 		}},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", root}},
 	}
-	add := func(name, version string) {
-		id := "SPDXRef-" + regexp.MustCompile(`[^a-zA-Z0-9.]+`).ReplaceAllString(name, "-")
+	add := func(idPrefix, name, version, license, purl string) {
+		id := "SPDXRef-" + idPrefix + regexp.MustCompile(`[^a-zA-Z0-9.]+`).ReplaceAllString(name, "-")
 		document.Packages = append(document.Packages, spdxPackage{
-			ID: id, Name: name, Version: version, DownloadLocation: unknown, LicenseDeclared: unknown,
-			References: []spdxExternal{{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:golang/%s@%s", name, version)}},
+			ID: id, Name: name, Version: version, DownloadLocation: unknown, LicenseDeclared: license,
+			References: []spdxExternal{{"PACKAGE-MANAGER", "purl", purl}},
 		})
 		document.Relationships = append(document.Relationships, spdxRelationship{root, "DEPENDS_ON", id})
 	}
-	add("stdlib", info.GoVersion)
+	addModule := func(name, version string) {
+		add("", name, version, unknown, fmt.Sprintf("pkg:golang/%s@%s", name, version))
+	}
+	addModule("stdlib", info.GoVersion)
 	for _, module := range info.Deps {
 		used := linked(module)
-		add(used.Path, used.Version)
+		addModule(used.Path, used.Version)
+	}
+	for _, p := range c.bundled {
+		add("npm-", p.name, p.version, p.license, p.purl())
 	}
 	return json.MarshalIndent(document, "", "  ")
 }
