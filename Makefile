@@ -141,7 +141,7 @@ push-chart: $(BIN)/helm ## Package the chart with VERSION and the digests of the
 	GO=$(GO) HELM=$(BIN)/helm hack/push-chart.sh '$(VERSION)' '$(PUSH)' dist $(HELM_PUSH_FLAGS)
 
 .PHONY: release
-release: ## Write the files of a release of VERSION into dist/release: `crane` for linux, darwin and windows, checksums, krew manifest, notes
+release: ## Write the files of a release of VERSION into dist/release: `crane` for linux, darwin and windows, SBOMs, checksums, krew manifest, notes
 	hack/release.sh '$(VERSION)' dist/release
 
 ##@ Test

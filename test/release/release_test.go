@@ -1,7 +1,7 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release_test runs hack/release.sh and checks the files of a release.
+// Package release_test runs hack/release.sh and checks the files of a release and the workflows.
 package release_test
 
 import (
@@ -49,8 +49,8 @@ type krewPlugin struct {
 }
 
 // TestRelease writes the files of a release twice, for this platform and for Windows, and checks that both runs are the
-// same byte for byte, that the checksums and the krew manifest name what the archives hold, and that the binary runs
-// and prints its version.
+// same byte for byte, that the checksums, the SBOMs and the krew manifest name what the archives hold, and that the
+// binary runs and prints its version.
 func TestRelease(t *testing.T) {
 	nightly.Only(t)
 	host := runtime.GOOS + "/" + runtime.GOARCH
@@ -74,6 +74,7 @@ func TestRelease(t *testing.T) {
 		if len(files) != 2 || files[p.Bin] == "" || files["LICENSE"] == "" {
 			t.Errorf("%s holds %v, want %s and LICENSE", archive, files, p.Bin)
 		}
+		checkSBOM(t, dir, sums, p.Selector.MatchLabels["os"]+"-"+p.Selector.MatchLabels["arch"], files[p.Bin])
 		if p.Selector.MatchLabels["os"]+"/"+p.Selector.MatchLabels["arch"] != host {
 			continue
 		}
@@ -116,10 +117,28 @@ func checksums(t *testing.T, dir string) map[string]string {
 		}
 		sums[file] = sum
 	}
-	if len(sums) != 3 {
-		t.Errorf("SHA256SUMS: %d files, want 2 archives and the krew manifest", len(sums))
+	if len(sums) != 5 {
+		t.Errorf("SHA256SUMS: %d files, want 2 archives, their SBOMs and the krew manifest", len(sums))
 	}
 	return sums
+}
+
+// checkSBOM checks that the SBOM of a platform has a checksum and is that of the binary in the archive.
+func checkSBOM(t *testing.T, dir string, sums map[string]string, platform, binary string) {
+	t.Helper()
+	file := "crane-" + platform + ".spdx.json"
+	if sums[file] == "" {
+		t.Errorf("SHA256SUMS does not have %s", file)
+		return
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	if !strings.Contains(read(t, dir, file), hex.EncodeToString(sum[:])) {
+		t.Errorf("%s is not the SBOM of the binary in the archive", file)
+	}
 }
 
 func read(t *testing.T, dir, file string) string {
