@@ -19,7 +19,7 @@ FUZZTIME ?= 30s
 
 # Unit tests. The domain in pkg/ has no goroutines (pkg/nodeload apart) and runs without the race detector; of the other
 # packages those with tests are compiled with it.
-PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording ./test/monitoring
+PURE := ./pkg/... ./test/architecture ./test/controlplanetest ./test/hostrecording ./test/monitoring ./test/release
 RACE = ./pkg/nodeload $(filter-out $(ENGINE) $(SIMULATOR),$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
 	./api/... ./config/... ./internal/... ./web | grep -v -e '/internal/testbed/controlplane/server$$' -e '/internal/scheduler/app$$'))
 # Packages whose tests link a Prometheus server or an aggregated API server: compiling these takes longer than all unit
@@ -337,7 +337,7 @@ bench-decisions: $(BIN)/crane ## Print the scores of forecasts, sizing and scali
 	@hack/bench-scaling.sh
 
 .PHONY: nightly
-nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
+nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the race detector, unused rights, Karpenter's simulation, emulated machines, CRI-O, Crane by its chart on real nodes, and fuzzing
 	$(GO) test -race $(TEST_FLAGS) -timeout 60m ./pkg/... ./internal/...
 	CRANE_NIGHTLY=1 CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test $(TEST_FLAGS) -count=1 -timeout 60m -run 'TestKillAtEveryWrite|TestUndoFromEachStep|TestAway|TestSecondCluster' ./test/integration/migrate
 	CRANE_NIGHTLY=1 CRANE_BIN=$(BIN) $(GO) test -count=1 -timeout 30m -run 'TestDashboardsHaveData|TestAlertsAreQuiet' ./test/e2e
@@ -346,11 +346,12 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 	CRANE_NIGHTLY=1 CRANE_STORES=$(BIN) CRANE_CONTROLPLANE=$(BIN)/controlplane $(GO) test -count=1 -timeout 20m -v -run 'TestKEDA|Mimir' ./internal/metrics/prometheus ./test/integration/metricadapter ./test/integration/prediction
 	$(MAKE) install-nodes build-crio test-nodes test-cluster
 	CRANE_NIGHTLY=1 $(GO) test -count=1 -timeout 60m ./test/release
+	$(MAKE) test-rbac
 	$(MAKE) bench-requests
 	$(MAKE) images
 	cd hack/images && CRANE_REPRODUCIBLE='$(IMAGES)' $(GO) test -count=1 -timeout 90m -run 'TestReproducible|TestDockerfile' .
 	$(MAKE) fuzz FUZZTIME=1m
-	$(MAKE) vulncheck
+	$(MAKE) vulncheck audit-web
 
 ##@ Check
 
