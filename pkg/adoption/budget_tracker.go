@@ -4,7 +4,9 @@
 package adoption
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"crane.io/crane/pkg/series"
@@ -12,7 +14,7 @@ import (
 
 // Allowance holds the limits that other workloads and the clock set. Each field is the reason for a limit, empty without one.
 type Allowance struct {
-	// BreakerOpen: too many workloads of the cluster got worse; no change starts.
+	// BreakerOpen: too many workloads of the namespace or of the cluster got worse; no change starts.
 	BreakerOpen string
 	// WindowClosed: no maintenance window is open; nothing is lowered.
 	WindowClosed string
@@ -67,15 +69,27 @@ func (b *BudgetTracker) Remove(key Key) {
 	delete(b.entries, key)
 }
 
-// AllowanceFor returns the limits of budgets and circuit breaker for one workload; the caller adds those of maintenance windows.
+// AllowanceFor returns the limits of budgets and circuit breakers for one workload; the caller adds those of maintenance windows. States are
+// annotations, which tenants may write, so a namespace counts at most MaxPerNamespace workloads in the budget of the cluster.
 func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance {
 	var a Allowance
-	if open, worse, of := b.BreakerState(p, now); open {
-		a.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads lowered within %s got worse", worse, of, p.BreakerWindow)
+	for _, breaker := range b.OpenBreakers(p, now) {
+		switch breaker.Namespace {
+		case "":
+			a.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads lowered within %s got worse", breaker.Worse, breaker.Of, p.BreakerWindow)
+		case key.Namespace:
+			a.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads of the namespace lowered within %s got worse", breaker.Worse, breaker.Of, p.BreakerWindow)
+		}
 	}
-	total, inNamespace := b.total, b.underWay[key.Namespace]
+	inNamespace, total := b.underWay[key.Namespace], 0
 	if b.entries[key].underWay {
-		total, inNamespace = total-1, inNamespace-1
+		inNamespace--
+	}
+	for namespace, n := range b.underWay {
+		if namespace == key.Namespace {
+			n = inNamespace
+		}
+		total += min(n, p.MaxPerNamespace)
 	}
 	switch {
 	case inNamespace >= p.MaxPerNamespace:
@@ -86,24 +100,51 @@ func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance
 	return a
 }
 
-// BreakerState reports whether the circuit breaker is open, with the number of workloads that got worse and of all that were lowered
-// within the window.
-func (b *BudgetTracker) BreakerState(p Policy, now time.Time) (open bool, worse, of int) {
-	for _, e := range b.entries {
-		lowered, bad := false, false
+// Breaker is an open circuit breaker: of a namespace or, with an empty Namespace, of the cluster. Worse of the Of workloads that were lowered
+// within the window got worse.
+type Breaker struct {
+	Namespace string
+	Worse, Of int
+}
+
+// exceeds reports whether enough workloads got worse to stop the others.
+func (b Breaker) exceeds(p Policy) bool {
+	return b.Worse >= p.BreakerMinWorkloads && float64(b.Worse) > float64(p.BreakerShare)*float64(b.Of)
+}
+
+// OpenBreakers returns the open circuit breakers, ordered by namespace, that of the cluster first. The breaker of a namespace counts its own
+// workloads. That of the cluster counts all, and opens only if it would also without any single namespace: outcomes are annotations, which
+// tenants may write, and one tenant must not stop all others. Outcomes in the future are ignored.
+func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
+	var cluster Breaker
+	byNamespace := map[string]Breaker{}
+	for key, e := range b.entries {
+		lowered, bad := 0, 0
 		for _, o := range e.outcomes {
-			if now.Sub(o.At) < p.BreakerWindow {
-				lowered, bad = true, bad || o.Regression != ""
+			if age := now.Sub(o.At); age >= 0 && age < p.BreakerWindow {
+				lowered = 1
+				if o.Regression != "" {
+					bad = 1
+				}
 			}
 		}
-		if lowered {
-			of++
-		}
-		if bad {
-			worse++
-		}
+		of := byNamespace[key.Namespace]
+		byNamespace[key.Namespace] = Breaker{Namespace: key.Namespace, Worse: of.Worse + bad, Of: of.Of + lowered}
+		cluster.Worse, cluster.Of = cluster.Worse+bad, cluster.Of+lowered
 	}
-	return worse >= p.BreakerMinWorkloads && float64(worse) > float64(p.BreakerShare)*float64(of), worse, of
+	var out []Breaker
+	open := cluster.exceeds(p)
+	for _, own := range byNamespace {
+		if own.exceeds(p) {
+			out = append(out, own)
+		}
+		open = open && Breaker{Worse: cluster.Worse - own.Worse, Of: cluster.Of - own.Of}.exceeds(p)
+	}
+	if open {
+		out = append(out, cluster)
+	}
+	slices.SortFunc(out, func(x, y Breaker) int { return cmp.Compare(x.Namespace, y.Namespace) })
+	return out
 }
 
 // UnderWay returns the number of workloads that are being lowered or watched.

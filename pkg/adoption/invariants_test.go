@@ -6,6 +6,7 @@ package adoption
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -145,32 +146,46 @@ func (w *clusterFixture) checkBudgets(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	p := DefaultPolicy()
 	b := NewBudgetTracker()
-	bad := func(i int, worse string) {
-		b.Set(Key{Name: fmt.Sprint(i)}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: worse}}})
+	set := func(b *BudgetTracker, namespace string, i int, worse string) {
+		b.Set(Key{Namespace: namespace, Name: fmt.Sprint(i)}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: worse}}})
 	}
 	for i := range 20 {
-		bad(i, "")
+		set(b, "shop", i, "")
 	}
 	for i := range 4 {
-		bad(i, "killed")
+		set(b, "shop", i, "killed")
 	}
-	if open, worse, of := b.BreakerState(p, noon); open || worse != 4 || of != 20 {
-		t.Errorf("open %v at %d of %d, the limit is a fifth", open, worse, of)
+	if open := b.OpenBreakers(p, noon); len(open) != 0 {
+		t.Errorf("open %v, the limit is a fifth", open)
 	}
-	bad(4, "killed")
-	if room := b.AllowanceFor(Key{Name: "x"}, p, noon); room.BreakerOpen == "" {
+	set(b, "shop", 4, "killed")
+	if room := b.AllowanceFor(Key{Namespace: "shop", Name: "x"}, p, noon); room.BreakerOpen == "" {
 		t.Error("not open at 5 of 20")
 	}
-	if open, _, _ := b.BreakerState(p, noon.Add(p.BreakerWindow)); open {
-		t.Error("the breaker does not close")
+	if room := b.AllowanceFor(Key{Namespace: "bank", Name: "x"}, p, noon); room.BreakerOpen != "" {
+		t.Errorf("open for another namespace: %s", room.BreakerOpen)
+	}
+	for i := range 3 {
+		set(b, "mail", i, "killed")
+	}
+	want := []Breaker{{Worse: 8, Of: 23}, {Namespace: "mail", Worse: 3, Of: 3}, {Namespace: "shop", Worse: 5, Of: 20}}
+	if open := b.OpenBreakers(p, noon); !slices.Equal(open, want) {
+		t.Errorf("open %v, want %v", open, want)
+	}
+	if room := b.AllowanceFor(Key{Namespace: "bank", Name: "x"}, p, noon); room.BreakerOpen == "" {
+		t.Error("not open for the cluster though two namespaces degraded")
+	}
+	if open := b.OpenBreakers(p, noon.Add(p.BreakerWindow)); len(open) != 0 {
+		t.Error("the breakers do not close")
 	}
 	few := NewBudgetTracker()
-	few.Set(Key{Name: "a"}, State{Phase: Held, Outcomes: []Outcome{{At: noon, Regression: "killed"}}})
-	if open, _, _ := few.BreakerState(p, noon); open {
+	set(few, "shop", 0, "killed")
+	if open := few.OpenBreakers(p, noon); len(open) != 0 {
 		t.Error("one workload opens the breaker")
 	}
 	for i := range 20 {
-		b.Set(Key{Name: fmt.Sprint(i)}, State{})
+		b.Set(Key{Namespace: "shop", Name: fmt.Sprint(i)}, State{})
+		b.Set(Key{Namespace: "mail", Name: fmt.Sprint(i)}, State{})
 	}
 	if b.Len() != 0 || b.UnderWay() != 0 {
 		t.Errorf("%d are left", b.Len())

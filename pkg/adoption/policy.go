@@ -38,8 +38,8 @@ type Policy struct {
 	Throttled, ThrottledIncrease series.Ratio
 	// MaxPerNamespace and MaxPerCluster bound the workloads that are being lowered or watched.
 	MaxPerNamespace, MaxPerCluster int
-	// BreakerShare is the share of the workloads lowered within BreakerWindow that may get worse before the circuit breaker opens;
-	// BreakerMinWorkloads is the smallest number of worse workloads that opens it.
+	// BreakerShare is the share of the workloads lowered within BreakerWindow that may get worse before the circuit breaker of their namespace,
+	// or of the cluster, opens; BreakerMinWorkloads is the smallest number of worse workloads that opens it.
 	BreakerShare        series.Ratio
 	BreakerMinWorkloads int
 	BreakerWindow       time.Duration

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +15,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/adoption/targetindex"
 	"crane.io/crane/internal/adoption/targetsnapshot"
+	"crane.io/crane/pkg/adoption"
 )
 
 // loadBudgets reads the states of all workloads once, so that a new leader does not exceed budgets that are already spent.
@@ -64,10 +66,12 @@ func (r *Reconciler) workloadsUnderWay() float64 {
 	return float64(r.budgets.UnderWay())
 }
 
-func (r *Reconciler) breakerOpen() float64 {
+// breakerOpen returns 1 while the circuit breaker of the cluster, or that of a namespace, is open.
+func (r *Reconciler) breakerOpen(ofCluster bool) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if open, _, _ := r.budgets.BreakerState(r.Settings.Policy, r.Clock.Now()); open {
+	open := r.budgets.OpenBreakers(r.Settings.Policy, r.Clock.Now())
+	if slices.ContainsFunc(open, func(b adoption.Breaker) bool { return (b.Namespace == "") == ofCluster }) {
 		return 1
 	}
 	return 0

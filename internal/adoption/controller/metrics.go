@@ -9,12 +9,20 @@ import (
 
 // Metrics counts the changes of adoption. None has a series per object.
 type Metrics struct {
-	resizes, events       *prometheus.CounterVec
-	underWay, breakerOpen prometheus.GaugeFunc
+	resizes, events *prometheus.CounterVec
+	underWay        prometheus.GaugeFunc
+	// breakersOpen are those of namespaces and of the cluster.
+	breakersOpen [2]prometheus.GaugeFunc
 }
 
 // newMetrics returns the metrics of a reconciler.
-func newMetrics(underWay, open func() float64) *Metrics {
+func newMetrics(underWay func() float64, breakerOpen func(ofCluster bool) float64) *Metrics {
+	breaker := func(scope string, ofCluster bool) prometheus.GaugeFunc {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "crane_adoption_breaker_open", Help: "1 while the circuit breaker of a namespace, or that of the cluster, keeps adoption from going on.",
+			ConstLabels: prometheus.Labels{"scope": scope},
+		}, func() float64 { return breakerOpen(ofCluster) })
+	}
 	return &Metrics{
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_resizes_total", Help: "Pods that were to be given another size: resized in place or evicted, overtaken, refused or failed.",
@@ -25,9 +33,7 @@ func newMetrics(underWay, open func() float64) *Metrics {
 		underWay: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "crane_adoption_under_way", Help: "Workloads of which something is being lowered or watched.",
 		}, underWay),
-		breakerOpen: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "crane_adoption_breaker_open", Help: "1 while the circuit breaker keeps adoption from going on.",
-		}, open),
+		breakersOpen: [2]prometheus.GaugeFunc{breaker("namespace", false), breaker("cluster", true)},
 	}
 }
 
@@ -36,7 +42,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.resizes, m.events, m.underWay, m.breakerOpen} {
+	for _, c := range []prometheus.Collector{m.resizes, m.events, m.underWay, m.breakersOpen[0], m.breakersOpen[1]} {
 		c.Collect(ch)
 	}
 }

@@ -59,8 +59,8 @@ type Reconciler struct {
 	mu            sync.Mutex // guards the fields below; held during a decision
 	budgets       *adoption.BudgetTracker
 	budgetsLoaded bool
-	// breakerNotified is set while the circuit breaker is known to be open.
-	breakerNotified bool
+	// breakersNotified are the namespaces whose circuit breaker is known to be open, "" for the cluster.
+	breakersNotified map[string]bool
 }
 
 // NewReconciler returns a Reconciler whose budgets are not loaded yet.

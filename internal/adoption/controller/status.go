@@ -170,21 +170,30 @@ func (r *Reconciler) recordEvents(e execution) {
 		}
 	}
 	if r.Notify != nil && len(e.plan.Events) > 0 {
-		r.notifyBreaker()
+		r.notifyBreakers()
 	}
 }
 
-// notifyBreaker sends an event when the circuit breaker opens. Only a step changes it, besides the time, which closes it.
-func (r *Reconciler) notifyBreaker() {
+// notifyBreakers sends an event when a circuit breaker opens. Only a step changes it, besides the time, which closes it.
+func (r *Reconciler) notifyBreakers() {
 	r.mu.Lock()
-	open, worse, of := r.budgets.BreakerState(r.Settings.Policy, r.Clock.Now())
-	opened := open && !r.breakerNotified
-	r.breakerNotified = open
+	open, notified := r.budgets.OpenBreakers(r.Settings.Policy, r.Clock.Now()), map[string]bool{}
+	var opened []adoption.Breaker
+	for _, b := range open {
+		if notified[b.Namespace] = true; !r.breakersNotified[b.Namespace] {
+			opened = append(opened, b)
+		}
+	}
+	r.breakersNotified = notified
 	r.mu.Unlock()
-	if opened {
+	for _, b := range opened {
+		where := "of the cluster"
+		if b.Namespace != "" {
+			where = "of namespace " + b.Namespace
+		}
 		r.Notify(notification.Event{Time: r.Clock.Now(), Reason: notification.ReasonBreakerOpen, Message: fmt.Sprintf(
-			"%d of %d workloads lowered within %s got worse: no adoption starts or continues until they are older; rollbacks continue",
-			worse, of, r.Settings.Policy.BreakerWindow)})
+			"%d of %d workloads lowered within %s got worse: no adoption %s starts or continues until they are older; rollbacks continue",
+			b.Worse, b.Of, r.Settings.Policy.BreakerWindow, where)})
 	}
 }
 

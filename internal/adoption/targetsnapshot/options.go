@@ -33,7 +33,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	share(&p.Step, "adoption-step", "Maximum share of a request by which one step lowers it.")
 	share(&p.PodsAtOnce, "adoption-pods-at-once", "Maximum share of the pods of a workload that are lowered, or restarted, at once.")
 	share(&p.BreakerShare, "adoption-breaker-share",
-		"Share of the workloads lowered within --adoption-breaker-window that may degrade before all adoption stops (the circuit breaker opens).")
+		"Share of the workloads lowered within --adoption-breaker-window that may degrade before adoption stops in their namespace, "+
+			"or in all if several namespaces degrade (the circuit breaker opens).")
 	fs.IntVar(&p.BreakerMinWorkloads, "adoption-breaker-least", p.BreakerMinWorkloads, "Minimum number of degraded workloads that opens the circuit breaker.")
 	fs.DurationVar(&p.BreakerWindow, "adoption-breaker-window", p.BreakerWindow, "Length of the window of --adoption-breaker-share.")
 	fs.DurationVar(&p.Watch, "adoption-watch", p.Watch, "Time for which the pods are watched after a step down, before the next step.")

@@ -133,7 +133,7 @@ func crane() Dashboard {
 				{"Replicas up", Stat, "none", "", one(`sum by (job) (up{`+jobs+`})`, "{{job}}")},
 				{"Leaders", Stat, "none", "One is right.", one(`sum(crane_leader)`, "leaders")},
 				{"Paused", Stat, "none", "1 while crane pause stops all writes.", one(`max(crane_paused)`, "paused")},
-				{"Circuit breaker of adoption", Stat, "none", "1 while it is open.", one(`max(crane_adoption_breaker_open)`, "open")},
+				{"Circuit breaker of adoption", Stat, "none", "1 while that of a namespace or of the cluster is open.", one(`max(crane_adoption_breaker_open)`, "open")},
 			}},
 			{"Service levels", []Panel{
 				level("Recommendations up to date", "crane:recommendations_fresh:ratio"), level("Forecasts with new samples", "crane:forecasts_fresh:ratio"),
