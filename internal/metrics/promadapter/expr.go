@@ -38,7 +38,7 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 	}
 	_, known := rule.labels.label(namespaceLabel)
 	q := MetricQuery{Namespace: namespace, Matchers: matchers}
-	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && known), r.extra)
+	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && known, r.extra))
 	return expr, true, err
 }
 
@@ -54,12 +54,19 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 		return "", "", err != nil, err
 	}
 	label, _ = rule.labels.labelIn(o.Group, resource)
-	if _, known := rule.labels.label(namespaceLabel); o.Namespace != "" && !known {
+	namespace, known := rule.labels.label(namespaceLabel)
+	switch {
+	case o.Namespace == "":
+	case !known:
 		return "", "", true, errors.New("the rule has no label for namespaces: the values of all namespaces would be added up")
+	case label == namespace && !slices.Equal(o.Names, []string{o.Namespace}):
+		return "", "", true, fmt.Errorf("a request in namespace %s reads no metrics of other namespaces", o.Namespace)
 	}
-	own := slices.Concat(rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != ""),
-		[]prometheus.Matcher{oneOf(label, o.Names)})
-	expr, err = executeTemplate(rule.template, series, own, r.extra, label)
+	c := rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != "", r.extra)
+	if o.Namespace == "" || label != namespace {
+		c.request = append(c.request, oneOf(label, o.Names))
+	}
+	expr, err = executeTemplate(rule.template, series, c, label)
 	return expr, label, true, err
 }
 

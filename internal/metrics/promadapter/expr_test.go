@@ -239,6 +239,86 @@ externalRules:
 	}
 }
 
+// TestHostileNamesKeepTheNamespace verifies that no matcher and no object of a request replaces its namespace, wherever a template uses it,
+// and that no value becomes a selector of all namespaces.
+func TestHostileNamesKeepTheNamespace(t *testing.T) {
+	for _, extra := range []string{"cluster=eu", "ns=system"} {
+		t.Run(extra, func(t *testing.T) { testNamespaceKept(t, extra) })
+	}
+}
+
+func testNamespaceKept(t *testing.T, configured string) {
+	extra, err := prometheus.ParseMatchers(configured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := promadapter.Parse([]byte(`
+rules:
+- seriesQuery: 'up'
+  resources: {overrides: {ns: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{ns="<<index .LabelValuesByName "ns">>",pod=~"<<index .LabelValuesByName "pod">>"})'
+externalRules:
+- seriesQuery: 'up'
+  resources: {overrides: {ns: {resource: namespace}}}
+  metricsQuery: '<<.Series>>{ns="<<index .LabelValuesByName "ns">>"}'
+- seriesQuery: 'factor'
+  resources: {overrides: {ns: {resource: namespace}}}
+  metricsQuery: |
+    <<.Series>>{ns="shop"} * scalar(<<index .LabelValuesByName "factor">>) # isn't "<<index .LabelValuesByName "comment">>
+- seriesQuery: 'quoted'
+  resources: {overrides: {ns: {resource: namespace}}}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>} and x{ns="shop",a="\"<<index .LabelValuesByName "a">>\"",b=`+"`\\<<index .LabelValuesByName \"b\">>`"+`}'
+`), extra)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing := list(t, rules, "up", "factor", "quoted")
+	equal := func(label, value string) prometheus.Matcher {
+		return prometheus.Matcher{Label: label, Op: "=", Value: value}
+	}
+	victims := []prometheus.Matcher{equal("ns", "victim"), equal("namespace", "victim")}
+	pods := promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"web-0"}}
+	if expr, _, _, err := rules.CustomExpr(listing, "up", pods, victims); err != nil || expr != `sum(up{ns="shop",pod=~"web-0"})` {
+		t.Errorf("custom: %s, %v", expr, err)
+	}
+	if expr, _, err := rules.ExternalExpr(listing, "up", "shop", victims); err != nil || expr != `up{ns="shop"}` {
+		t.Errorf("external: %s, %v", expr, err)
+	}
+	query := promadapter.MetricQuery{Namespace: "shop", Matchers: victims}
+	if expr, _, err := rules.CustomSum("up", query); err != nil || !strings.Contains(expr, `ns="shop"`) {
+		t.Errorf("history of pods: %s, %v", expr, err)
+	}
+	if expr, _, err := rules.ExternalSum("up", query); err != nil || expr != `sum(up{ns="shop"})` {
+		t.Errorf("history: %s, %v", expr, err)
+	}
+	for _, names := range [][]string{{"victim"}, {"shop", "victim"}, nil} {
+		if expr, _, found, err := rules.CustomExpr(listing, "up", promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: names}, nil); !found || err == nil {
+			t.Errorf("namespaces %v: %s", names, expr)
+		}
+	}
+	own := promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: []string{"shop"}}
+	if expr, label, _, err := rules.CustomExpr(listing, "up", own, nil); err != nil || label != "ns" || expr != `sum(up{ns="shop",pod=~""})` {
+		t.Errorf("the own namespace: %s, %v", expr, err)
+	}
+	for value, want := range map[string]bool{
+		"2": true, "-0.5": true, "1e-3": true, "5m": true, "1h30m": true,
+		"secret": false, "infinity": false, "ns:secret:rate": false, "a-b": false, "1-secret": false, "2e": false, "": false, "m5": false,
+	} {
+		expr, _, err := rules.ExternalExpr(listing, "factor", "shop", []prometheus.Matcher{equal("factor", value)})
+		if (err == nil) != want {
+			t.Errorf("unquoted %q: %s, %v", value, expr, err)
+		}
+	}
+	words := []prometheus.Matcher{equal("a", "secret"), equal("b", "secret")}
+	if expr, _, err := rules.ExternalExpr(listing, "quoted", "shop", words); err != nil {
+		t.Errorf("quoted words: %s, %v", expr, err)
+	}
+	comment := []prometheus.Matcher{equal("factor", "2"), equal("comment", "secret")}
+	if expr, _, err := rules.ExternalExpr(listing, "factor", "shop", comment); err != nil {
+		t.Errorf("a word in a comment: %s, %v", expr, err)
+	}
+}
+
 func TestMatchers(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "[]",

@@ -6,6 +6,7 @@ package promadapter
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool
 		return "", false, nil
 	}
 	pod, _ := one.labels.label(podLabel)
-	text, err := executeSum(one.template, series, one.labels.conditions(q, true), r.extra, pod)
+	text, err := executeSum(one.template, series, one.labels.conditions(q, true, r.extra), pod)
 	return text, true, err
 }
 
@@ -61,7 +62,7 @@ func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bo
 		return "", false, nil
 	}
 	_, known := one.labels.label(namespaceLabel)
-	text, err := executeSum(one.template, series, one.labels.conditions(q, one.namespaced && known), r.extra)
+	text, err := executeSum(one.template, series, one.labels.conditions(q, one.namespaced && known, r.extra))
 	return text, true, err
 }
 
@@ -75,7 +76,7 @@ func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool
 		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: one.container, Op: "=", Value: q.Container})
 	}
 	pod, _ := one.labels.label(podLabel)
-	text, err := executeSum(one.template, "", one.labels.conditions(q, true), r.extra, pod, one.container)
+	text, err := executeSum(one.template, "", one.labels.conditions(q, true, r.extra), pod, one.container)
 	return text, true, err
 }
 
@@ -110,28 +111,46 @@ func (r *rule) passes(series string) bool {
 	return !slices.ContainsFunc(r.filters, func(f filter) bool { return f.match.MatchString(series) != f.want })
 }
 
-// conditions returns the matchers of a query with the labels of the rule; the namespace occurs once.
-func (l labelMapping) conditions(q MetricQuery, namespaced bool) []prometheus.Matcher {
-	var out []prometheus.Matcher
+// conditions are the matchers of one query: of the namespace, of the request and of the configuration.
+type conditions struct {
+	// namespace has one matcher, or none if the query reads all namespaces.
+	namespace      []prometheus.Matcher
+	request, extra []prometheus.Matcher
+}
+
+// conditions returns the matchers of a query with the labels of the rule. Requests that read one namespace have no matcher for another one.
+func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometheus.Matcher) conditions {
+	c := conditions{extra: extra}
 	namespace, _ := l.label(namespaceLabel)
 	if namespaced && q.Namespace != "" {
-		out = append(out, prometheus.Matcher{Label: namespace, Op: "=", Value: q.Namespace})
+		c.namespace = []prometheus.Matcher{{Label: namespace, Op: "=", Value: q.Namespace}}
 	}
 	for _, m := range q.Matchers {
-		switch m.Label {
-		case namespaceLabel:
+		if m.Label == namespaceLabel {
 			continue
-		case podLabel:
+		}
+		if m.Label == podLabel {
 			m.Label, _ = l.label(podLabel)
 		}
-		out = append(out, m)
+		if len(c.namespace) == 0 || m.Label != namespace {
+			c.request = append(c.request, m)
+		}
+	}
+	return c
+}
+
+// valuesByName returns the values of the labels. Those of the configuration replace those of the request, and none replaces the namespace.
+func (c conditions) valuesByName() map[string]string {
+	out := map[string]string{}
+	for _, m := range slices.Concat(c.request, c.extra, c.namespace) {
+		out[m.Label] = m.Value
 	}
 	return out
 }
 
 // executeSum returns the sum of the template's query: the metric of an HPA is the total over its pods or values.
-func executeSum(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
-	expr, err := executeTemplate(t, series, own, extra, by...)
+func executeSum(t *template.Template, series string, c conditions, by ...string) (string, error) {
+	expr, err := executeTemplate(t, series, c, by...)
 	if err != nil {
 		return "", err
 	}
@@ -139,11 +158,13 @@ func executeSum(t *template.Template, series string, own, extra []prometheus.Mat
 }
 
 // Texts that a query can contain verbatim. Label values of a request are literals or patterns of quoted literals; without quotes, spaces and
-// commas outside of repetitions they cannot end a string or add an operator.
+// commas outside of repetitions they cannot end a string or add an operator. Outside of strings they are numbers or durations: a word would be
+// a selector of all namespaces.
 var (
-	metricName   = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
-	literalValue = regexp.MustCompile(`^[a-zA-Z0-9_.:-]*$`)
-	patternValue = regexp.MustCompile(`^[a-zA-Z0-9_.:,|\\()\[\]{}^$*+?-]*$`)
+	metricName    = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	literalValue  = regexp.MustCompile(`^[a-zA-Z0-9_.:-]*$`)
+	patternValue  = regexp.MustCompile(`^[a-zA-Z0-9_.:,|\\()\[\]{}^$*+?-]*$`)
+	unquotedValue = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?|([0-9]+(ms|[smhdwy]))+)$`)
 )
 
 // checkVerbatim refuses a value of a request that a template could not contain verbatim, as LabelValuesByName. Names of Kubernetes objects
@@ -159,28 +180,74 @@ func checkVerbatim(m prometheus.Matcher) error {
 	return nil
 }
 
-// executeTemplate returns the query of a template. own are the matchers of the request, extra those of the configuration.
-func executeTemplate(t *template.Template, series string, own, extra []prometheus.Matcher, by ...string) (string, error) {
+// executeTemplate returns the query of a template.
+func executeTemplate(t *template.Template, series string, c conditions, by ...string) (string, error) {
 	var parts []string
-	byName := map[string]string{}
-	for _, m := range own {
+	for _, m := range slices.Concat(c.namespace, c.request) {
 		if err := checkVerbatim(m); err != nil {
 			return "", err
 		}
 	}
-	for _, m := range slices.Concat(own, extra) {
+	for _, m := range slices.Concat(c.namespace, c.request, c.extra) {
 		if err := m.Validate(); err != nil {
 			return "", err
 		}
 		parts = append(parts, m.String())
-		byName[m.Label] = m.Value
 	}
+	values := templateValues{
+		Series: series, LabelMatchers: strings.Join(parts, ","), GroupBy: strings.Join(by, ","), LabelValuesByName: c.valuesByName(), GroupBySlice: by,
+	}
+	for _, m := range c.request {
+		if unquotedValue.MatchString(m.Value) {
+			continue
+		}
+		unquoted, err := hasUnquoted(t, values, m.Label)
+		if err != nil {
+			return "", err
+		}
+		if unquoted {
+			return "", fmt.Errorf("label %s: value %q: the rule uses it outside of a string, where it must be a number", m.Label, m.Value)
+		}
+	}
+	return execute(t, values)
+}
+
+func execute(t *template.Template, values templateValues) (string, error) {
 	var b strings.Builder
-	err := t.Execute(&b, templateValues{
-		Series: series, LabelMatchers: strings.Join(parts, ","), GroupBy: strings.Join(by, ","), LabelValuesByName: byName, GroupBySlice: by,
-	})
-	if err != nil {
+	if err := t.Execute(&b, values); err != nil {
 		return "", fmt.Errorf("query: %w", err)
 	}
 	return b.String(), nil
+}
+
+// hasUnquoted reports whether the query of a template contains the value of a label outside of strings. It executes the template with a value
+// that no query contains.
+func hasUnquoted(t *template.Template, values templateValues, label string) (bool, error) {
+	const mark = "\x01"
+	values.LabelValuesByName = maps.Clone(values.LabelValuesByName)
+	values.LabelValuesByName[label] = strings.Repeat(mark, max(1, len(values.LabelValuesByName[label])))
+	text, err := execute(t, values)
+	return strings.Contains(withoutStrings(text), mark), err
+}
+
+// withoutStrings returns PromQL without its strings and comments.
+func withoutStrings(expr string) string {
+	var out strings.Builder
+	for i := 0; i < len(expr); i++ {
+		switch c := expr[i]; c {
+		case '#':
+			for i+1 < len(expr) && expr[i+1] != '\n' {
+				i++
+			}
+		case '"', '\'', '`':
+			for i++; i < len(expr) && expr[i] != c; i++ {
+				if expr[i] == '\\' && c != '`' {
+					i++
+				}
+			}
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
