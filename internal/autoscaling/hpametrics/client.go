@@ -221,7 +221,15 @@ func (c *Client) object(ctx context.Context, namespace, selector string, m *auto
 	if err != nil {
 		return Value{}, fmt.Errorf("describedObject: %w", err)
 	}
-	values, err := c.custom(ctx, []string{namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name},
+	object := []string{namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name}
+	switch kind := mapping.GroupVersionKind.GroupKind(); {
+	case kind == schema.GroupKind{Kind: "Namespace"}:
+		// As for the HPA controller, this is the own namespace whatever the name: the reference must not leave it.
+		object = []string{namespace, "metrics", m.Metric.Name}
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		return Value{}, fmt.Errorf("describedObject: %s belongs to no namespace: %w", kind, scaling.ErrNoMetric)
+	}
+	values, err := c.custom(ctx, object,
 		map[string]string{"metricLabelSelector": formatSelector(m.Metric.Selector)})
 	if err != nil {
 		return Value{}, err

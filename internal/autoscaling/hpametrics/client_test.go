@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,9 @@ func newFixture(t *testing.T, body string) (*Client, *[]string) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Service"}, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Group: "tenancy.example", Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
 	pods := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"}},
 	}).Build()
@@ -97,6 +101,33 @@ func TestNamesAreOnePathSegment(t *testing.T) {
 			}
 			if len(*paths) != 1 || !strings.Contains((*paths)[0], "/http:requests%3Fx=1%23rate%205m") || !strings.Contains((*paths)[0], "/namespaces/shop/") {
 				t.Errorf("requested %q", *paths)
+			}
+		})
+	}
+}
+
+// TestObjectsOfTheCluster verifies that an Object metric of a namespace is that of the own namespace, whatever its name, and that those of
+// other cluster-scoped objects are refused: the requests carry craned's token.
+func TestObjectsOfTheCluster(t *testing.T) {
+	const values = `{"items": [{"metricName": "x", "value": "7", "describedObject": {"name": "shop"}}]}`
+	for _, c := range []struct{ apiVersion, kind, name, want string }{
+		{"v1", "Namespace", "shop", "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/metrics/hits"},
+		{"v1", "Namespace", "victim", "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/metrics/hits"},
+		{"tenancy.example/v1", "Namespace", "victim", ""},
+		{"v1", "Node", "node-0", ""},
+	} {
+		t.Run(c.apiVersion+" "+c.kind+" "+c.name, func(t *testing.T) {
+			reader, paths := newFixture(t, values)
+			m := autoscalingv2.MetricSpec{Type: "Object", Object: &autoscalingv2.ObjectMetricSource{
+				DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.name},
+				Metric:          autoscalingv2.MetricIdentifier{Name: "hits"},
+			}}
+			value, err := reader.Read(t.Context(), "shop", "app=web", &m, time.Now())
+			switch {
+			case c.want == "" && (!errors.Is(err, scaling.ErrNoMetric) || len(*paths) > 0):
+				t.Errorf("got %+v, %v from %q: want an error that wraps ErrNoMetric", value, err, *paths)
+			case c.want != "" && (err != nil || value.Sum != 7 || !slices.Equal(*paths, []string{c.want})):
+				t.Errorf("got %+v, %v from %q", value, err, *paths)
 			}
 		})
 	}
