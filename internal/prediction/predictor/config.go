@@ -45,7 +45,7 @@ type Config struct {
 	Checkpoint time.Duration
 
 	// Workers is the number of concurrent reads. At most all but one of them read whole histories of workloads, all but one something else, and half of
-	// them expressions.
+	// them expressions; histories and expressions of one namespace use one less.
 	Workers int
 	// MaxSeries is the maximum number of models; further requests are refused with an error.
 	MaxSeries int

@@ -122,7 +122,7 @@ func New(c Config) (*Predictor, error) {
 	return &Predictor{
 		config: c, fleet: fleet, store: s, wake: make(chan struct{}, 1),
 		requested: requested{config: &c, entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{}, budgets: budgets{byNamespace: map[string]int64{}}},
-		reads:     reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}},
+		reads:     reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}, histories: map[string]int{}},
 	}, nil
 }
 

@@ -226,6 +226,30 @@ func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 	})
 }
 
+// TestHistoriesOfOneNamespaceLeaveAWorker checks that another namespace gets its first histories while one namespace requests those of many
+// kinds, each of which is a read of its own that takes a minute and a half.
+func TestHistoriesOfOneNamespaceLeaveAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, &fakeSource{use: dailyWave, delay: 90 * time.Second}, nil)
+		var many []Request
+		for i := range 100 {
+			r := cpuOf("x")
+			r.Namespace, r.Query.Target.Namespace, r.Query.Target.Kind = "tenant", "tenant", fmt.Sprintf("Kind%d", i)
+			many = append(many, r)
+		}
+		p.Set("tenant/many", many)
+		time.Sleep(10 * time.Second)
+		honest := cpuOf("web")
+		honest.Namespace = "shop"
+		key := p.Set("shop/web", []Request{honest})[0].Key
+		time.Sleep(100 * time.Second)
+		synctest.Wait()
+		if s := p.Status(key); s.State != Ready {
+			t.Errorf("after 100 s: %+v", s)
+		}
+	})
+}
+
 // TestNewAndVanishedWorkloads covers a new workload, one that does not exist and one that stops.
 func TestNewAndVanishedWorkloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,9 @@ type reads struct {
 	// answered is the last time at which the source answered a query.
 	answered time.Time
 	busy     int // number of busy workers
-	reading  int // number of those that read whole histories of workloads and nodes
+	// reading is the number of those that read whole histories of workloads and nodes, histories those by namespace.
+	reading   int
+	histories map[string]int
 	// pauses counts consecutive failures of the source. The source is not queried before resume, and then with one
 	// query.
 	pauses int
@@ -56,8 +58,8 @@ func (r *reads) nextBatch(all []batch) int {
 }
 
 // canStart reports whether a worker may start a batch. While the source fails, a single worker probes it. Expressions, which may be expensive,
-// use at most half of the workers, and those of one namespace all but one of these; one worker is left for new samples of workloads, and new samples
-// leave one for first histories.
+// use at most half of the workers; one worker is left for new samples of workloads, and new samples leave one for first histories. Expressions and
+// histories of one namespace use all but one of those that they may use.
 func (r *reads) canStart(b *batch) bool {
 	free, slow := r.workers-r.busy, 0
 	for _, n := range r.expressions {
@@ -74,6 +76,8 @@ func (r *reads) canStart(b *batch) bool {
 		return false
 	case !isExpression && b.phase == toFetch && r.workers > 1 && r.reading+slow >= r.workers-1:
 		return false
+	case !isExpression && b.phase == toFetch && b.namespace != "" && r.histories[b.namespace] >= max(1, r.workers-2):
+		return false
 	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.reading >= r.workers-1:
 		return false
 	}
@@ -85,6 +89,7 @@ func (r *reads) begin(b batch) {
 	r.busy++
 	if b.phase == toFetch && !b.isExpression() {
 		r.reading++
+		r.histories[b.namespace]++
 	}
 	if r.starts++; b.namespace != "" {
 		r.served[b.namespace] = r.starts
@@ -100,6 +105,9 @@ func (r *reads) releaseWorker(b batch) {
 	switch {
 	case !b.isExpression() && b.phase == toFetch:
 		r.reading--
+		if r.histories[b.namespace]--; r.histories[b.namespace] == 0 {
+			delete(r.histories, b.namespace)
+		}
 	case b.isExpression():
 		if r.expressions[b.namespace]--; r.expressions[b.namespace] == 0 {
 			delete(r.expressions, b.namespace)
