@@ -52,6 +52,8 @@ type AnalyticsSpec struct {
 	// replicas.workload-min-replicas: "1". All values are strings. Keys that the recommender does not have are ignored and named
 	// in the condition Ready.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 253 && size(self[key]) <= 1024)",message="a key has at most 253 characters, a value 1024"
 	Config map[string]string `json:"config,omitempty"`
 }
 

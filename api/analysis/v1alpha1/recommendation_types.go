@@ -121,6 +121,7 @@ type RecommendationSpec struct {
 	// cluster-scoped target. The other fields are informative.
 	// +kubebuilder:validation:XValidation:rule="has(self.kind) && size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || size(self.kind) <= 253) && (!has(self.name) || size(self.name) <= 253) && (!has(self.namespace) || size(self.namespace) <= 253) && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind, name and namespace have at most 253 characters, apiVersion 317"
 	TargetRef corev1.ObjectReference `json:"targetRef"`
 
 	// Type is the recommender's name: Resource, Replicas, HPA, IdleNode, Volume, Service, or a custom recommender.

@@ -60,6 +60,7 @@ type EffectiveHorizontalPodAutoscalerSpec struct {
 	// ScaleTargetRef is the workload to scale, in the same namespace. It has a scale subresource.
 	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	// +kubebuilder:validation:XValidation:rule="size(self.kind) <= 253 && size(self.name) <= 253 && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind and name have at most 253 characters, apiVersion 317"
 	ScaleTargetRef autoscalingv2.CrossVersionObjectReference `json:"scaleTargetRef"`
 
 	// MinReplicas is the minimum number of replicas, at most maxReplicas. 0 needs the cluster's HPA to scale to zero.

@@ -88,6 +88,7 @@ type EffectiveVerticalPodAutoscalerSpec struct {
 	// TargetRef is the workload, in the same namespace.
 	// +kubebuilder:validation:XValidation:rule="size(self.kind) > 0",fieldPath=".kind",reason="FieldValueRequired",message="the kind of the target is required"
 	// +kubebuilder:validation:XValidation:rule="size(self.name) > 0",fieldPath=".name",reason="FieldValueRequired",message="the name of the target is required"
+	// +kubebuilder:validation:XValidation:rule="size(self.kind) <= 253 && size(self.name) <= 253 && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind and name have at most 253 characters, apiVersion 317"
 	TargetRef autoscalingv2.CrossVersionObjectReference `json:"targetRef"`
 
 	// UpdatePolicy configures how requests are applied to pods. gocrane ignored it.
@@ -213,6 +214,8 @@ type ResourceEstimator struct {
 
 	// Config holds the settings of the estimator. All values are strings, including numbers.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 253 && size(self[key]) <= 1024)",message="a key has at most 253 characters, a value 1024"
 	Config map[string]string `json:"config,omitempty"`
 }
 

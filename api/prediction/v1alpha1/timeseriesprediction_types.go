@@ -96,6 +96,7 @@ type TimeSeriesPredictionSpec struct {
 	// TargetRef is the workload or node whose metrics are forecast. Name is required; kind and apiVersion are required
 	// for a resourceQuery. In the template of a ClusterNodePrediction it is omitted: the target is the node.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(!has(self.kind) || size(self.kind) <= 253) && (!has(self.name) || size(self.name) <= 253) && (!has(self.namespace) || size(self.namespace) <= 253) && (!has(self.apiVersion) || size(self.apiVersion) <= 317)",message="kind, name and namespace have at most 253 characters, apiVersion 317"
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 
 	// QueryScope is Namespace (series and targets of the namespace of this object) or Cluster (all). It applies where craned

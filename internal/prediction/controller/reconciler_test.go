@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/kube/workload"
 	prometheussource "crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/internal/prediction/predictor"
 	"crane.io/crane/pkg/forecast"
@@ -346,6 +347,10 @@ func TestLongQueryInReason(t *testing.T) {
 	q := predictor.Query{Expression: strings.Repeat("orders+", 1000) + "orders"}
 	got := sentence(Isolation{Enabled: true, Label: "ns"}.emptyReason(tsp, q))
 	if len(got) > 600 || !strings.Contains(got, "--tenant-unrestricted-namespaces") {
+		t.Errorf("the reason has %d bytes: %s", len(got), got)
+	}
+	q = predictor.Query{Resource: "cpu", Target: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: strings.Repeat("x", 253)}}
+	if got := (Isolation{}).emptyReason(tsp, q); len(got) > 300 || !strings.HasSuffix(got, "is in the history") {
 		t.Errorf("the reason has %d bytes: %s", len(got), got)
 	}
 }

@@ -86,6 +86,9 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 	case target == nil || target.Name == "" || target.Kind == "":
 		return predictor.Query{}, errors.New("targetRef: a resourceQuery needs the kind and the name of the target")
 	}
+	if err := checkLengths(target); err != nil {
+		return predictor.Query{}, err
+	}
 	q := predictor.Query{Resource: metrics.UsageKind(*resource)}
 	if strings.EqualFold(target.Kind, kindNode) {
 		q.Target = workload.Ref{Kind: kindNode, Name: target.Name}
@@ -96,6 +99,19 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 		q.Target.Namespace = tsp.Namespace
 	}
 	return q, nil
+}
+
+// maxTargetName is the maximum length of a name in Kubernetes, in bytes. Reads join the names of many targets into one query.
+const maxTargetName = 253
+
+// checkLengths refuses a target that no object can have. The schema refuses it too, except in objects that are older than the rule.
+func checkLengths(target *corev1.ObjectReference) error {
+	for _, f := range []struct{ name, value string }{{"kind", target.Kind}, {"namespace", target.Namespace}, {"name", target.Name}} {
+		if len(f.value) > maxTargetName {
+			return fmt.Errorf("targetRef.%s: has %d bytes, more than %d", f.name, len(f.value), maxTargetName)
+		}
+	}
+	return nil
 }
 
 // metricQuery returns sum(metric{conditions}), as in gocrane.
@@ -260,7 +276,7 @@ func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q p
 	reason := "no series for query " + shorten(q.String(), maxQuery)
 	switch {
 	case q.Resource != "":
-		return "no series for " + q.String() + ": it does not exist, or no series of its pods or of their owners is in the history"
+		return "no series for " + shorten(q.String(), maxQuery) + ": it does not exist, or no series of its pods or of their owners is in the history"
 	case !i.restricts(tsp):
 		return reason
 	}

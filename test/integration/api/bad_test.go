@@ -27,6 +27,9 @@ type bad struct {
 	path string
 }
 
+// tooLong is longer than a name in Kubernetes.
+var tooLong = strings.Repeat("x", 254)
+
 func badAnalysis() []bad {
 	const selector, recommender = "spec.resourceSelectors[0]", "spec.recommenders[0]"
 	return []bad{
@@ -34,6 +37,7 @@ func badAnalysis() []bad {
 		{"Recommendation", `spec: {targetRef: null}`, "spec.targetRef"},
 		{"Recommendation", `spec: {targetRef: {kind: null}}`, "spec.targetRef.kind"},
 		{"Recommendation", `spec: {targetRef: {name: ""}}`, "spec.targetRef.name"},
+		{"Recommendation", `spec: {targetRef: {name: ` + tooLong + `}}`, "spec.targetRef"},
 		{"Recommendation", `spec: {type: null}`, "spec.type"},
 		{"Recommendation", `spec: {type: ""}`, "spec.type"},
 		{"Recommendation", `spec: {adoptionType: Manual}`, "spec.adoptionType"},
@@ -66,6 +70,8 @@ func badAnalysis() []bad {
 		{"RecommendationRule", `spec: {runInterval: 0s}`, "spec.runInterval"},
 		{"RecommendationRule", `spec: {runInterval: 24}`, "spec.runInterval"},
 
+		{"Analytics", `spec: {config: {` + tooLong + `: "1"}}`, "spec.config"},
+		{"Analytics", `spec: {config: {a: ` + strings.Repeat("x", 1025) + `}}`, "spec.config"},
 		{"Analytics", `spec: {type: null}`, "spec.type"},
 		{"Analytics", `spec: {resourceSelectors: null}`, "spec.resourceSelectors"},
 		{"Analytics", `spec: {resourceSelectors: [{apiVersion: apps/v1}]}`, selector + ".kind"},
@@ -92,6 +98,7 @@ func badAutoscaling() []bad {
 		{ehpa, `spec: {minReplicas: 11}`, "spec.minReplicas"},
 		{ehpa, `spec: {scaleTargetRef: null}`, "spec.scaleTargetRef"},
 		{ehpa, `spec: {scaleTargetRef: {name: null}}`, "spec.scaleTargetRef.name"},
+		{ehpa, `spec: {scaleTargetRef: {name: ` + tooLong + `}}`, "spec.scaleTargetRef"},
 		{ehpa, `spec: {scaleTargetRef: {kind: ""}}`, "spec.scaleTargetRef.kind"},
 		{ehpa, `spec: {scaleTargetRef: {name: ""}}`, "spec.scaleTargetRef.name"},
 		{ehpa, `spec: {scaleStrategy: Manual}`, "spec.scaleStrategy"},
@@ -154,11 +161,14 @@ func badAutoscaling() []bad {
 
 		{"Substitute", `spec: {substituteTargetRef: null}`, "spec.substituteTargetRef"},
 		{"Substitute", `spec: {substituteTargetRef: {kind: ""}}`, "spec.substituteTargetRef.kind"},
+		{"Substitute", `spec: {substituteTargetRef: {name: ` + tooLong + `}}`, "spec.substituteTargetRef"},
 		{"Substitute", `spec: {replicas: -1}`, "spec.replicas"},
 
 		{evpa, `spec: {targetRef: null}`, "spec.targetRef"},
 		{evpa, `spec: {targetRef: {name: ""}}`, "spec.targetRef.name"},
+		{evpa, `spec: {targetRef: {kind: ` + tooLong + `}}`, "spec.targetRef"},
 		{evpa, `spec: {updatePolicy: {updateMode: Sometimes}}`, "spec.updatePolicy.updateMode"},
+		{evpa, `spec: {resourceEstimators: [{type: OOM, config: {` + tooLong + `: "1"}}]}`, "spec.resourceEstimators[0].config"},
 		{evpa, `spec: {updatePolicy: {minReplicas: 0}}`, "spec.updatePolicy.minReplicas"},
 		{evpa, `spec: {resourcePolicy: {containerPolicies: [{}]}}`, policy + ".containerName"},
 		{evpa, `spec: {resourcePolicy: {containerPolicies: [{containerName: ""}]}}`, policy + ".containerName"},
@@ -190,6 +200,11 @@ func badPrediction() []bad {
 		{tsp, `spec: null`, "spec"},
 		{tsp, `spec: {targetRef: null}`, "spec.targetRef"},
 		{tsp, `spec: {targetRef: {name: ""}}`, "spec.targetRef"},
+		{tsp, `spec: {targetRef: {kind: ` + tooLong + `}}`, "spec.targetRef"},
+		{tsp, `spec: {targetRef: {name: ` + tooLong + `}}`, "spec.targetRef"},
+		{tsp, `spec: {targetRef: {namespace: ` + tooLong + `}}`, "spec.targetRef"},
+		{tsp, `spec: {targetRef: {apiVersion: ` + tooLong + tooLong + `}}`, "spec.targetRef"},
+		{cnp, `spec: {template: {spec: {targetRef: {name: ` + tooLong + `}}}}`, "spec.template.spec.targetRef"},
 		{tsp, `spec: {predictionWindowSeconds: null}`, "spec.predictionWindowSeconds"},
 		{tsp, `spec: {predictionWindowSeconds: 0}`, "spec.predictionWindowSeconds"},
 		{tsp, `spec: {predictionMetrics: null}`, "spec.predictionMetrics"},
