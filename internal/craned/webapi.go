@@ -74,7 +74,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
 	api, err := webapi.New(webapi.Config{
-		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, PastSeries: p.pastSeries,
+		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, PastSeries: p.pastSeries(&controller.NodeTemplates{Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace, Clock: wallclock.New()}),
 		Authenticator: who, Authorizer: may, Clock: wallclock.New(),
 	})
 	if err != nil {
@@ -126,8 +126,19 @@ func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
 	return config, nil
 }
 
-// pastSeries reads the history of a prediction's metric from the data sources.
-func (p *dependencies) pastSeries(
+// pastSeries returns a function that reads the history of a prediction's metric from the data sources, as far as a forecast may.
+func (p *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.PastSeries {
+	return func(
+		ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
+	) ([]metrics.LabelledSeries, error) {
+		if err := templates.Check(ctx, tsp); err != nil {
+			return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
+		}
+		return p.readPast(ctx, tsp, metric, w)
+	}
+}
+
+func (p *dependencies) readPast(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {
 	query, err := controller.QueryOf(tsp, metric, p.data.selector, p.isolation())

@@ -32,6 +32,9 @@ const (
 	maxURL = 16 << 10
 )
 
+// PastSeries reads the history of a metric of a prediction.
+type PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
+
 // Config has the dependencies of the API.
 type Config struct {
 	// Objects reads Crane's objects, usually from a cache.
@@ -41,7 +44,7 @@ type Config struct {
 	// MaxPoints is the maximum number of points per series in a range query.
 	MaxPoints int
 	// PastSeries reads the history of a prediction's metric.
-	PastSeries func(context.Context, *predictionv1alpha1.TimeSeriesPrediction, *predictionv1alpha1.PredictionMetric, metrics.Window) ([]metrics.LabelledSeries, error)
+	PastSeries PastSeries
 	// Authenticator and Authorizer identify the client and decide what it may read.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer

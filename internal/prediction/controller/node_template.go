@@ -57,9 +57,9 @@ type templateError struct{ reason string }
 // Error implements error.
 func (e templateError) Error() string { return e.reason }
 
-// check returns a templateError for the prediction of a node that is not what the template yields, and another error if this cannot be found
-// out. It returns nil for all other predictions.
-func (n *NodeTemplates) check(ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction) error {
+// Check returns a templateError for the prediction of a node that is not what the template yields, and another error if this cannot be found
+// out. It returns nil for all other predictions. Whatever sends queries of a prediction calls it first.
+func (n *NodeTemplates) Check(ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction) error {
 	name, ok := strings.CutPrefix(tsp.Name, predictionv1alpha1.NodeResourcePrefix)
 	if n == nil || !ok || tsp.Namespace != n.Namespace {
 		return nil

@@ -58,7 +58,7 @@ func TestNodeTemplate(t *testing.T) {
 	refusal := func(change func(*predictionv1alpha1.TimeSeriesPrediction)) string {
 		tsp := newNodePrediction(t)
 		change(tsp)
-		err := b.NodeTemplates.check(t.Context(), tsp)
+		err := b.NodeTemplates.Check(t.Context(), tsp)
 		if err == nil {
 			return ""
 		}

@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the prediction %s: %w", req, err)
 	}
-	refused := r.NodeTemplates.check(ctx, tsp)
+	refused := r.NodeTemplates.Check(ctx, tsp)
 	if refused != nil && !isTemplateError(refused) {
 		return ctrl.Result{}, fmt.Errorf("checking the prediction %s: %w", req, refused)
 	}

@@ -32,11 +32,19 @@ func TestWebAPI(t *testing.T) {
 	subject := func(name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "shop", Name: name}}
 	}
+	// An agent may write the prediction of its node, whose expression no namespace bounds.
+	nodePrediction := &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "noderesource-compromised"},
+		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{PredictionWindowSeconds: 3600, TargetRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "compromised"}, PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
+			ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
+			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum(rate(container_cpu_usage_seconds_total[5m]))`},
+		}}},
+	}
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-web-reader"}
 	create(t, c,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: role, Subjects: subject("reader")},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "namespaced"}, RoleRef: role, Subjects: subject("namespaced")},
-		deployment("shop", "web"), deployment("bank", "web"), rule("web-api", "24h", "shop", "bank"), &predictionv1alpha1.TimeSeriesPrediction{
+		nodePrediction, deployment("shop", "web"), deployment("bank", "web"), rule("web-api", "24h", "shop", "bank"), &predictionv1alpha1.TimeSeriesPrediction{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
 				PredictionWindowSeconds: 3600, TargetRef: &corev1.ObjectReference{Kind: "Deployment", Name: "web"}, PredictionMetrics: []predictionv1alpha1.PredictionMetric{{
@@ -77,6 +85,7 @@ func TestWebAPI(t *testing.T) {
 		{"reader", "/api/v1/prometheus/query?time=1&query=nonsense(", http.StatusOK, "parse error"},
 		{"reader", "/api/prediction/debug/shop/web", http.StatusOK, `class="past" d="M`},
 		{"reader", "/api/prediction/debug/shop/none", http.StatusNotFound, ""},
+		{"reader", "/api/prediction/debug/crane-system/noderesource-compromised", http.StatusOK, "There is no template in ConfigMap"},
 		{"namespaced", "/api/v1/recommendation?namespace=shop", http.StatusOK, `"namespace":"shop"`},
 		{"namespaced", "/api/prediction/debug/shop/web", http.StatusOK, "web-cpu"},
 		{"namespaced", "/api/v1/recommendation", http.StatusForbidden, ""},
@@ -90,6 +99,9 @@ func TestWebAPI(t *testing.T) {
 		status, page, err := ask(t.Context(), q.as, q.path)
 		if err != nil || status != q.status || !strings.Contains(page, q.want) {
 			t.Errorf("%s as user %q: status %d, want %d with %q; %v\n%.400s", q.path, q.as, status, q.status, q.want, err, page)
+		}
+		if strings.Contains(q.path, "compromised") && strings.Contains(page, `class="past"`) {
+			t.Errorf("%s shows series of an expression that the template does not have", q.path)
 		}
 		if q.status != http.StatusOK && strings.Contains(page, "recommendedInfo") {
 			t.Errorf("%s returns recommendations to %q", q.path, q.as)
