@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -281,4 +283,144 @@ func TestCreatedSecrets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// createClusterScoped creates an object and deletes it after the test.
+func createClusterScoped(t *testing.T, o client.Object) {
+	t.Helper()
+	create(t, o)
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(t.Context()), o); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCranedWebhooks checks that craned's token changes the authorities of its webhook configurations and nothing else.
+func TestCranedWebhooks(t *testing.T) {
+	craned := newCraned(t)
+	const policy = "crane-craned-webhooks"
+	serve := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "crane-system", Name: "craned-webhook"}}
+	// No object of the test matches the rules.
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"examples"}},
+	}}
+	pods := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "crane-pods"}}
+	guard := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "crane"}}
+	for _, name := range []string{"one.crane.io", "two.crane.io"} {
+		pods.Webhooks = append(pods.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name: name, ClientConfig: serve, Rules: rules, FailurePolicy: new(admissionregistrationv1.Ignore),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+		guard.Webhooks = append(guard.Webhooks, admissionregistrationv1.ValidatingWebhook{
+			Name: name, ClientConfig: serve, Rules: rules, FailurePolicy: new(admissionregistrationv1.Fail),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	createClusterScoped(t, pods)
+	createClusterScoped(t, guard)
+	awaitRefused(t, policy, func(ctx context.Context) error {
+		changed := guard.DeepCopy()
+		changed.Webhooks = nil
+		return craned.Patch(ctx, changed, client.MergeFrom(guard), client.DryRunAll)
+	})
+	bundle := authority(t)
+	type mutating = admissionregistrationv1.MutatingWebhookConfiguration
+	try(t, craned, pods, map[string]write[*mutating]{
+		"authority": {func(c *mutating) {
+			c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[1].ClientConfig.CABundle = bundle, bundle
+		}, ""},
+		"all resources": {func(c *mutating) {
+			c.Webhooks[0].Rules = []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+			}}
+		}, policy},
+		"address": {func(c *mutating) {
+			c.Webhooks[1].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://evil.example.com"), CABundle: bundle}
+		}, policy},
+		"service": {func(c *mutating) {
+			c.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: "evil", Name: "evil"}
+		}, policy},
+		"path":           {func(c *mutating) { c.Webhooks[0].ClientConfig.Service.Path = new("/evil") }, policy},
+		"failure policy": {func(c *mutating) { c.Webhooks[1].FailurePolicy = new(admissionregistrationv1.Fail) }, policy},
+		"selector": {func(c *mutating) {
+			c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": "y"}}
+		}, policy},
+		"another webhook": {func(c *mutating) {
+			another := c.Webhooks[0].DeepCopy()
+			another.Name = "three.crane.io"
+			c.Webhooks = append(c.Webhooks, *another)
+		}, policy},
+		"renamed":          {func(c *mutating) { c.Webhooks[0].Name = "three.crane.io" }, policy},
+		"order":            {func(c *mutating) { c.Webhooks[0], c.Webhooks[1] = c.Webhooks[1], c.Webhooks[0] }, policy},
+		"removed webhook":  {func(c *mutating) { c.Webhooks = c.Webhooks[:1] }, policy},
+		"removed webhooks": {func(c *mutating) { c.Webhooks = nil }, policy},
+		"label":            {func(c *mutating) { c.Labels = map[string]string{"x": "y"} }, policy},
+		"annotation":       {func(c *mutating) { c.Annotations = map[string]string{"x": "y"} }, policy},
+	})
+	type validating = admissionregistrationv1.ValidatingWebhookConfiguration
+	try(t, craned, guard, map[string]write[*validating]{
+		"authority of a guard": {func(c *validating) { c.Webhooks[0].ClientConfig.CABundle = bundle }, ""},
+		"ignored guard":        {func(c *validating) { c.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }, policy},
+		"removed guard":        {func(c *validating) { c.Webhooks = c.Webhooks[1:] }, policy},
+		"condition of a guard": {func(c *validating) {
+			c.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "never", Expression: "false"}}
+		}, policy},
+	})
+}
+
+// TestMetricAdapterAPIServices checks that metric-adapter's token changes the authority of the APIServices it answers and nothing else.
+func TestMetricAdapterAPIServices(t *testing.T) {
+	adapter := newAccount(t, "metric-adapter")
+	const policy = "crane-metric-adapter-apiservices"
+	newAPIService := func(group, service string) *apiregistrationv1.APIService {
+		return &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: "v1beta1." + group},
+			Spec: apiregistrationv1.APIServiceSpec{
+				Group: group, Version: "v1beta1", GroupPriorityMinimum: 100, VersionPriority: 100, InsecureSkipTLSVerify: true,
+				Service: &apiregistrationv1.ServiceReference{Namespace: "crane-system", Name: service, Port: new(int32(443))},
+			},
+		}
+	}
+	own, foreign := newAPIService("external.metrics.k8s.io", "metric-adapter"), newAPIService("custom.metrics.k8s.io", "keda")
+	createClusterScoped(t, own)
+	createClusterScoped(t, foreign)
+	awaitRefused(t, policy, func(ctx context.Context) error {
+		changed := own.DeepCopy()
+		changed.Spec.Service.Name = "evil"
+		return adapter.Patch(ctx, changed, client.MergeFrom(own), client.DryRunAll)
+	})
+	bundle := authority(t)
+	trust := func(a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify, a.Spec.CABundle = false, bundle }
+	try(t, adapter, own, map[string]write[*apiregistrationv1.APIService]{
+		"authority": {trust, ""},
+		"service": {func(a *apiregistrationv1.APIService) {
+			a.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "evil", Name: "evil", Port: new(int32(443))}
+		}, policy},
+		"port":       {func(a *apiregistrationv1.APIService) { a.Spec.Service.Port = new(int32(8443)) }, policy},
+		"priority":   {func(a *apiregistrationv1.APIService) { a.Spec.GroupPriorityMinimum = 20000 }, policy},
+		"label":      {func(a *apiregistrationv1.APIService) { a.Labels = map[string]string{"x": "y"} }, policy},
+		"annotation": {func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{"x": "y"} }, policy},
+	})
+	try(t, adapter, foreign, map[string]write[*apiregistrationv1.APIService]{"authority of another's": {trust, policy}})
+	trusted := own.DeepCopy()
+	trust(trusted)
+	if err := admin.Patch(t.Context(), trusted, client.MergeFrom(own)); err != nil {
+		t.Fatal(err)
+	}
+	try(t, adapter, trusted, map[string]write[*apiregistrationv1.APIService]{
+		"no verification": {func(a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify, a.Spec.CABundle = true, nil }, policy},
+	})
+}
+
+// authority returns the authority of the API server, as any valid bundle.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	config := control.Config()
+	if len(config.CAData) == 0 {
+		t.Fatal("the configuration of the API server has no authority")
+	}
+	return config.CAData
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"crane.io/crane/config"
 	"crane.io/crane/internal/kube/manifest"
@@ -32,9 +33,13 @@ type evaluator struct {
 
 func newEvaluator(t *testing.T, name string) evaluator {
 	t.Helper()
-	objects, err := manifest.ReadDir(config.Manifests, "policy")
-	if err != nil {
-		t.Fatal(err)
+	var objects []*unstructured.Unstructured
+	for _, dir := range []string{"policy", "rbac"} {
+		read, err := manifest.ReadDir(config.Manifests, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, read...)
 	}
 	e := evaluator{t: t}
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
@@ -50,6 +55,7 @@ func newEvaluator(t *testing.T, name string) evaluator {
 	for _, name := range []string{"object", "oldObject", "request", "namespaceObject", "variables"} {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
+	var err error
 	if e.env, err = cel.NewEnv(options...); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +132,20 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 	node := func() map[string]any {
 		return map[string]any{"kind": "Node", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"podCIDR": "x"}}
 	}
-	const workloads, nodes = "crane-craned-workloads", "crane-craned-nodes"
+	webhooks := func(kind string) func() map[string]any {
+		return func() map[string]any {
+			return map[string]any{"kind": kind, "metadata": map[string]any{"name": "crane"}, "webhooks": []any{
+				map[string]any{"name": "first", "clientConfig": map[string]any{}}, map[string]any{"name": "second", "clientConfig": map[string]any{}},
+			}}
+		}
+	}
+	apiService := func() map[string]any {
+		return map[string]any{"kind": "APIService", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{
+			"service": map[string]any{"namespace": "crane-system", "name": "metric-adapter"},
+		}}
+	}
+	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+	const workloads, nodes, webhookConfigurations, apiServices = "crane-craned-workloads", "crane-craned-nodes", "crane-craned-webhooks", "crane-metric-adapter-apiservices"
 	versioning := []string{"managedFields", "resourceVersion", "generation"}
 	at := func(path ...any) func(map[string]any) map[string]any {
 		return func(o map[string]any) map[string]any {
@@ -164,6 +183,13 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0), corev1.Container{}, nil, []string{"resources"}},
 		{nodes, node, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}},
 		{nodes, node, at("spec"), corev1.NodeSpec{}, nil, nil},
+		{webhookConfigurations, webhooks(mutating), at(), admissionregistrationv1.MutatingWebhookConfiguration{}, nil, []string{"metadata", "webhooks"}},
+		{webhookConfigurations, webhooks(mutating), at("metadata"), metav1.ObjectMeta{}, versioning, nil},
+		{webhookConfigurations, webhooks(mutating), at("webhooks", 1), admissionregistrationv1.MutatingWebhook{}, nil, []string{"clientConfig"}},
+		{webhookConfigurations, webhooks(validating), at("webhooks", 0), admissionregistrationv1.ValidatingWebhook{}, nil, []string{"clientConfig"}},
+		{webhookConfigurations, webhooks(validating), at("webhooks", 1, "clientConfig"), admissionregistrationv1.WebhookClientConfig{}, []string{"caBundle"}, nil},
+		{apiServices, apiService, at("metadata"), metav1.ObjectMeta{}, versioning, nil},
+		{apiServices, apiService, at("spec"), apiregistrationv1.APIServiceSpec{}, []string{"caBundle"}, []string{"insecureSkipTLSVerify"}},
 	} {
 		e := newEvaluator(t, c.policy)
 		if !e.allows(c.object(), c.object()) {

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 }
 
 func newClient(config *rest.Config) (client.Client, error) {
-	return harness.NewClient(config, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme)
+	return harness.NewClient(config, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme, apiregistrationv1.AddToScheme)
 }
 
 // newTenant returns a new namespace and the client of a user who may do everything with Crane's kinds in this namespace, and nothing else.
