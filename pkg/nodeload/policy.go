@@ -28,7 +28,7 @@ const (
 
 // Metric is one load of nodes.
 type Metric struct {
-	// Name is the name of the recording rule and the key of the annotation.
+	// Name is the name of the recording rule and the key of the annotation. It has no slash.
 	Name string
 	// Period is the interval between readings.
 	Period time.Duration
@@ -120,8 +120,8 @@ type Policy struct {
 	Warnings []string
 }
 
-// NewPolicy resolves a Spec. It returns an error if a metric has no name or period, a number is out of range, or
-// marks are out of order. A reference to a metric that is not read is only a warning, because gocrane accepts such a
+// NewPolicy resolves a Spec. It returns an error if a metric has no name or period or a name with a slash, a number is
+// out of range, or marks are out of order. A reference to a metric that is not read is only a warning, because gocrane accepts such a
 // file.
 //
 // If a resource has marks, each of its limits is the lower of the predicate's and schedule; its Gauge is limited by
@@ -136,6 +136,9 @@ func NewPolicy(spec Spec) (*Policy, error) {
 		}
 		if _, twice := index[m.Name]; twice || m.Name == "" || m.Period <= 0 {
 			errs = append(errs, fmt.Errorf("metric %q: want a unique name and a period of more than 0", m.Name))
+		}
+		if strings.Contains(m.Name, "/") {
+			errs = append(errs, fmt.Errorf("metric %q: want a name without a slash: the name is the key of an annotation, and keys with a prefix are not of node load", m.Name))
 		}
 		index[m.Name], p.Metrics[i] = i, m
 	}

@@ -123,6 +123,7 @@ func TestBadSpecs(t *testing.T) {
 		want string
 	}{
 		"no name":      {nodeload.Spec{Metrics: []nodeload.Metric{{Period: time.Minute}}}, "want a unique name"},
+		"prefix":       {nodeload.Spec{Metrics: []nodeload.Metric{{Name: "karpenter.sh/do-not-disrupt", Period: time.Minute}}}, "want a name without a slash"},
 		"no period":    {nodeload.Spec{Metrics: []nodeload.Metric{{Name: "a"}}}, "a period of more than 0"},
 		"twice":        {nodeload.Spec{Metrics: append(slices.Clone(metrics), metrics...)}, "want a unique name"},
 		"limit":        {nodeload.Spec{Metrics: metrics, Predicates: []nodeload.NamedLimit{{Name: "a", Max: 65}}}, "want a limit from 0 to 1"},

@@ -21,6 +21,7 @@ import (
 
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	nodeload "crane.io/crane/internal/nodeload/controller"
+	nodeloadpolicy "crane.io/crane/pkg/nodeload"
 	"crane.io/crane/test/integration/harness"
 )
 
@@ -133,11 +134,13 @@ func TestCranedWorkloads(t *testing.T) {
 	})
 }
 
-// TestCranedNodes checks that craned's token changes annotations of Nodes that are not of Kubernetes, and its own taint, and nothing else.
+// TestCranedNodes checks that craned's token changes its own annotations of Nodes and its own taint and nothing else.
 func TestCranedNodes(t *testing.T) {
 	craned := newCraned(t)
 	const policy = "crane-craned-nodes"
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"node.alpha.kubernetes.io/ttl": "0"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{
+		"node.alpha.kubernetes.io/ttl": "0", "flannel.alpha.coreos.com/public-ip": "192.0.2.1",
+	}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	create(t, node)
 	awaitRefused(t, policy, func(ctx context.Context) error {
@@ -146,7 +149,10 @@ func TestCranedNodes(t *testing.T) {
 		return craned.Patch(ctx, changed, client.MergeFrom(node), client.DryRunAll)
 	})
 	try(t, craned, node, map[string]write[*corev1.Node]{
-		"load": {func(n *corev1.Node) { n.Annotations["cpu_usage_avg_5m"] = "0.5,2026-01-01T00:00:00Z" }, ""},
+		"load":           {func(n *corev1.Node) { n.Annotations["cpu_usage_avg_5m"] = "0.5,2026-01-01T00:00:00Z" }, ""},
+		"hot value":      {func(n *corev1.Node) { n.Annotations[nodeloadpolicy.HotValueKey] = "1,2026-01-01T00:00:00Z" }, ""},
+		"holds":          {func(n *corev1.Node) { n.Annotations[nodeloadpolicy.HoldsKey] = "[]" }, ""},
+		"recommendation": {func(n *corev1.Node) { n.Annotations["analysis.crane.io/resource-recommendation"] = "x" }, ""},
 		"own taint": {func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: nodeload.TaintKey, Effect: corev1.TaintEffectNoSchedule})
 		}, ""},
@@ -156,14 +162,19 @@ func TestCranedNodes(t *testing.T) {
 		"own taint instead of another": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: nodeload.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
 		}, policy},
-		"removed taint":   {func(n *corev1.Node) { n.Spec.Taints = nil }, policy},
-		"taint":           {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }, policy},
-		"label":           {func(n *corev1.Node) { n.Labels["zone"] = "b" }, policy},
-		"finalizer":       {func(n *corev1.Node) { n.Finalizers = []string{"x.io/y"} }, policy},
-		"ttl":             {func(n *corev1.Node) { n.Annotations["node.alpha.kubernetes.io/ttl"] = "9" }, policy},
-		"removed ttl":     {func(n *corev1.Node) { delete(n.Annotations, "node.alpha.kubernetes.io/ttl") }, policy},
-		"scale-down":      {func(n *corev1.Node) { n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true" }, policy},
-		"provider of IDs": {func(n *corev1.Node) { n.Spec.ProviderID = "x://y" }, policy},
+		"removed taint":     {func(n *corev1.Node) { n.Spec.Taints = nil }, policy},
+		"taint":             {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }, policy},
+		"label":             {func(n *corev1.Node) { n.Labels["zone"] = "b" }, policy},
+		"finalizer":         {func(n *corev1.Node) { n.Finalizers = []string{"x.io/y"} }, policy},
+		"ttl":               {func(n *corev1.Node) { n.Annotations["node.alpha.kubernetes.io/ttl"] = "9" }, policy},
+		"removed ttl":       {func(n *corev1.Node) { delete(n.Annotations, "node.alpha.kubernetes.io/ttl") }, policy},
+		"scale-down":        {func(n *corev1.Node) { n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true" }, policy},
+		"address":           {func(n *corev1.Node) { n.Annotations["flannel.alpha.coreos.com/public-ip"] = "198.51.100.1" }, policy},
+		"removed address":   {func(n *corev1.Node) { delete(n.Annotations, "flannel.alpha.coreos.com/public-ip") }, policy},
+		"disruption":        {func(n *corev1.Node) { n.Annotations["karpenter.sh/do-not-disrupt"] = "true" }, policy},
+		"record of agents":  {func(n *corev1.Node) { n.Annotations["ensurance.crane.io/x"] = "y" }, policy},
+		"prefix of another": {func(n *corev1.Node) { n.Annotations["x.analysis.crane.io/x"] = "y" }, policy},
+		"provider of IDs":   {func(n *corev1.Node) { n.Spec.ProviderID = "x://y" }, policy},
 	})
 }
 
