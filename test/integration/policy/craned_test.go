@@ -6,6 +6,7 @@ package policy_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,6 +117,25 @@ func TestCranedWorkloads(t *testing.T) {
 	}
 	job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	create(t, job)
+	ordered := newDeployment(namespace, "ordered")
+	pod := &ordered.Spec.Template.Spec
+	pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: "init-second", Image: "init:2"})
+	pod.Containers = append(pod.Containers, corev1.Container{Name: "sidecar", Image: "sidecar:1"})
+	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("gpu")}}
+	create(t, ordered)
+	try(t, craned, ordered, map[string]write[*appsv1.Deployment]{
+		"requests of the second": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[1].Resources.Requests = harness.ResourceList("2", "2Gi")
+		}, ""},
+		"order of init containers": {func(d *appsv1.Deployment) { slices.Reverse(d.Spec.Template.Spec.InitContainers) }, policy},
+		"order of containers":      {func(d *appsv1.Deployment) { slices.Reverse(d.Spec.Template.Spec.Containers) }, policy},
+		"claims": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+		}, policy},
+		"claims of an init container": {func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.InitContainers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+		}, policy},
+	})
 	try(t, craned, job, map[string]write[*batchv1.CronJob]{
 		"requests of a CronJob": {func(j *batchv1.CronJob) {
 			j.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
@@ -124,6 +145,15 @@ func TestCranedWorkloads(t *testing.T) {
 		"label of a Job":     {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Labels = map[string]string{"x": "y"} }, policy},
 		"deadline":           {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Spec.ActiveDeadlineSeconds = new(int64(1)) }, policy},
 	})
+	// A patch of the second containers alone, as craned sends it, keeps the order.
+	const body = `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"template":{"spec":{
+		"containers":[{"name":"sidecar","resources":{"requests":{"cpu":"3"}}}],"initContainers":[{"name":"init-second","resources":{"limits":{"cpu":"3"}}}]}}}}`
+	for _, kind := range []types.PatchType{types.ApplyPatchType, types.StrategicMergePatchType} {
+		changed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ordered"}}
+		if err := craned.Patch(t.Context(), changed, client.RawPatch(kind, []byte(body)), client.FieldOwner("craned-adoption")); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
 	system := newDeployment("kube-system", "protected")
 	create(t, system)
 	try(t, craned, system, map[string]write[*appsv1.Deployment]{

@@ -120,7 +120,10 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		return func() map[string]any {
 			template := map[string]any{
 				"metadata": map[string]any{},
-				"spec":     map[string]any{"containers": []any{map[string]any{"name": "app"}}, "initContainers": []any{map[string]any{"name": "init"}}},
+				"spec": map[string]any{
+					"containers":     []any{map[string]any{"name": "app", "resources": map[string]any{}}},
+					"initContainers": []any{map[string]any{"name": "init", "resources": map[string]any{}}},
+				},
 			}
 			spec := map[string]any{"template": template}
 			if kind == "CronJob" {
@@ -181,6 +184,8 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		{workloads, deployment("Deployment"), at("spec", "template", "spec"), corev1.PodSpec{}, nil, []string{"containers", "initContainers"}},
 		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0), corev1.Container{}, nil, []string{"resources"}},
 		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0), corev1.Container{}, nil, []string{"resources"}},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil},
 		{nodes, node, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}},
 		{nodes, node, at("spec"), corev1.NodeSpec{}, nil, nil},
 		{webhookConfigurations, webhooks(mutating), at(), admissionregistrationv1.MutatingWebhookConfiguration{}, nil, []string{"metadata", "webhooks"}},
