@@ -208,7 +208,8 @@ func TestCranedNodes(t *testing.T) {
 	})
 }
 
-// TestCranedAutoscalers: craned's token writes HPAs that an EffectiveHorizontalPodAutoscaler controls, and no others.
+// TestCranedAutoscalers checks that craned's token writes HPAs that an EffectiveHorizontalPodAutoscaler controls, takes over those without a
+// controller alone, and keeps their spec while it controls them.
 func TestCranedAutoscalers(t *testing.T) {
 	_, namespace := newTenant(t)
 	craned := newCraned(t)
@@ -227,6 +228,10 @@ func TestCranedAutoscalers(t *testing.T) {
 		}
 		return hpa
 	}
+	takeOver := func(hpa *autoscalingv2.HorizontalPodAutoscaler, oldSpec string) {
+		hpa.Spec.MaxReplicas, hpa.OwnerReferences = 9, newHPA("", "", true).OwnerReferences
+		hpa.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: oldSpec}
+	}
 	awaitRefused(t, policy, func(ctx context.Context) error {
 		return craned.Create(ctx, newHPA(namespace, "free", false), client.DryRunAll)
 	})
@@ -234,8 +239,35 @@ func TestCranedAutoscalers(t *testing.T) {
 	create(t, foreign)
 	try(t, craned, foreign, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
 		"change of another's": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 9 }, policy},
-		"adoption": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
-			h.Spec.MaxReplicas, h.OwnerReferences = 9, newHPA("", "", true).OwnerReferences
+		"adoption":            {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":3}`) }, ""},
+		"takeover without the old spec": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			takeOver(h, "")
+			h.Annotations = nil
+		}, policy},
+		"takeover with an empty old spec": {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, "") }, policy},
+	})
+	controlled := newHPA(namespace, "controlled", false)
+	keda := metav1.OwnerReference{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "x", UID: "v", Controller: new(true)}
+	controlled.OwnerReferences = []metav1.OwnerReference{keda}
+	create(t, controlled)
+	try(t, craned, controlled, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
+		"takeover from KEDA": {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":3}`) }, policy},
+		"takeover beside KEDA": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			takeOver(h, `{"maxReplicas":3}`)
+			former := keda
+			former.Controller = nil
+			h.OwnerReferences = append(h.OwnerReferences, former)
+		}, policy},
+	})
+	adopted := newHPA(namespace, "adopted", false)
+	takeOver(adopted, `{"maxReplicas":3}`)
+	create(t, adopted)
+	try(t, craned, adopted, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
+		"change of an adopted one": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 7 }, ""},
+		"lost old spec":            {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Annotations = nil }, policy},
+		"changed old spec":         {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":1}`) }, policy},
+		"return": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			h.Annotations, h.OwnerReferences, h.Spec.MaxReplicas = nil, nil, 3
 		}, ""},
 	})
 	if err := checkRefused(craned.Delete(t.Context(), foreign, client.DryRunAll), policy); err != nil {
