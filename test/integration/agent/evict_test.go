@@ -496,3 +496,47 @@ func TestLeasesOfOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLeasesOfOtherNodes checks that an agent creates no Leases but those of slots, and that it frees slots of its own node alone.
+func TestLeasesOfOtherNodes(t *testing.T) {
+	c := newClient(t)
+	own := harness.PodToken(t, control, "lease-own").CoordinationV1().Leases("crane-system")
+	newLease := func(name, holder string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new(holder)}}
+	}
+	mine, theirs := newLease("crane-agent-eviction-998", "lease-own"), newLease("crane-agent-eviction-999", "lease-other")
+	harness.Create(t, c, mine, theirs)
+	const policy = "'crane-agent-leases'"
+	free := func(ctx context.Context, lease *coordinationv1.Lease, holder *string) error {
+		freed := lease.DeepCopy()
+		freed.Spec.HolderIdentity = holder
+		_, err := own.Update(ctx, freed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	refused := map[string]func(context.Context) error{
+		"a slot of another node":            func(ctx context.Context) error { return free(ctx, theirs, nil) },
+		"an empty holder of another's slot": func(ctx context.Context) error { return free(ctx, theirs, new("")) },
+	}
+	for _, name := range []string{"crane-agent-eviction-1000", "crane-agent-eviction-00", "crane-agent-eviction-x", "crane-agent-eviction-1.2"} {
+		refused[name] = func(ctx context.Context) error {
+			_, err := own.Create(ctx, newLease(name, "lease-own"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}
+	}
+	for name, write := range refused {
+		t.Run(name, func(t *testing.T) {
+			eventually(t, "refused", func(ctx context.Context) error {
+				if err := write(ctx); err == nil || !strings.Contains(err.Error(), policy) {
+					return fmt.Errorf("want a refusal by policy %s: %w", policy, fmt.Errorf("%v", err))
+				}
+				return nil
+			})
+		})
+	}
+	if err := free(t.Context(), mine, nil); err != nil {
+		t.Errorf("its own slot: %v", err)
+	}
+	if err := free(t.Context(), theirs, new("lease-own")); err != nil {
+		t.Errorf("a slot to take: %v", err)
+	}
+}
