@@ -9,6 +9,7 @@ import (
 	"net"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -129,6 +130,9 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 func newPodChain(p *dependencies) *podwebhook.Chain {
 	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
 	chain.Stopped = p.pause.Stopped
+	chain.OptedOut = func(ctx context.Context, pod *corev1.Pod) (bool, error) {
+		return optoutlist.ExcludesPod(ctx, p.mgr.GetCache(), pod)
+	}
 	return chain
 }
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/kube/optout"
 	"crane.io/crane/internal/kube/workload"
 	"crane.io/crane/pkg/adoption"
 )
@@ -90,7 +91,12 @@ func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key
 
 // OptedOut reports whether the labels of a workload or its namespace exclude it from adoption.
 func OptedOut(labels map[string]string) bool {
-	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff || labels[analysisv1alpha1.LabelOptOut] == "true"
+	return AdoptionDisabled(labels) || optout.Labelled(labels)
+}
+
+// AdoptionDisabled reports whether the labels of a workload or its namespace exclude it from adoption alone.
+func AdoptionDisabled(labels map[string]string) bool {
+	return labels[analysisv1alpha1.LabelAdoption] == analysisv1alpha1.LabelAdoptionOff
 }
 
 // String returns kind, namespace and name for messages.

@@ -37,14 +37,14 @@ type Mutator struct{ FindWorkload WorkloadFinder }
 // Name implements podwebhook.Mutator.
 func (Mutator) Name() string { return "adoption" }
 
-// Mutate implements podwebhook.Mutator.
+// Mutate implements podwebhook.Mutator. The chain leaves out pods with the label crane.io/opt-out.
 func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	kind, name, ok := owner(pod)
 	if !ok {
 		return nil, nil
 	}
 	w, ok := m.FindWorkload(kind, pod.Namespace, name)
-	if !ok || targetsnapshot.OptedOut(w.Labels) || targetsnapshot.OptedOut(w.NamespaceLabels) {
+	if !ok || targetsnapshot.AdoptionDisabled(w.Labels) || targetsnapshot.AdoptionDisabled(w.NamespaceLabels) {
 		return nil, nil
 	}
 	state, err := adoption.ParseState(w.Annotations[analysisv1alpha1.AnnotationAdoption])

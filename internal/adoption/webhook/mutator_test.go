@@ -55,7 +55,6 @@ func TestMutate(t *testing.T) {
 		"the owner said otherwise": {newPod("2", "512Mi"), adopted, "null", false},
 		"not adopted":              {newPod("1", "512Mi"), Workload{}, "null", false},
 		"opted out":                {newPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, Labels: disabled}, "null", false},
-		"label opt-out":            {newPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, NamespaceLabels: map[string]string{"crane.io/opt-out": "true"}}, "null", false},
 		"namespace opted out":      {newPod("1", "512Mi"), Workload{Annotations: adopted.Annotations, NamespaceLabels: disabled}, "null", false},
 		"no owner":                 {newPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences = nil }), adopted, "null", false},
 		"another owner":            {newPod("1", "512Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Game" }), adopted, "null", false},

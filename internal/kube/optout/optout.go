@@ -48,11 +48,7 @@ func (s Set) AddNamespace(name string) { s.Add(Workload{Kind: KindNamespace, Nam
 
 // Excludes reports whether a pod must not be changed.
 func (s Set) Excludes(pod *corev1.Pod) bool {
-	if Labelled(pod.Labels) || s.has(Workload{Kind: KindNamespace, Namespace: pod.Namespace}) {
-		return true
-	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && slices.ContainsFunc(candidates(pod, owner), s.has)
+	return Labelled(pod.Labels) || slices.ContainsFunc(Candidates(pod), s.has)
 }
 
 func (s Set) has(w Workload) bool {
@@ -63,9 +59,15 @@ func (s Set) has(w Workload) bool {
 // jobTime is the time that the CronJob controller appends to the names of Jobs.
 var jobTime = regexp.MustCompile(`^(.+)-[0-9]{8,}$`)
 
-// candidates returns the controller of a pod and the workload that made the controller, by the names that Kubernetes gives.
-func candidates(pod *corev1.Pod, owner *metav1.OwnerReference) []Workload {
-	out := []Workload{{Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name}}
+// Candidates returns what excludes a pod by a label of its own: the namespace of the pod, its controller, and the workload that made the
+// controller, by the names that Kubernetes gives.
+func Candidates(pod *corev1.Pod) []Workload {
+	out := []Workload{{Kind: KindNamespace, Namespace: pod.Namespace}}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return out
+	}
+	out = append(out, Workload{Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name})
 	switch owner.Kind {
 	case "ReplicaSet":
 		if name, ok := strings.CutSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"]); ok {

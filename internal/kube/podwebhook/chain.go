@@ -40,6 +40,9 @@ type Chain struct {
 	skippedNamespaces []string
 	// Stopped reports whether all pods are created as they are; nil for never.
 	Stopped func() bool
+	// OptedOut reports whether a pod is created as it is because the label crane.io/opt-out excludes it; nil for never. So is a pod for
+	// which it returns an error.
+	OptedOut func(context.Context, *corev1.Pod) (bool, error)
 
 	calls *prometheus.CounterVec
 }
@@ -78,6 +81,15 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 	if err != nil {
 		log.FromContext(ctx).Info("A pod cannot be read; it is created as it is", "reason", err.Error())
 		return admission.Allowed("")
+	}
+	if c.OptedOut != nil {
+		excluded, err := c.OptedOut(ctx, pod)
+		if err != nil {
+			log.FromContext(ctx).Info("It is unknown whether a pod has opted out; it is created as it is", "reason", err.Error())
+		}
+		if excluded || err != nil {
+			return admission.Allowed("")
+		}
 	}
 	operations, by := c.mutate(ctx, pod, req.Object.Raw)
 	if len(operations) == 0 {

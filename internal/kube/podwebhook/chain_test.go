@@ -4,6 +4,7 @@
 package podwebhook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -153,6 +154,27 @@ func TestNobodyIsRefused(t *testing.T) {
 	}
 	if answer := chain.Handle(t.Context(), good); !answer.Allowed || called != 1 {
 		t.Errorf("%+v, asked %d times", answer, called)
+	}
+}
+
+// TestOptedOut checks that no mutator is called for a pod that has opted out, or for which this is unknown, and that the pod is created.
+func TestOptedOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		excluded bool
+		err      error
+		want     int
+	}{"opted out": {true, nil, 0}, "unknown": {false, errors.New("not synced"), 0}, "not opted out": {false, nil, 1}} {
+		called := 0
+		chain := NewChain([]Mutator{mutator{"counts", func(*corev1.Pod) ([]Operation, error) { called++; return nil, nil }}})
+		chain.OptedOut = func(_ context.Context, pod *corev1.Pod) (bool, error) {
+			if pod.Namespace != "shop" || pod.Labels["app"] != "web" {
+				t.Errorf("%s: asked about pod %+v", name, pod.ObjectMeta)
+			}
+			return test.excluded, test.err
+		}
+		if answer := chain.Handle(t.Context(), request(t, "shop")); !answer.Allowed || len(answer.Patches) > 0 || called != test.want {
+			t.Errorf("%s: %+v, %d mutators called, want %d", name, answer, called, test.want)
+		}
 	}
 }
 

@@ -30,7 +30,10 @@ qosInitializer:
   volumeTemplate: {name: cgroup, hostPath: {path: /sys/fs/cgroup}}
 `
 
-// TestQOSInitializer checks that only new pods of low CPU priority outside of system namespaces get the init container.
+const statefulSet = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {%sname: %s}, spec: {serviceName: x, selector: {matchLabels: {app: x}},
+  template: {metadata: {labels: {app: x}}, spec: {containers: [{name: app, image: i}]}}}}`
+
+// TestQOSInitializer checks that only new pods of low CPU priority outside of system namespaces that have not opted out get the init container.
 func TestQOSInitializer(t *testing.T) {
 	c := newClientset(t)
 	name := filepath.Join(t.TempDir(), "qos.yaml")
@@ -51,8 +54,27 @@ func TestQOSInitializer(t *testing.T) {
 		}
 		return err
 	})
+	optedOut := "labels: {crane.io/opt-out: \"true\"}, "
+	ofSet := func(name, labels string) func(*corev1.Pod) {
+		set := createUntilEnd(t, fmt.Sprintf(statefulSet, labels, name))
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, set.GroupVersionKind())}
+		}
+	}
+	quiet := createUntilEnd(t, "{apiVersion: v1, kind: Namespace, metadata: {"+optedOut+"generateName: quiet-}}").GetName()
+	quietSet, otherSet := ofSet("quiet", optedOut), ofSet("other", "")
+	eventually(t, "a pod of a workload without the opt-out label gets its init container", func(ctx context.Context) error {
+		pod, err := newPod(ctx, c, otherSet)
+		if err == nil && !changed(pod) {
+			err = errors.New("it has no init container")
+		}
+		return err
+	})
 	for name, change := range map[string]func(*corev1.Pod){
-		"with another label": func(p *corev1.Pod) { p.Labels["workload"] = "web" },
+		"with the opt-out label":                func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" },
+		"in a namespace with the opt-out label": func(p *corev1.Pod) { p.Namespace = quiet },
+		"of a workload with the opt-out label":  quietSet,
+		"with another label":                    func(p *corev1.Pod) { p.Labels["workload"] = "web" },
 		"of another QoS class": func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity("1")}
 		},
