@@ -27,12 +27,30 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* crane.file returns the text of a file of config/ with the namespace of the release. Arguments: root, path. */}}
+{{/* crane.agentNamespace returns the namespace of crane-agent, which may be in another release. */}}
+{{- define "crane.agentNamespace" -}}
+{{- $namespace := default .Release.Namespace .Values.craneAgent.namespace }}
+{{- if and .Values.craneAgent.enabled (ne $namespace .Release.Namespace) }}
+{{- fail "craneAgent.namespace: the agents of this release are in its own namespace; set craneAgent.enabled=false if another release has them" }}
+{{- end }}
+{{- $namespace }}
+{{- end }}
+
+{{/*
+crane.file returns the text of a file of config/ with the namespace of the release, and that of the agents in their user name and in the lists of
+namespaces that Crane does not change. Arguments: root, path.
+*/}}
 {{- define "crane.file" -}}
 {{- $root := index . 0 }}
 {{- $text := $root.Files.Get (printf "files/config/%s" (index . 1)) }}
 {{- if not $text }}{{ fail (printf "config/%s is not part of the chart" (index . 1)) }}{{ end }}
-{{- $text | replace "crane-system" $root.Release.Namespace }}
+{{- $agents := include "crane.agentNamespace" $root }}
+{{- /* The name of the agents' namespace comes last, because it may contain crane-system. */}}
+{{- $text = $text | replace "system:serviceaccount:crane-system:crane-agent" "system:serviceaccount:<agents>:crane-agent" }}
+{{- if ne $agents $root.Release.Namespace }}
+{{- $text = $text | replace "'crane-system']" "'crane-system', '<agents>']" | replace "crane-system]}" "crane-system, <agents>]}" }}
+{{- end }}
+{{- $text | replace "crane-system" $root.Release.Namespace | replace "<agents>" $agents }}
 {{- end }}
 
 {{/* crane.render prints an object of config/ with the labels and annotations of the release. Arguments: root, object. */}}
