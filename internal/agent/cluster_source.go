@@ -45,7 +45,7 @@ type ClusterOptions struct {
 	Kubeconfig string
 	// StartSpread bounds the random wait before the first request to the API server.
 	StartSpread time.Duration
-	// Namespace is Crane's namespace.
+	// Namespace is Crane's namespace, which is that of craned.
 	Namespace  string
 	NodeName   string
 	NodeLabels string

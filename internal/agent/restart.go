@@ -170,39 +170,48 @@ func (m restartManager) Run(ctx context.Context) error {
 // followed returns why it is not certain that another agent follows on this node; nil if it is: the agent's DaemonSet exists, is not being
 // deleted and selects the node.
 func (m restartManager) followed(ctx context.Context) error {
+	namespace := m.Cluster.podNamespace()
 	pods := m.access.view.Pods()
-	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Namespace == m.Cluster.Namespace && p.Name == podName() })
+	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == podName() })
 	if i < 0 {
-		return fmt.Errorf("there is no pod %s/%s on this node", m.Cluster.Namespace, podName())
+		return fmt.Errorf("there is no pod %s/%s on this node", namespace, podName())
 	}
 	owner := metav1.GetControllerOfNoCopy(pods[i])
 	if owner == nil || owner.Kind != "DaemonSet" {
-		return fmt.Errorf("pod %s/%s belongs to no DaemonSet", m.Cluster.Namespace, podName())
+		return fmt.Errorf("pod %s/%s belongs to no DaemonSet", namespace, podName())
 	}
 	node := m.access.view.Node()
 	if node == nil {
 		return errors.New("the Node is unknown")
 	}
-	space, err := m.access.api.CoreV1().Namespaces().Get(ctx, m.Cluster.Namespace, metav1.GetOptions{})
+	space, err := m.access.api.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("namespace %s: %w", m.Cluster.Namespace, err)
+		return fmt.Errorf("namespace %s: %w", namespace, err)
 	}
-	set, err := m.access.api.AppsV1().DaemonSets(m.Cluster.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	set, err := m.access.api.AppsV1().DaemonSets(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("DaemonSet %s/%s: %w", m.Cluster.Namespace, owner.Name, err)
+		return fmt.Errorf("DaemonSet %s/%s: %w", namespace, owner.Name, err)
 	}
 	selects, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: set.Spec.Template.Spec}).Match(node)
 	switch {
 	case space.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %s is being deleted", m.Cluster.Namespace)
+		return fmt.Errorf("namespace %s is being deleted", namespace)
 	case set.UID != owner.UID || set.DeletionTimestamp != nil:
-		return fmt.Errorf("DaemonSet %s/%s is being deleted", m.Cluster.Namespace, owner.Name)
+		return fmt.Errorf("DaemonSet %s/%s is being deleted", namespace, owner.Name)
 	case err != nil:
-		return fmt.Errorf("node affinity of DaemonSet %s/%s: %w", m.Cluster.Namespace, owner.Name, err)
+		return fmt.Errorf("node affinity of DaemonSet %s/%s: %w", namespace, owner.Name, err)
 	case !selects:
-		return fmt.Errorf("DaemonSet %s/%s no longer selects the node", m.Cluster.Namespace, owner.Name)
+		return fmt.Errorf("DaemonSet %s/%s no longer selects the node", namespace, owner.Name)
 	}
 	return nil
+}
+
+// podNamespace returns the namespace of the agent's own pod: $POD_NAMESPACE, else Crane's namespace.
+func (o *ClusterOptions) podNamespace() string {
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	return o.Namespace
 }
 
 // podName returns the name of the agent's own pod: $POD_NAME, else the host's name, which is that of the pod unless it uses the host's

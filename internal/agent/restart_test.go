@@ -90,6 +90,20 @@ func TestWhenChangesStay(t *testing.T) {
 	}
 }
 
+// TestFollowedInAnotherNamespace checks that the DaemonSet is that of the agent's own namespace where craned is in another one.
+func TestFollowedInAnotherNamespace(t *testing.T) {
+	m := restartFixture(t, func(s *appsv1.DaemonSet, n *corev1.Namespace, p *corev1.Pod) {
+		s.Namespace, n.Name, p.Namespace = "crane-agent", "crane-agent", "crane-agent"
+	})
+	if err := m.followed(t.Context()); err == nil {
+		t.Error("a DaemonSet of another namespace follows")
+	}
+	t.Setenv("POD_NAMESPACE", "crane-agent")
+	if err := m.followed(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLimitsSurviveRestart checks that a throttled pod keeps its limit across a restart, that the next agent restores it after the deadline
 // if no rule fires, and that any other successor restores it at once.
 func TestLimitsSurviveRestart(t *testing.T) {

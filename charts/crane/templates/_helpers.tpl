@@ -36,6 +36,15 @@ annotations:
 {{- $namespace }}
 {{- end }}
 
+{{/* crane.cranedNamespace returns the namespace of craned, which may be in another release. */}}
+{{- define "crane.cranedNamespace" -}}
+{{- $namespace := default .Release.Namespace .Values.craned.namespace }}
+{{- if and .Values.craned.enabled (ne $namespace .Release.Namespace) }}
+{{- fail "craned.namespace: craned of this release is in its own namespace; set craned.enabled=false if another release has it" }}
+{{- end }}
+{{- $namespace }}
+{{- end }}
+
 {{/*
 crane.file returns the text of a file of config/ with the namespace of the release, and that of the agents in their user name and in the lists of
 namespaces that Crane does not change. Arguments: root, path.
@@ -58,6 +67,10 @@ namespaces that Crane does not change. Arguments: root, path.
 {{- $root := index . 0 }}{{ $object := index . 1 }}
 {{- $labels := merge (fromYaml (include "crane.labels" $root)) (default (dict) $object.metadata.labels) }}
 {{- $_ := set $object.metadata "labels" $labels }}
+{{- /* Agents use these rights in the namespace of craned. */}}
+{{- if and (has $object.kind (list "Role" "RoleBinding")) (has $object.metadata.name (list "crane-agent" "crane-agent-elastic")) }}
+{{- $_ := set $object.metadata "namespace" (include "crane.cranedNamespace" $root) }}
+{{- end }}
 {{- with $root.Values.commonAnnotations }}
 {{- $_ := set $object.metadata "annotations" (merge (deepCopy .) (default (dict) $object.metadata.annotations)) }}
 {{- end }}
@@ -88,7 +101,7 @@ namespaces that Crane does not change. Arguments: root, path.
 
 {{/*
 crane.workload prints a Deployment or DaemonSet of config/ as values say. Arguments, as a dictionary: root, path, values (of the component),
-args (replace those with the same name of config/), drop (names of arguments to leave out), env, volumes, volumeMounts, podAnnotations.
+args and env (replace those with the same name of config/), drop (names of arguments to leave out), volumes, volumeMounts, podAnnotations.
 */}}
 {{- define "crane.workload" -}}
 {{- $root := .root }}{{ $values := .values }}
@@ -105,7 +118,11 @@ args (replace those with the same name of config/), drop (names of arguments to 
 {{- if not (has (first (splitList "=" .)) $replaced) }}{{ $args = append $args . }}{{ end }}
 {{- end }}
 {{- $_ := set $container "args" (concat $args (default (list) .args) $values.extraArgs) }}
-{{- with concat (default (list) $container.env) (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
+{{- $variables := list }}
+{{- range default (list) .env }}{{ $variables = append $variables .name }}{{ end }}
+{{- $env := list }}
+{{- range default (list) $container.env }}{{ if not (has .name $variables) }}{{ $env = append $env . }}{{ end }}{{ end }}
+{{- with concat $env (default (list) .env) $values.extraEnv }}{{ $_ := set $container "env" . }}{{ end }}
 {{- $dropped := default (list) .dropVolumes }}{{ $mounts := list }}
 {{- range default (list) $container.volumeMounts }}{{ if not (has .name $dropped) }}{{ $mounts = append $mounts . }}{{ end }}{{ end }}
 {{- with concat $mounts (default (list) .volumeMounts) $values.extraVolumeMounts }}{{ $_ := set $container "volumeMounts" . }}{{ end }}

@@ -365,8 +365,14 @@ func (f *fixture) apply() {
 
 func (f *fixture) mayCraned(right authorizationv1.ResourceAttributes) bool {
 	f.Helper()
+	return f.may(namespace, "craned", right)
+}
+
+// may reports whether a ServiceAccount has a right.
+func (f *fixture) may(namespace, account string, right authorizationv1.ResourceAttributes) bool {
+	f.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":craned", ResourceAttributes: &right,
+		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: &right,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}}
 	if err := f.client.Create(f.Context(), review); err != nil {

@@ -4,6 +4,8 @@
 package chart_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,9 +15,16 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/testbed/controlplane"
+	"crane.io/crane/test/integration/harness"
 )
 
 // agentNamespace is the namespace of the agents in the installation of two releases in install.md.
@@ -124,6 +133,95 @@ func TestSeparateAgentsAreGuarded(t *testing.T) {
 	}
 }
 
+// TestSeparateAgentsReadCranedsNamespace checks that agents of a release of their own read the pause switch and the opt-outs in the namespace of
+// craned, and look for their DaemonSet in their own.
+func TestSeparateAgentsReadCranedsNamespace(t *testing.T) {
+	_, agents := renderSeparate(t)
+	set := daemonSet(t, agents)
+	have := map[string]string{}
+	for _, v := range set.Spec.Template.Spec.Containers[0].Env {
+		value := v.Value
+		if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
+			value = v.ValueFrom.FieldRef.FieldPath
+		}
+		if _, twice := have[v.Name]; twice {
+			t.Errorf("the agents have %s twice", v.Name)
+		}
+		have[v.Name] = value
+	}
+	if have["CRANE_SYSTEM_NAMESPACE"] != namespace || have["POD_NAMESPACE"] != "metadata.namespace" {
+		t.Errorf("the environment of the agents is %v", have)
+	}
+	bindings := 0
+	for _, o := range agents {
+		if o.GetKind() != "RoleBinding" {
+			continue
+		}
+		bindings++
+		for _, s := range convert[rbacv1.RoleBinding](t, o).Subjects {
+			if s.Namespace != set.Namespace || s.Name != set.Spec.Template.Spec.ServiceAccountName {
+				t.Errorf("%s gives rights to %s/%s", nameOf(o), s.Namespace, s.Name)
+			}
+		}
+	}
+	if bindings != 3 {
+		t.Errorf("%d RoleBindings, want 3", bindings)
+	}
+}
+
+// TestSeparateInstallation installs both releases, and checks the rights of the agents as the API server evaluates them, and that it asks craned
+// about their evictions.
+func TestSeparateInstallation(t *testing.T) {
+	f := newFixture(t)
+	cranedArgs, agentArgs := separateReleases(t)
+	for _, args := range [][]string{cranedArgs, agentArgs} {
+		runHelm(t, append([]string{"install", args[0], chart, "--kubeconfig", f.control.Kubeconfig()}, args[1:]...)...)
+	}
+	configMaps := func(namespace, name string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "configmaps", Name: name, Verb: "watch"}
+	}
+	for name, right := range map[string]authorizationv1.ResourceAttributes{
+		"read the pause switch":    configMaps(namespace, "crane-pause"),
+		"read the opt-outs":        configMaps(namespace, "crane-opt-outs"),
+		"keep the eviction budget": {Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: "update"},
+		"write predictions":        {Namespace: namespace, Group: "prediction.crane.io", Resource: "timeseriespredictions", Verb: "create"},
+		"read their DaemonSet":     {Namespace: agentNamespace, Group: "apps", Resource: "daemonsets", Name: "crane-agent", Verb: "get"},
+		"read their namespace":     {Namespace: agentNamespace, Resource: "namespaces", Name: agentNamespace, Verb: "get"},
+	} {
+		f.eventually("agents may "+name, func(context.Context) error {
+			if !f.may(agentNamespace, "crane-agent", right) {
+				return errors.New("they may not")
+			}
+			return nil
+		})
+	}
+	if f.may(agentNamespace, "crane-agent", configMaps(namespace, "crane-node-load-policy")) {
+		t.Error("agents may watch all ConfigMaps of the namespace of craned")
+	}
+
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}, AutomountServiceAccountToken: new(false)},
+	}
+	f.eventually("a pod is created", func(ctx context.Context) error { return f.client.Create(ctx, pod) })
+	config, err := f.control.ConfigFor(t.Context(), controlplane.ServiceAccount(agentNamespace, "crane-agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := harness.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// craned does not run here.
+	f.eventually("an agent evicts no pod without craned", func(ctx context.Context) error {
+		err := agent.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "evictions.agent.crane.io"`) {
+			return fmt.Errorf("want a refusal because craned does not answer: %w", errors.Join(err, errors.New("not refused so")))
+		}
+		return nil
+	})
+}
+
 // TestAgentNamespace checks that a name that contains that of config/ is kept, and that the agents of a release have its namespace.
 func TestAgentNamespace(t *testing.T) {
 	args := []string{"template", release, chart, "--namespace", "finops", "--set", registry, "--set", server, "--set", "craneAgent.namespace=crane-system-agents"}
@@ -133,5 +231,9 @@ func TestAgentNamespace(t *testing.T) {
 	}
 	if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), "set craneAgent.enabled=false") {
 		t.Errorf("agents of the release with another namespace: %v", err)
+	}
+	args[len(args)-1] = "craned.namespace=crane-system"
+	if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), "set craned.enabled=false") {
+		t.Errorf("craned of the release with another namespace: %v", err)
 	}
 }
