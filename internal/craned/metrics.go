@@ -4,34 +4,84 @@
 package craned
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"crane.io/crane/internal/component/boundedserver"
 )
 
-// metricsServer returns the options of the server of /metrics. A client needs a token with the right to "get /metrics", which the
-// API server checks by a TokenReview and a SubjectAccessReview, both cached for a minute or more. Profiles need the right to get their path.
-func (o *Options) metricsServer() metricsserver.Options {
-	if !o.MetricsSecure {
-		return metricsserver.Options{BindAddress: o.MetricsBindAddress}
+const (
+	// maxScrapes bounds the scrapes that are authenticated or answered at the same time: each unknown token costs a request to the API server.
+	maxScrapes = 8
+	// scrapeTimeout bounds a scrape, profileTimeout also the recording of a profile.
+	scrapeTimeout, profileTimeout = time.Minute, 5 * time.Minute
+)
+
+// serveMetrics serves /metrics. A client needs a token with the right to "get /metrics", which the API server checks by a TokenReview and a
+// SubjectAccessReview, both cached for a minute or more. Profiles need the right to get their path. The server of controller-runtime has no
+// bound on connections, and none on reviews.
+func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
+	if o.MetricsBindAddress == "" || o.MetricsBindAddress == "0" {
+		return nil
 	}
-	out := metricsserver.Options{
-		BindAddress: o.MetricsBindAddress, SecureServing: true, CertDir: o.MetricsCertDir,
-		FilterProvider: filters.WithAuthenticationAndAuthorization,
-		TLSOpts:        []func(*tls.Config){modernTLS},
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	var handler http.Handler = mux
+	var config *tls.Config
+	timeout := scrapeTimeout
+	if o.MetricsSecure {
+		if o.Diagnostics.Profiling {
+			timeout = profileTimeout
+			for path, page := range profileHandlers() {
+				mux.Handle(path, page)
+			}
+		}
+		filter, err := filters.WithAuthenticationAndAuthorization(h.GetConfig(), h.GetHTTPClient())
+		if err != nil {
+			return fmt.Errorf("building the access filter of metrics: %w", err)
+		}
+		if handler, err = filter(ctrl.LoggerFrom(ctx).WithName("metrics"), mux); err != nil {
+			return fmt.Errorf("building the access filter of metrics: %w", err)
+		}
+		if config, err = servingTLS(h, "metrics-cert-dir", o.MetricsCertDir); err != nil {
+			return err
+		}
 	}
-	if o.Diagnostics.Profiling {
-		out.ExtraHandlers = profileHandlers()
+	listener, err := boundedserver.Listen(ctx, o.MetricsBindAddress, maxConnections, config)
+	if err != nil {
+		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
-	return out
+	shutdown := serverShutdown
+	server := boundedserver.New(limitRequests(maxScrapes, handler), timeout)
+	if err := h.Add(&manager.Server{Name: "metrics", Listener: listener, Server: server, ShutdownTimeout: &shutdown}); err != nil {
+		return fmt.Errorf("adding the server of metrics: %w", err)
+	}
+	return nil
 }
 
-// modernTLS requires TLS 1.2 and disables HTTP/2, whose streams have no advantage for a scraper.
-func modernTLS(c *tls.Config) {
-	c.MinVersion = tls.VersionTLS12
-	c.NextProtos = []string{"http/1.1"}
+// limitRequests returns a handler that answers 503 while n requests are being served.
+func limitRequests(n int, next http.Handler) http.Handler {
+	slots := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, req)
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests at the same time", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // leaderGauge reports whether this replica leads. It exists without leader election too, where the only replica leads.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
@@ -173,7 +174,7 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		// Managed fields are half of an object and not used here.
 		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: trimNodes()},
 		Client:                              client.Options{Cache: &client.CacheOptions{Unstructured: false}},
-		Metrics:                             o.metricsServer(),
+		Metrics:                             metricsserver.Options{BindAddress: "0"}, // serveMetrics
 		HealthProbeBindAddress:              "0",
 		PprofBindAddress:                    o.PprofBindAddress,
 		LeaderElection:                      le.Enabled,
@@ -189,7 +190,7 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
 	h := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
-	if err := serveProbes(ctx, h, o.HealthProbeBindAddress); err != nil {
+	if err := errors.Join(serveProbes(ctx, h, o.HealthProbeBindAddress), serveMetrics(ctx, h, o)); err != nil {
 		return probedManager{}, err
 	}
 	return h, nil

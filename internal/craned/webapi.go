@@ -20,6 +20,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/component/boundedserver"
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/craned/webapi"
 	"crane.io/crane/internal/kube/pki"
@@ -84,16 +85,15 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metrics of the web API: %w", err)
 	}
 	address := net.JoinHostPort(p.WebAPI.BindAddress, strconv.Itoa(p.WebAPI.BindPort))
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--server-bind-port: %w", err)
-	}
+	var config *tls.Config
 	if p.WebAPI.Secure {
-		config, err := p.WebAPI.tls(p.mgr)
-		if err != nil {
+		if config, err = servingTLS(p.mgr, "server-cert-dir", p.WebAPI.CertDir); err != nil {
 			return err
 		}
-		listener = tls.NewListener(listener, config)
+	}
+	listener, err := boundedserver.Listen(ctx, address, maxConnections, config)
+	if err != nil {
+		return fmt.Errorf("--server-bind-port: %w", err)
 	}
 	timeout := serverShutdown
 	err = p.mgr.Add(&manager.Server{
@@ -112,15 +112,19 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 	return nil
 }
 
-// tls returns the certificate of a directory, which is reloaded, or one generated for this host.
-func (a *WebAPI) tls(mgr manager.Manager) (*tls.Config, error) {
-	config, follow, err := pki.ServingConfig(a.CertDir, "craned")
+// maxConnections bounds the connections to the web API, and those to the metrics. Their clients are authenticated later.
+const maxConnections = 256
+
+// servingTLS returns a configuration with the certificate of a directory, which the named flag has and which is reloaded, or with one generated
+// for this host.
+func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
+	config, follow, err := pki.ServingConfig(dir, "craned")
 	if err != nil {
-		return nil, fmt.Errorf("--server-cert-dir: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if follow != nil {
 		if err := mgr.Add(manager.RunnableFunc(follow)); err != nil {
-			return nil, fmt.Errorf("adding what follows --server-cert-dir: %w", err)
+			return nil, fmt.Errorf("adding what follows --%s: %w", flag, err)
 		}
 	}
 	return config, nil

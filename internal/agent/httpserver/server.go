@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"crane.io/crane/internal/component/boundedserver"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	shutdownTimeout = 2 * time.Second
 	// maxScrapes is the number of concurrent scrapes.
 	maxScrapes = 4
+	// maxConnections bounds the connections of clients, of whom most are not authenticated.
+	maxConnections = 64
 )
 
 // Config configures a Server.
@@ -51,12 +55,9 @@ type Server struct {
 
 // Listen opens the listener, so that an address in use is reported before any part is started.
 func Listen(ctx context.Context, c Config) (*Server, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	listener, err := boundedserver.Listen(ctx, c.Address, maxConnections, c.TLS)
 	if err != nil {
 		return nil, fmt.Errorf("--bind-address: %w", err)
-	}
-	if c.TLS != nil {
-		listener = tls.NewListener(listener, c.TLS)
 	}
 	s := &Server{listener: listener, server: &http.Server{
 		Handler: Handler(c), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,

@@ -6,13 +6,22 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"path/filepath"
+	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"crane.io/crane/internal/component/boundedserver"
 	"crane.io/crane/internal/kube/certificates"
 )
 
@@ -28,25 +37,35 @@ type ServerOptions struct {
 	Draining func() bool
 }
 
+const (
+	// maxConnections bounds the connections of clients, of whom none is authenticated. An API server keeps a few.
+	maxConnections = 256
+	// maxCallTime exceeds the timeouts of the webhook configurations, of which Kubernetes permits 30 s at most.
+	maxCallTime = 35 * time.Second
+	// shutdownTime bounds the wait for running calls at the end.
+	shutdownTime = time.Minute
+)
+
 // Server serves webhooks on every replica, from before caches are filled until everything else has stopped. It runs the Rotator
 // of its certificates, which it depends on.
 type Server struct {
+	// Server counts and routes the calls. Its own listener, without bounds on connections and small headers, is not started.
 	ctrlwebhook.Server
 
+	mux     *http.ServeMux
+	options ServerOptions
 	rotator *certificates.Rotator
+	// address is where it listens; nil before.
+	address atomic.Pointer[string]
 }
 
 // NewServer returns a server of endpoints.
 func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
-	options := ctrlwebhook.Options{Host: o.Host, Port: o.Port, CertDir: o.CertDir}
-	s := &Server{}
-	minimum := func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }
-	options.TLSOpts = []func(*tls.Config){minimum}
+	mux := http.NewServeMux()
+	s := &Server{Server: ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: mux}), mux: mux, options: o}
 	if o.CertDir == "" {
 		s.rotator = o.Rotator
-		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = s.rotator.GetCertificate })
 	}
-	s.Server = ctrlwebhook.NewServer(options)
 	limits := newRequestLimits()
 	for _, e := range endpoints {
 		handler := limits.wrap(e.webhook)
@@ -93,10 +112,62 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) serve(ctx context.Context) error {
-	if err := s.Server.Start(ctx); err != nil {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.rotator != nil {
+		config.GetCertificate = s.rotator.GetCertificate
+	} else {
+		watcher, err := certwatcher.New(filepath.Join(s.options.CertDir, "tls.crt"), filepath.Join(s.options.CertDir, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("the certificate of webhooks: %w", err)
+		}
+		config.GetCertificate = watcher.GetCertificate
+		following, stop := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := watcher.Start(following); err != nil {
+				log.FromContext(ctx).Error(err, "failed to follow the certificate of webhooks; the present one stays")
+			}
+		})
+		defer running.Wait()
+		defer stop()
+	}
+	listener, err := boundedserver.Listen(ctx, net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port)), maxConnections, config)
+	if err != nil {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
+	server := boundedserver.New(s.mux, maxCallTime)
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	address := listener.Addr().String()
+	s.address.Store(&address)
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving webhooks: %w", err)
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	if err := server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stopping the server of webhooks: %w", err)
+	}
 	return nil
+}
+
+// StartedChecker implements the webhook server of controller-runtime: it fails while nothing listens.
+func (s *Server) StartedChecker() healthz.Checker {
+	return func(req *http.Request) error {
+		address := s.address.Load()
+		if address == nil {
+			return errors.New("the server has not been started")
+		}
+		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // Only whether something listens.
+		conn, err := dialer.DialContext(req.Context(), "tcp", *address)
+		if err != nil {
+			return fmt.Errorf("the server is not reachable: %w", err)
+		}
+		return conn.Close()
+	}
 }
 
 // Check fails while the API server would not reach this server or not trust its certificate.

@@ -4,13 +4,21 @@
 package admission
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/client-go/util/cert"
 )
 
 // TestDrainingClosesConnections checks that a client keeps its connection until the server drains, and opens a new one for each request then.
@@ -46,5 +54,55 @@ func TestDrainingClosesConnections(t *testing.T) {
 		if response.Close != step.close || opened.Load() != step.opened {
 			t.Errorf("request %d: close %t on connection %d, want %t and %d", i, response.Close, opened.Load(), step.close, step.opened)
 		}
+	}
+}
+
+// TestServerIsBounded checks that the server of webhooks refuses large headers and does not offer HTTP/2, whose streams no bound on connections
+// covers.
+func TestServerIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(ServerOptions{Host: "127.0.0.1", CertDir: dir}, nil)
+	if err := s.Check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); err == nil {
+		t.Error("the server is ready before it listens")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	for s.address.Load() == nil {
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if err := s.Check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); err != nil {
+		t.Error(err)
+	}
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	for size, want := range map[int]int{8 << 10: http.StatusNotFound, 64 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+*s.address.Load()+"/none", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("A", strings.Repeat("a", size))
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Errorf("%d bytes of headers: %v", size, err)
+			continue
+		}
+		response.Body.Close()
+		if response.StatusCode != want || response.ProtoMajor != 1 {
+			t.Errorf("%d bytes of headers: status %d, want %d, by %s", size, response.StatusCode, want, response.Proto)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,7 +133,9 @@ func startServer(t *testing.T, address string, clk *testingclock.FakeClock) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the server serves", func(context.Context) error { return server.Check(nil) })
+	eventually(t, "the server serves", func(ctx context.Context) error {
+		return server.Check(httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", http.NoBody))
+	})
 }
 
 const rotatedSecret = "rotated"

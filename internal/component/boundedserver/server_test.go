@@ -1,0 +1,214 @@
+// Copyright The Crane Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package boundedserver
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is the timeout of operations that take a moment.
+const patience = time.Minute
+
+// short is a timeout whose end a test waits for.
+const short = 50 * time.Millisecond
+
+func handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answer") })
+}
+
+// serve serves until the test ends and returns the address.
+func serve(t *testing.T, s *http.Server, connections int, config *tls.Config) string {
+	t.Helper()
+	listener, err := Listen(t.Context(), "127.0.0.1:0", connections, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func status(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body) // After a refusal the server resets a connection with unread headers.
+	return response.StatusCode
+}
+
+// expectClosed fails unless the server closes the connection.
+func expectClosed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	var timeout net.Error
+	if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("the connection is open after %s", patience)
+	}
+}
+
+const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+// TestBounds checks the values for which the other tests use shorter ones.
+func TestBounds(t *testing.T) {
+	s := New(handler(), time.Minute)
+	if s.ReadHeaderTimeout != 5*time.Second || s.MaxHeaderBytes != 16<<10 || s.IdleTimeout <= 90*time.Second || s.IdleTimeout > 2*time.Minute ||
+		s.ReadTimeout != time.Minute || s.WriteTimeout != time.Minute {
+		t.Errorf("bounds of %+v", s)
+	}
+}
+
+// TestSlowClients checks that each way to hold a connection without a request ends.
+func TestSlowClients(t *testing.T) {
+	certificate := httptest.NewUnstartedServer(nil)
+	certificate.StartTLS()
+	t.Cleanup(certificate.Close)
+	for name, test := range map[string]struct {
+		send string
+		set  func(*http.Server)
+		tls  *tls.Config
+	}{
+		"no handshake":   {set: func(s *http.Server) { s.ReadHeaderTimeout = short }, tls: certificate.TLS},
+		"nothing":        {set: func(s *http.Server) { s.ReadHeaderTimeout = short }},
+		"part of header": {send: "GET / HTTP/1.1\r\nHost: a\r\nX: ", set: func(s *http.Server) { s.ReadHeaderTimeout = short }},
+		"idle":           {send: request, set: func(s *http.Server) { s.IdleTimeout = short }},
+		"unread body":    {send: "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", set: func(s *http.Server) { s.ReadTimeout = short }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(handler(), time.Hour)
+			test.set(s)
+			conn := dial(t, serve(t, s, 1, test.tls))
+			send(t, conn, test.send)
+			expectClosed(t, conn)
+		})
+	}
+}
+
+// TestSlowHandler checks that a handler may take longer than headers.
+func TestSlowHandler(t *testing.T) {
+	s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case <-time.After(4 * short):
+		}
+	}), time.Hour)
+	s.ReadHeaderTimeout = short
+	conn := dial(t, serve(t, s, 1, nil))
+	send(t, conn, request)
+	if got := status(t, conn); got != http.StatusOK {
+		t.Errorf("status %d", got)
+	}
+}
+
+// TestConnections checks that a connection beyond the bound gets no answer until another closes.
+func TestConnections(t *testing.T) {
+	const bound = 3
+	accepted := make(chan struct{}, 2*bound)
+	s := New(handler(), time.Hour)
+	s.ReadHeaderTimeout = time.Hour
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			accepted <- struct{}{}
+		}
+	}
+	address := serve(t, s, bound, nil)
+	var open []net.Conn
+	for range bound {
+		open = append(open, dial(t, address))
+		<-accepted
+	}
+	late := dial(t, address)
+	send(t, late, request)
+	// An open connection is answered meanwhile, after which the late one would have been accepted.
+	for range 100 {
+		send(t, open[0], request)
+		if got := status(t, open[0]); got != http.StatusOK {
+			t.Fatalf("status %d", got)
+		}
+	}
+	if len(accepted) > 0 {
+		t.Errorf("accepted more than %d connections", bound)
+	}
+	open[1].Close()
+	if got := status(t, late); got != http.StatusOK {
+		t.Errorf("status %d", got)
+	}
+}
+
+// TestHeaderSize checks the bound on headers, tiny ones included, which take many times their size in memory.
+func TestHeaderSize(t *testing.T) {
+	address := serve(t, New(handler(), time.Hour), 4, nil)
+	for name, test := range map[string]struct {
+		headers string
+		want    int
+	}{
+		"usual":     {"Authorization: Bearer " + strings.Repeat("a", 8<<10) + "\r\n", http.StatusOK},
+		"one large": {"A: " + strings.Repeat("a", 32<<10) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
+		"many tiny": {strings.Repeat("a:\r\n", 8<<10), http.StatusRequestHeaderFieldsTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, address)
+			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n"+test.headers+"\r\n") }()
+			if got := status(t, conn); got != test.want {
+				t.Errorf("status %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestNoHTTP2 checks that a client which offers HTTP/2 gets HTTP/1.1, also if the configuration of TLS permits HTTP/2.
+func TestNoHTTP2(t *testing.T) {
+	certificate := httptest.NewUnstartedServer(nil)
+	certificate.StartTLS()
+	t.Cleanup(certificate.Close)
+	config := certificate.TLS.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	address := serve(t, New(handler(), time.Hour), 4, config)
+	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" { //nolint:forcetypeassert // The type of a tls.Dialer.
+		t.Errorf("negotiated %s", got)
+	}
+}
