@@ -16,6 +16,7 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/metricadapter/status"
@@ -108,13 +109,13 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return status.Unavailable("remote adapter: %v", err)
+		return unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
-		return status.Unavailable("remote adapter: %v", err)
+		return unreachable(ctx, err)
 	case len(body) > maxBodyBytes:
 		return status.Unprocessable("remote adapter: the answer is longer than %d MiB", maxBodyBytes>>20)
 	case resp.StatusCode != http.StatusOK:
@@ -124,6 +125,12 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 		return status.Unavailable("remote adapter: not the metrics API: %v", err)
 	}
 	return nil
+}
+
+// unreachable logs an error, which has the address of the adapter, and returns one for clients, who are tenants.
+func unreachable(ctx context.Context, err error) error {
+	klog.FromContext(ctx).Error(err, "failed to read from the remote adapter")
+	return status.Unavailable("remote adapter: it cannot be reached; the log of metric-adapter has the reason")
 }
 
 // statusError converts a failed response to an API status.

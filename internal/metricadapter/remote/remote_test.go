@@ -133,3 +133,20 @@ func TestHostileAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsNameNoAddress checks that clients, who are tenants, do not see the address of the other adapter.
+func TestErrorsNameNoAddress(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"cut answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+		},
+	} {
+		p := newTestProvider(t, handler)
+		_, err := External{p}.GetExternalMetric(t.Context(), "shop", labels.Everything(), provider.ExternalMetricInfo{Metric: "x"})
+		if err == nil || strings.Contains(err.Error(), "monitoring") || strings.Contains(err.Error(), "http") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
