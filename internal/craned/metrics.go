@@ -69,7 +69,8 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 	return nil
 }
 
-// limitRequests returns a handler that answers 503 while n requests are being served.
+// limitRequests returns a handler that serves n requests at a time. Further ones, of which the connections bound the number, wait: a client
+// whose token is known is served although others try tokens.
 func limitRequests(n int, next http.Handler) http.Handler {
 	slots := make(chan struct{}, n)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -77,9 +78,7 @@ func limitRequests(n int, next http.Handler) http.Handler {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 			next.ServeHTTP(w, req)
-		default:
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many requests at the same time", http.StatusServiceUnavailable)
+		case <-req.Context().Done(): // The client is gone.
 		}
 	})
 }

@@ -4,41 +4,39 @@
 package craned
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
-// TestRequestsBeforeAuthentication checks that requests beyond the bound are refused before they reach the API server, and permitted once others
-// have ended.
+// TestRequestsBeforeAuthentication checks that few requests reach the API server at the same time, and that others wait and are served.
 func TestRequestsBeforeAuthentication(t *testing.T) {
-	const bound = 3
-	arrived, answer := make(chan struct{}), make(chan struct{})
+	const bound, all = 3, 50
+	var running, most, handled atomic.Int32
 	handler := limitRequests(bound, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		arrived <- struct{}{}
-		<-answer
-	}))
-	get := func() int {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-		return w.Code
-	}
-	statuses := make(chan int, bound)
-	for range bound {
-		go func() { statuses <- get() }()
-		<-arrived
-	}
-	if got := get(); got != http.StatusServiceUnavailable {
-		t.Errorf("status %d beyond the bound", got)
-	}
-	close(answer)
-	for range bound {
-		if got := <-statuses; got != http.StatusOK {
-			t.Errorf("status %d", got)
+		now := running.Add(1)
+		for last := most.Load(); now > last && !most.CompareAndSwap(last, now); last = most.Load() {
 		}
+		runtime.Gosched()
+		running.Add(-1)
+		handled.Add(1)
+	}))
+	var clients sync.WaitGroup
+	for range all {
+		clients.Go(func() {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+		})
 	}
-	go func() { <-arrived }()
-	if got := get(); got != http.StatusOK {
-		t.Errorf("status %d after the others", got)
+	clients.Wait()
+	if n := most.Load(); n > bound || handled.Load() != all {
+		t.Errorf("%d requests at the same time, want at most %d; %d of %d handled", n, bound, handled.Load(), all)
 	}
+	blocked := limitRequests(0, http.NotFoundHandler())
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	blocked.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, http.MethodGet, "/metrics", http.NoBody)) // It returns.
 }

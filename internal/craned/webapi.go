@@ -100,7 +100,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		Name: "web API", Listener: listener, ShutdownTimeout: &timeout,
 		Server: &http.Server{
 			Handler: api, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: webapi.Timeout + probeTimeout,
-			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
+			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 15, // a URL of maxURL and a token
 			BaseContext: func(net.Listener) context.Context {
 				return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
 			},
@@ -123,7 +123,7 @@ func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if follow != nil {
-		if err := mgr.Add(manager.RunnableFunc(follow)); err != nil {
+		if err := mgr.Add(onEveryReplica(follow)); err != nil {
 			return nil, fmt.Errorf("adding what follows --%s: %w", flag, err)
 		}
 	}

@@ -63,6 +63,8 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 		Handler: Handler(c), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
 	}}
+	// Otherwise clients without a token could hold all connections, and the kubelet's probe would restart the agent.
+	s.server.SetKeepAlivesEnabled(false)
 	if c.Profiling {
 		s.server.WriteTimeout = profileTimeout
 	}

@@ -26,8 +26,7 @@ const (
 )
 
 // New returns a server of HTTP/1.1, whose bounds hold for each connection. requestTimeout bounds the reading of a body and the writing of a
-// response, each from the end of the headers; it must exceed the time of the slowest handler, because net/http cancels a request at the end
-// of its time to read.
+// response, each from the end of the headers; it must exceed the time of the slowest handler.
 func New(handler http.Handler, requestTimeout time.Duration) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
