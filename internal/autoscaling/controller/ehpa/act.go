@@ -112,7 +112,7 @@ func (o observation) retryableTargetError() error {
 	return o.targetErr
 }
 
-// applyHPA releases adopted HPAs, creates, adopts or updates the desired HPA and deletes all others that the autoscaler controls.
+// applyHPA releases adopted HPAs, creates, adopts or updates the desired HPA and deletes all others that the autoscaler controls and created.
 func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscalingv2.HorizontalPodAutoscaler) error {
 	for _, hpa := range o.adoptedToRelease {
 		if err := r.release(ctx, o, hpa); err != nil {
@@ -133,10 +133,17 @@ func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscal
 		}
 	}
 	for _, hpa := range append(o.duplicates, o.hpa) {
-		if hpa != nil && (want == nil || hpa.Name != want.Name) {
-			if err := r.deleteOwned(ctx, o, hpa); err != nil {
-				return err
-			}
+		if hpa == nil || want != nil && hpa.Name == want.Name {
+			continue
+		}
+		var err error
+		if _, adopted := hpa.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; adopted {
+			err = r.release(ctx, o, hpa)
+		} else {
+			err = r.deleteOwned(ctx, o, hpa)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -628,3 +628,30 @@ func TestOptedOut(t *testing.T) {
 		})
 	}
 }
+
+// TestAdoptedHPAIsReleasedToASibling checks that an adopted HPA is given back with its own spec, and not deleted, when an older autoscaler has the
+// same target.
+func TestAdoptedHPAIsReleasedToASibling(t *testing.T) {
+	own := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own", UID: "uid-of-own"}}
+	own.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 5,
+	}
+	b := newFixture(t, deployment("web", 4), own, web(func(e *scaler) { e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "own"} }))
+	b.reconcile(t, "web")
+	if h := b.hpa(t, "own"); h.Spec.MaxReplicas != 20 || metav1.GetControllerOf(h) == nil {
+		t.Fatalf("not adopted: %+v", h)
+	}
+	older := web(func(e *scaler) {
+		e.Name, e.UID, e.CreationTimestamp = "older", "uid-of-older", metav1.NewTime(noon().Add(-time.Hour))
+	})
+	if err := b.Client.Create(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := b.reconcile(t, "web")
+	if got := conditionText(e, "Ready"); got != "False/TargetTaken" {
+		t.Errorf("condition %s", got)
+	}
+	if h := b.hpa(t, "own"); h == nil || h.Spec.MaxReplicas != 5 || len(h.OwnerReferences) > 0 {
+		t.Errorf("not given back: %+v", h)
+	}
+}
