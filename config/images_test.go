@@ -18,7 +18,7 @@ import (
 const placeholders = 5
 
 // TestImagesArePlaceholders checks that each image of the manifests is a placeholder that no node can pull, and that no other file of
-// config/ names an image by the tag latest. An image without a registry would be one of docker.io.
+// config/ names an image by the tag latest. An image without a registry would be one of the public registry that nodes ask by default.
 func TestImagesArePlaceholders(t *testing.T) {
 	image := regexp.MustCompile(`(?m)\bimage: *"?([^\s"}]+)`)
 	latest := regexp.MustCompile(`:latest\b`)
