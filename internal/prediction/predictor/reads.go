@@ -68,20 +68,34 @@ func (r *reads) canStart(b *batch) bool {
 	if r.pauses > 0 && b.phase != toLoad {
 		free = min(free, 1-(r.busy-slow))
 	}
-	isExpression, half := b.isExpression(), max(1, r.workers/2)
+	isExpression := b.isExpression()
 	switch {
-	case isExpression && (slow >= half || r.pauses > 0 && slow > 0):
+	case r.isShareUsed(b):
 		return false
-	case isExpression && b.namespace != "" && r.expressions[b.namespace] >= max(1, half-1):
+	case isExpression && (slow >= r.expressionWorkers() || r.pauses > 0 && slow > 0):
 		return false
 	case !isExpression && b.phase == toFetch && r.workers > 1 && r.reading+slow >= r.workers-1:
-		return false
-	case !isExpression && b.phase == toFetch && b.namespace != "" && r.histories[b.namespace] >= max(1, r.workers-2):
 		return false
 	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.reading >= r.workers-1:
 		return false
 	}
 	return free > 0
+}
+
+// expressionWorkers returns the number of workers that expressions may use.
+func (r *reads) expressionWorkers() int { return max(1, r.workers/2) }
+
+// isShareUsed reports whether the namespace of a batch uses all workers that one namespace may use for such batches.
+func (r *reads) isShareUsed(b *batch) bool {
+	switch {
+	case b.namespace == "":
+		return false
+	case b.isExpression():
+		return r.expressions[b.namespace] >= max(1, r.expressionWorkers()-1)
+	case b.phase == toFetch:
+		return r.histories[b.namespace] >= max(1, r.workers-2)
+	}
+	return false
 }
 
 // begin takes a worker for a batch.

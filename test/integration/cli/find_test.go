@@ -244,7 +244,8 @@ func TestRecommendKeepsDays(t *testing.T) {
 	for range 2 {
 		before := prom.posts.Load() + prom.gets.Load()
 		out, errOut, code := crane(t, args...)
-		if code != 0 || errOut != "" {
+		// A busy machine takes longer than the time after which progress is reported.
+		if code != 0 || errOut != "" && !strings.HasPrefix(errOut, "reading the history of 1 workload: ") {
 			t.Fatalf("exit %d: %s", code, errOut)
 		}
 		asked = append(asked, prom.posts.Load()+prom.gets.Load()-before)

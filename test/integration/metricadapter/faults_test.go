@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -349,10 +350,13 @@ func TestRemoteAdapter(t *testing.T) {
 	mail := externalPath(ns, "queue_len_of_mail", "queue=a")
 
 	t.Run("with an unverified certificate", func(t *testing.T) {
-		start(t, remote...)
+		a := start(t, remote...)
 		eventually(t, "the certificate is refused", func(ctx context.Context) error {
 			_, err := raw(ctx, mail)
-			return checkStatus(err, http.StatusServiceUnavailable, "remote adapter", "certificate")
+			if log := a.Log.String(); !strings.Contains(log, "failed to verify certificate") {
+				return errors.New("the log does not name the certificate")
+			}
+			return checkStatus(err, http.StatusServiceUnavailable, "remote adapter: it cannot be reached; the log of metric-adapter has the reason")
 		})
 	})
 	a := start(t, append(remote, "--remote-adapter-ca-file="+control.CAFile())...)
