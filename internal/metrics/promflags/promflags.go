@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -62,7 +63,7 @@ func (p *Options) AddFlags(fs *pflag.FlagSet) {
 // AddAccessFlags is AddFlags for binaries without range queries.
 func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Address, "prometheus-address", p.Address,
-		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API.")
+		"URL of Prometheus, or of Thanos, Mimir or VictoriaMetrics through the same API. User and password in it are visible in the list of processes.")
 	fs.StringVar(&p.Username, "prometheus-auth-username", p.Username, "User of basic authentication.")
 	fs.StringVar(&p.Password, "prometheus-auth-password", p.Password, "Password of basic authentication. Deprecated: visible in the list of processes; use --prometheus-auth-password-file or $"+envPassword+".")
 	fs.StringVar(&p.PasswordFile, "prometheus-auth-password-file", p.PasswordFile,
@@ -85,8 +86,8 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&p.KeepAlive, "prometheus-keepalive", p.KeepAlive, "Time between TCP keep-alive probes.")
 }
 
-// Complete reads unset credentials from the environment and returns a warning for each credential that was set on the command line, where
-// all users of the host can read it. If a flag selects an authentication method, the other methods in the environment are ignored.
+// Complete reads unset credentials from the environment and returns a warning for each option on the command line that has or may have a
+// credential: all users of the host can read it. If a flag selects an authentication method, the other methods in the environment are ignored.
 func (p *Options) Complete() []string {
 	var warnings []string
 	if p.Password != "" {
@@ -94,6 +95,13 @@ func (p *Options) Complete() []string {
 	}
 	if p.BearerToken != "" {
 		warnings = append(warnings, "--prometheus-auth-bearertoken is visible in the list of processes: use --prometheus-auth-bearertoken-file or $"+envToken)
+	}
+	if u, err := url.Parse(p.Address); err == nil && u.User != nil {
+		warnings = append(warnings, "--prometheus-address has credentials, which are visible in the list of processes: "+
+			"use --prometheus-auth-username with --prometheus-auth-password-file, or --prometheus-auth-bearertoken-file")
+	}
+	if len(p.Headers) > 0 {
+		warnings = append(warnings, "--prometheus-header is visible in the list of processes: use --prometheus-headers-file for headers with credentials")
 	}
 	if p.Username == "" && p.BearerToken == "" && p.BearerTokenFile == "" {
 		p.BearerToken = os.Getenv(envToken)
@@ -115,7 +123,11 @@ func (p Options) Validate() field.ErrorList {
 	if p.Address == "" {
 		errs = append(errs, field.Required(flag("prometheus-address"), "the data source prom needs the URL of a Prometheus"))
 	} else if u, err := url.Parse(p.Address); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, field.Invalid(flag("prometheus-address"), p.Address, "must be a URL that begins with http:// or https://"))
+		value := any(p.Address)
+		if strings.Contains(p.Address, "@") {
+			value = field.OmitValueType{} // It may have a password.
+		}
+		errs = append(errs, field.Invalid(flag("prometheus-address"), value, "must be a URL that begins with http:// or https://"))
 	}
 	if p.Concurrency < 1 {
 		errs = append(errs, field.Invalid(flag("prometheus-query-concurrency"), p.Concurrency, "must be 1 or more"))

@@ -5,6 +5,7 @@ package promflags
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -33,6 +34,12 @@ func TestCredentials(t *testing.T) {
 		"token by flag": {[]string{"--prometheus-auth-bearertoken=hush"}, false, [5]string{3: "hush"}, []string{
 			"--prometheus-auth-bearertoken is visible in the list of processes: use --prometheus-auth-bearertoken-file or $CRANE_PROMETHEUS_TOKEN",
 		}},
+		"password in the address": {[]string{"--prometheus-address=https://u:hush@prometheus"}, true, [5]string{"eu", "ep"}, []string{
+			"--prometheus-address has credentials, which are visible in the list of processes: use --prometheus-auth-username with --prometheus-auth-password-file, or --prometheus-auth-bearertoken-file",
+		}},
+		"headers": {[]string{"--prometheus-header=X-Api-Key: hush", "--prometheus-header=X-Key: hush"}, true, [5]string{"eu", "ep"}, []string{
+			"--prometheus-header is visible in the list of processes: use --prometheus-headers-file for headers with credentials",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.noToken {
@@ -41,7 +48,7 @@ func TestCredentials(t *testing.T) {
 			p := New()
 			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 			p.AddFlags(fs)
-			if err := fs.Parse(append(c.args, "--prometheus-address=http://prometheus")); err != nil {
+			if err := fs.Parse(append([]string{"--prometheus-address=http://prometheus"}, c.args...)); err != nil {
 				t.Fatal(err)
 			}
 			warnings := p.Complete()
@@ -59,5 +66,21 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("warnings %q, want %q", warnings, c.warnings)
 			}
 		})
+	}
+}
+
+// TestInvalidAddressHidesCredentials checks that the error of an invalid address does not repeat the password in it.
+func TestInvalidAddressHidesCredentials(t *testing.T) {
+	for _, address := range []string{"ftp://u:hush@prometheus", "u:hush@prometheus:9090", "https://u:hu%sh@prometheus", "https://u:hush/1@prometheus"} {
+		p := New()
+		p.Address = address
+		if err := p.Validate().ToAggregate(); err == nil || strings.Contains(err.Error(), "hu") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	p := New()
+	p.Address = "prometheus:9090"
+	if err := p.Validate().ToAggregate(); err == nil || !strings.Contains(err.Error(), p.Address) {
+		t.Errorf("an address without credentials is not named: %v", err)
 	}
 }
