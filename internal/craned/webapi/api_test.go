@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -29,6 +31,7 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/metrics"
+	"crane.io/crane/internal/metrics/prometheus"
 	"crane.io/crane/pkg/series"
 )
 
@@ -277,6 +280,32 @@ func TestQueries(t *testing.T) {
 	}
 	if w := f.get(t, "ann", "/api/v1/prometheus/query?time=1&query="+strings.Repeat("a", maxURL)); w.Code != http.StatusRequestURITooLong {
 		t.Errorf("an endless query: status %d", w.Code)
+	}
+}
+
+// TestErrorsNameNoAddress checks that clients see the cause of a failed query and not the address of the source, which only the log has.
+func TestErrorsNameNoAddress(t *testing.T) {
+	f := setup(t, &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec:       predictionv1alpha1.TimeSeriesPredictionSpec{PredictionMetrics: []predictionv1alpha1.PredictionMetric{{ResourceIdentifier: "cpu"}}},
+	})
+	failure := &prometheus.Error{Kind: prometheus.Unreachable, URL: "http://10.1.2.3:9090/api/v1/query", Err: errors.New("dial tcp 10.1.2.3:9090")}
+	f.data.err, f.past = failure, failure
+	for _, path := range []string{
+		"/api/v1/prometheus/query?query=up&time=1", "/api/v1/prometheus/query_range?query=up&start=1&end=2&step=1s", "/api/prediction/debug/shop/web",
+	} {
+		var log strings.Builder
+		logger := funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{})
+		r := httptest.NewRequestWithContext(logr.NewContext(t.Context(), logger), http.MethodGet, path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer ann")
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if answer := w.Body.String(); strings.Contains(answer, "10.1.2.3") || !strings.Contains(answer, "Prometheus cannot be reached") {
+			t.Errorf("%s: %s", path, answer)
+		}
+		if !strings.Contains(log.String(), "dial tcp 10.1.2.3:9090") {
+			t.Errorf("%s: the log has no reason: %s", path, log.String())
+		}
 	}
 }
 

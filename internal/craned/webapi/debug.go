@@ -86,7 +86,7 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 		view := metricView{Name: metric.ResourceIdentifier, Algorithm: string(metric.Algorithm.AlgorithmType)}
 		past, err := a.config.PastSeries(r.Context(), &tsp, metric, window)
 		if err != nil {
-			view.Problem = metrics.PublicMessage(err)
+			view.Problem = publicMessage(r.Context(), err)
 		}
 		view.addCharts(metricStatus(&tsp, metric.ResourceIdentifier), past, now)
 		p.Metrics = append(p.Metrics, view)

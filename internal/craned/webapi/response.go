@@ -5,10 +5,15 @@ package webapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"crane.io/crane/internal/metrics"
 )
 
 // envelope is the format of every JSON response.
@@ -43,6 +48,15 @@ func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
 		return
 	}
 	writeBody(w, status, body)
+}
+
+// publicMessage returns the text of an error for clients. If it is without details that are not public, the log has them.
+func publicMessage(ctx context.Context, err error) string {
+	message := metrics.PublicMessage(err)
+	if message != err.Error() {
+		log.FromContext(ctx).Error(err, "failed to read from a data source")
+	}
+	return message
 }
 
 func writeBody(w http.ResponseWriter, status int, body []byte) {

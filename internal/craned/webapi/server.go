@@ -133,7 +133,7 @@ func (a *API) serve(route route) http.Handler {
 		result = "answered"
 		if err := route.handle(w, r); err != nil {
 			result = "failed"
-			writeEnvelope(w, http.StatusOK, envelope{Error: err.Error()})
+			writeEnvelope(w, http.StatusOK, envelope{Error: publicMessage(ctx, err)})
 		}
 	})
 }
