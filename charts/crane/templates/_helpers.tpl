@@ -46,6 +46,14 @@ annotations:
 {{- end }}
 
 {{/*
+crane.evictionsGuarded is not empty if craned of this release, or of another one that craned.namespace names, checks that agents evict pods of their
+own node alone.
+*/}}
+{{- define "crane.evictionsGuarded" -}}
+{{- if ternary .Values.craned.webhooks.enabled (not (empty .Values.craned.namespace)) .Values.craned.enabled }}yes{{ end }}
+{{- end }}
+
+{{/*
 crane.file returns the text of a file of config/ with the namespace of the release, and that of the agents in their user name and in the lists of
 namespaces that Crane does not change. Arguments: root, path.
 */}}
@@ -70,6 +78,11 @@ namespaces that Crane does not change. Arguments: root, path.
 {{- /* Agents use these rights in the namespace of craned. */}}
 {{- if and (has $object.kind (list "Role" "RoleBinding")) (has $object.metadata.name (list "crane-agent" "crane-agent-elastic")) }}
 {{- $_ := set $object.metadata "namespace" (include "crane.cranedNamespace" $root) }}
+{{- end }}
+{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "crane-agent") (not (include "crane.evictionsGuarded" $root)) }}
+{{- $rules := list }}
+{{- range $object.rules }}{{ if not (has "pods/eviction" .resources) }}{{ $rules = append $rules . }}{{ end }}{{ end }}
+{{- $_ := set $object "rules" $rules }}
 {{- end }}
 {{- with $root.Values.commonAnnotations }}
 {{- $_ := set $object.metadata "annotations" (merge (deepCopy .) (default (dict) $object.metadata.annotations)) }}

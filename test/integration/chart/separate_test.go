@@ -237,3 +237,49 @@ func TestAgentNamespace(t *testing.T) {
 		t.Errorf("craned of the release with another namespace: %v", err)
 	}
 }
+
+// TestEvictionsNeedTheirGuard checks that the token of an agent evicts pods only where craned checks on which node they run: with this release
+// or with another one that the values name.
+func TestEvictionsNeedTheirGuard(t *testing.T) {
+	for name, c := range map[string]struct {
+		values []string
+		guard  bool // part of the release
+		right  bool
+	}{
+		"defaults":             {nil, true, true},
+		"advisory":             {[]string{"craned.mode=advisory"}, true, true},
+		"no webhooks":          {[]string{"craned.webhooks.enabled=false"}, false, false},
+		"no craned":            {[]string{"craned.enabled=false"}, false, false},
+		"other release":        {[]string{"craned.enabled=false", "craned.namespace=finops"}, false, true},
+		"same namespace named": {[]string{"craned.webhooks.enabled=false", "craned.namespace=" + namespace}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var args []string
+			for _, v := range c.values {
+				args = append(args, "--set", v)
+			}
+			guard, right := false, false
+			for _, o := range render(t, args...) {
+				switch {
+				case o.GetKind() == "ValidatingWebhookConfiguration":
+					guard = guard || slices.ContainsFunc(convert[admissionv1.ValidatingWebhookConfiguration](t, o).Webhooks,
+						func(w admissionv1.ValidatingWebhook) bool { return w.Name == "evictions.agent.crane.io" })
+				case o.GetKind() == "ClusterRole" && o.GetName() == "crane-agent":
+					rules := convert[rbacv1.ClusterRole](t, o).Rules
+					right = slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/eviction") })
+					if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "nodes/status") }) {
+						t.Error("agents lack their other rights")
+					}
+				}
+			}
+			if guard != c.guard || right != c.right {
+				t.Errorf("guard %v, right to evict %v; want %v, %v", guard, right, c.guard, c.right)
+			}
+			_, err := tryHelm(t, append([]string{"template", release, chart, "--namespace", namespace, "--set", registry, "--set", server,
+				"--set", "craneAgent.enforce={cpu-throttle,evict}"}, args...)...)
+			if c.right && err != nil || !c.right && (err == nil || !strings.Contains(err.Error(), "craneAgent.enforce: evict needs")) {
+				t.Errorf("with evict in craneAgent.enforce: %v", err)
+			}
+		})
+	}
+}
