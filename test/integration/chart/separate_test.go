@@ -275,8 +275,10 @@ func TestEvictionsNeedTheirGuard(t *testing.T) {
 			if guard != c.guard || right != c.right {
 				t.Errorf("guard %v, right to evict %v; want %v, %v", guard, right, c.guard, c.right)
 			}
-			_, err := tryHelm(t, append([]string{"template", release, chart, "--namespace", namespace, "--set", registry, "--set", server,
-				"--set", "craneAgent.enforce={cpu-throttle,evict}"}, args...)...)
+			_, err := tryHelm(t, append([]string{
+				"template", release, chart, "--namespace", namespace, "--set", registry, "--set", server,
+				"--set", "craneAgent.enforce={cpu-throttle,evict}",
+			}, args...)...)
 			if c.right && err != nil || !c.right && (err == nil || !strings.Contains(err.Error(), "craneAgent.enforce: evict needs")) {
 				t.Errorf("with evict in craneAgent.enforce: %v", err)
 			}
