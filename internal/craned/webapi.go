@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,17 +94,13 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("--server-bind-port: %w", err)
 	}
 	timeout := serverShutdown
-	err = p.mgr.Add(&manager.Server{
-		Name: "web API", Listener: listener, ShutdownTimeout: &timeout,
-		Server: &http.Server{
-			Handler: api, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: webapi.Timeout + probeTimeout,
-			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 15, // a URL of maxURL and a token
-			BaseContext: func(net.Listener) context.Context {
-				return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
-			},
-		},
-	})
-	if err != nil {
+	server := boundedserver.New(api, webapi.Timeout+probeTimeout)
+	server.ReadTimeout = probeTimeout
+	server.MaxHeaderBytes = 1 << 15 // a URL of maxURL and a token
+	server.BaseContext = func(net.Listener) context.Context {
+		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
+	}
+	if err := p.mgr.Add(&manager.Server{Name: "web API", Listener: listener, ShutdownTimeout: &timeout, Server: server}); err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
 	return nil

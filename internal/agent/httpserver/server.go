@@ -59,10 +59,8 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--bind-address: %w", err)
 	}
-	s := &Server{listener: listener, server: &http.Server{
-		Handler: Handler(c), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
-	}}
+	s := &Server{listener: listener, server: boundedserver.New(Handler(c), 2*requestTimeout)}
+	s.server.ReadTimeout = requestTimeout
 	// Otherwise clients without a token could hold all connections, and the kubelet's probe would restart the agent.
 	s.server.SetKeepAlivesEnabled(false)
 	if c.Profiling {

@@ -10,19 +10,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"crane.io/crane/internal/component/boundedserver"
 	"crane.io/crane/internal/kube/certificates"
+	"crane.io/crane/internal/kube/pki"
 )
 
 // ServerOptions are the address and the certificate of the webhook server.
@@ -116,15 +115,15 @@ func (s *Server) serve(ctx context.Context) error {
 	if s.rotator != nil {
 		config.GetCertificate = s.rotator.GetCertificate
 	} else {
-		watcher, err := certwatcher.New(filepath.Join(s.options.CertDir, "tls.crt"), filepath.Join(s.options.CertDir, "tls.key"))
+		files, follow, err := pki.ServingConfig(s.options.CertDir)
 		if err != nil {
-			return fmt.Errorf("the certificate of webhooks: %w", err)
+			return fmt.Errorf("serving webhooks: %w", err)
 		}
-		config.GetCertificate = watcher.GetCertificate
+		config = files
 		following, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() {
-			if err := watcher.Start(following); err != nil {
+			if err := follow(following); err != nil {
 				log.FromContext(ctx).Error(err, "failed to follow the certificate of webhooks; the present one stays")
 			}
 		})
